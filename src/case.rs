@@ -1,0 +1,57 @@
+//! One request to be. Knows no server: how a case is put on the wire is the backend's matter.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::constraint::Constraint;
+
+/// One request to be, complete before the clock starts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Case {
+    /// Unique within a run, e.g. `json-17`.
+    pub id: String,
+    pub prompt: Prompt,
+    /// Tokens of the prompt by our tokenizer; `None` where messages are templated by the server.
+    pub prompt_tokens: Option<u32>,
+    /// What the answer is judged by. Sent with the request only in [`Arm::Constrained`].
+    pub constraint: Option<Arc<Constraint>>,
+    pub arm: Arm,
+    /// The most tokens that the server may answer with (`max_tokens`).
+    pub output_len: u32,
+    /// A reference answer, where the dataset has one.
+    pub completion: Option<String>,
+    pub tags: Vec<String>,
+    /// A pest grammar that decides membership instead of the general recogniser, where its author wrote one.
+    pub grammar_oracle: Option<Arc<str>>,
+}
+
+/// What the model is asked.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Prompt {
+    /// Text, ready for a completions endpoint.
+    Text(Arc<str>),
+    /// Chat messages, for the server to put into its template.
+    Messages(Arc<[Message]>),
+}
+
+/// One chat message. `content` is a string or a list of content parts, passed on as it is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Message {
+    pub role: String,
+    pub content: Value,
+}
+
+/// Which side of the comparison a case is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Arm {
+    /// The constraint is sent, and the answer judged by it.
+    Constrained,
+    /// The same constraint is not sent; the answer is judged by it all the same, which shows what the constraint is worth.
+    Control,
+    /// There is no constraint, nothing to judge.
+    Free,
+}

@@ -1,0 +1,134 @@
+//! What an answer must match. Knows neither servers nor engines nor how an answer is judged.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+/// What an answer must match, as the user stated it, before any server's way of carrying it.
+///
+/// In files it is an object with one member: `{"json": ...}`, `{"json_object": true}`, `{"regex": "..."}`, `{"choice": [...]}`,
+/// `{"grammar": {"dialect": "lark", "text": "..."}}` or `{"structural_tag": ...}`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Constraint {
+    /// A JSON Schema: an object or a boolean. Member order and number spelling are the author's.
+    #[serde(rename = "json")]
+    JsonSchema(Arc<Value>),
+    /// Any JSON object.
+    JsonObject(AlwaysTrue),
+    /// The whole answer matches, in the dialect of Python's `re`.
+    Regex(Arc<str>),
+    /// The answer equals one of these, byte for byte.
+    Choice(Arc<[String]>),
+    /// The answer is a sentence of the language, in the very dialect of `text`.
+    Grammar { dialect: GrammarDialect, text: Arc<str> },
+    /// xgrammar's structural tag, passed on as it is.
+    StructuralTag(Arc<Value>),
+}
+
+/// The value of `json_object`, for which `false` has no meaning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "bool", into = "bool")]
+pub struct AlwaysTrue;
+
+impl TryFrom<bool> for AlwaysTrue {
+    type Error = &'static str;
+    fn try_from(value: bool) -> Result<Self, Self::Error> {
+        if value { Ok(Self) } else { Err("json_object must be true") }
+    }
+}
+
+impl From<AlwaysTrue> for bool {
+    fn from(_: AlwaysTrue) -> Self {
+        true
+    }
+}
+
+/// The notation a grammar is written in. The same text can mean different languages in different dialects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GrammarDialect {
+    /// `name: ...`, start rule `start`, upper-case terminals: the variant that llguidance reads.
+    Lark,
+    /// `name ::= ...`, start rule `root`: GBNF (llama.cpp) and the EBNF of xgrammar.
+    Ebnf,
+}
+
+impl GrammarDialect {
+    /// The name used in flags, files and messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Lark => "lark",
+            Self::Ebnf => "ebnf",
+        }
+    }
+}
+
+impl fmt::Display for GrammarDialect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl Constraint {
+    /// The kind's name, the same as the member's name in vLLM's `structured_outputs`.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::JsonSchema(_) => "json",
+            Self::JsonObject(_) => "json_object",
+            Self::Regex(_) => "regex",
+            Self::Choice(_) => "choice",
+            Self::Grammar { .. } => "grammar",
+            Self::StructuralTag(_) => "structural_tag",
+        }
+    }
+
+    /// SHA-256, in hex, of the constraint's JSON text; equal constraints have equal fingerprints.
+    pub fn fingerprint(&self) -> String {
+        let text = serde_json::to_string(self).expect("a constraint holds only strings and JSON values");
+        sha256_hex(text.as_bytes())
+    }
+}
+
+/// SHA-256 in lower-case hex.
+pub fn sha256_hex(bytes: &[u8]) -> String {
+    use fmt::Write as _;
+    Sha256::digest(bytes).iter().fold(String::with_capacity(64), |mut hex, byte| {
+        write!(hex, "{byte:02x}").expect("writing to a string does not fail");
+        hex
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn round_trip(text: &str) -> Constraint {
+        let constraint: Constraint = serde_json::from_str(text).unwrap();
+        assert_eq!(serde_json::to_string(&constraint).unwrap(), text);
+        constraint
+    }
+
+    #[test]
+    fn files_keep_order_and_number_spelling() {
+        let constraint = round_trip(r#"{"json":{"type":"number","multipleOf":0.10,"maximum":12345678901234567890123}}"#);
+        assert_eq!(constraint.kind(), "json");
+    }
+
+    #[test]
+    fn every_kind_reads_and_writes_the_same_text() {
+        for (text, kind) in [
+            (r#"{"json_object":true}"#, "json_object"),
+            (r#"{"regex":"\\w+"}"#, "regex"),
+            (r#"{"choice":["a","b"]}"#, "choice"),
+            (r#"{"grammar":{"dialect":"lark","text":"start: \"a\""}}"#, "grammar"),
+            (r#"{"structural_tag":{"format":{}}}"#, "structural_tag"),
+        ] {
+            assert_eq!(round_trip(text).kind(), kind);
+        }
+        assert!(serde_json::from_str::<Constraint>(r#"{"json_object":false}"#).is_err());
+    }
+}

@@ -1,0 +1,1 @@
+//! Judges an answer by its constraint. Pure: no clock, no network, no environment.

@@ -1,0 +1,30 @@
+//! sobench: the measuring instrument for structured output from language models.
+//!
+//! The pipeline, in reading order:
+//!
+//! 1. [`plan`] turns flags into a validated [`plan::RunPlan`].
+//! 2. [`dataset`] turns the plan into [`case::Case`]s, each with the [`constraint::Constraint`] its answer must match.
+//! 3. [`driver::schedule`] decides when each case is due; [`backend`] encodes it for one kind of server.
+//! 4. [`driver`] sends the cases and keeps one [`observation::Observation`] for each.
+//! 5. [`evaluate`] judges every observation into a [`verdict::Verdict`].
+//! 6. [`metrics`] counts and times; [`report`] renders.
+//!
+//! [`engine`] and [`server`] are the embedded server: real constrained-decoding libraries masking a synthetic model, for runs
+//! with no server named. Layers never reach backwards: see `ARCHITECTURE.md` and `tests/it/tidy.rs`, which holds it to that.
+
+pub mod backend;
+pub mod case;
+pub mod constraint;
+pub mod dataset;
+pub mod driver;
+pub mod engine;
+pub mod error;
+pub mod evaluate;
+pub mod grammar;
+pub mod metrics;
+pub mod observation;
+pub mod random;
+pub mod report;
+pub mod server;
+pub mod tokenizer;
+pub mod verdict;

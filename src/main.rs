@@ -1,0 +1,2 @@
+//! The program: parse, run, map to an exit code.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Observations and verdicts to numbers. Pure: no clock, no network, no environment.

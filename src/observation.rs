@@ -1,0 +1,113 @@
+//! What happened to one case, as seen from the client. Facts only: no verdict, no statistics, nothing repaired.
+
+use serde::{Deserialize, Serialize};
+
+/// What happened to one case. Instants are nanoseconds since the run began (the moment from which due times count).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Observation {
+    /// Position of the case in the plan.
+    pub case_index: usize,
+    pub outcome: Outcome,
+    pub timing: Timing,
+    /// The answer: all content deltas in order.
+    pub text: String,
+    /// Reasoning deltas, kept apart from the answer.
+    pub reasoning: String,
+    /// The server's own word, e.g. `stop` or `length`.
+    pub finish_reason: Option<String>,
+    /// Token counts as the server stated them.
+    pub usage: Option<Usage>,
+}
+
+/// The instants of one request, in nanoseconds since the run began; `None` where it never came to that.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Timing {
+    /// When the schedule wanted it sent.
+    pub due_ns: u64,
+    /// When it was handed to the HTTP client, after waiting for a free slot under the concurrency cap.
+    pub sent_ns: Option<u64>,
+    /// When the response head arrived.
+    pub headers_ns: Option<u64>,
+    /// One instant for each chunk that carried generated content (text, reasoning, tool call), in order. A role-only or empty
+    /// chunk is not among them.
+    pub chunks_ns: Vec<u64>,
+    /// When the response ended, for whatever reason.
+    pub end_ns: Option<u64>,
+}
+
+impl Timing {
+    /// First content, from which TTFT counts.
+    pub fn first_content_ns(&self) -> Option<u64> {
+        self.chunks_ns.first().copied()
+    }
+
+    /// Last content, to which E2EL counts.
+    pub fn last_content_ns(&self) -> Option<u64> {
+        self.chunks_ns.last().copied()
+    }
+}
+
+/// Token counts by the server's account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    pub prompt_tokens: Option<u64>,
+    pub completion_tokens: Option<u64>,
+}
+
+/// How a request ended. Closed: whoever adds a way to end adds what every layer makes of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Outcome {
+    /// The answer ended by itself.
+    Completed,
+    /// The answer was cut at the token limit (finish reason `length`).
+    Truncated,
+    /// The server refused the request (4xx, or a 400 inside a 200 stream before any content).
+    Rejected { status: u16, body: String },
+    /// The server failed (5xx, or a 5xx inside a 200 stream before any content), or answered with a status that makes no sense.
+    ServerError { status: u16, body: String },
+    /// The stream broke its own rules: an error event after content, an end without a terminal event, an unreadable event.
+    StreamError { message: String },
+    /// No usable HTTP exchange took place, or it broke off.
+    Transport { cause: TransportCause, message: String },
+    /// A named limit of ours ran out.
+    TimedOut { limit_ms: u64 },
+    /// The run was stopped before the request ended, or before it was sent.
+    Cancelled,
+}
+
+/// Why there was no usable HTTP exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TransportCause {
+    Connect,
+    Reset,
+    Closed,
+    BodyTooLarge,
+    Other,
+}
+
+impl Outcome {
+    /// The name used as a key wherever outcomes are counted.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Truncated => "truncated",
+            Self::Rejected { .. } => "rejected",
+            Self::ServerError { .. } => "server_error",
+            Self::StreamError { .. } => "stream_error",
+            Self::Transport { .. } => "transport",
+            Self::TimedOut { .. } => "timed_out",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
+    /// Every outcome's name, in the order of reports.
+    pub const NAMES: [&'static str; 8] =
+        ["completed", "truncated", "rejected", "server_error", "stream_error", "transport", "timed_out", "cancelled"];
+
+    /// Whether the server gave an answer, whole or cut at the token limit.
+    pub fn is_answer(&self) -> bool {
+        matches!(self, Self::Completed | Self::Truncated)
+    }
+}

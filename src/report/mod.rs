@@ -1,0 +1,1 @@
+//! A report as a value, and its renderings. Pure: printing never computes.

@@ -1,0 +1,1 @@
+//! The embedded OpenAI-compatible server: routes, a synthetic model, a timetable.

@@ -1,0 +1,1 @@
+//! Token counts and chat templates. Knows neither datasets nor servers.
