@@ -1,1 +1,175 @@
 //! Server kinds: how a case becomes a request and bytes become deltas. Knows no sockets and no clock.
+//!
+//! A server kind ([`ServerKind`], `--backend`) says which endpoint and message shapes are spoken; a constraint dialect
+//! ([`ConstraintDialect`], `--constraint-dialect`) says which request fields carry the constraint. Both are closed: a new one is
+//! a new file and a new arm in the matches that the compiler then points at.
+
+mod answer;
+mod body;
+mod chat;
+mod check;
+mod completions;
+mod decode;
+pub mod dialect;
+pub mod identify;
+pub mod sse;
+mod wire;
+
+use std::fmt;
+use std::str::FromStr;
+
+use bytes::Bytes;
+use serde_json::{Map, Value};
+
+pub use answer::{Answer, Broken, Decoder, Fed, outcome_of_status};
+pub use check::check;
+pub use decode::{DEFAULT_MAX_EVENT_BYTES, QUOTED_BYTES};
+pub use dialect::ConstraintDialect;
+
+use crate::case::Case;
+use crate::error::Error;
+
+/// What kind of server is on the other side, as `--backend` names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ServerKind {
+    /// vLLM's completions endpoint. The body is the one of vLLM's own client, `repetition_penalty: 1.0` included.
+    Vllm,
+    /// Any completions endpoint in OpenAI's shape; nothing is sent that was not asked for, as OpenAI refuses unknown fields.
+    Openai,
+    /// Any chat completions endpoint in OpenAI's shape, vLLM's among them.
+    OpenaiChat,
+}
+
+impl ServerKind {
+    /// Every kind, in the order of help texts.
+    pub const ALL: [Self; 3] = [Self::Vllm, Self::Openai, Self::OpenaiChat];
+
+    /// The name used in flags, files and messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Vllm => "vllm",
+            Self::Openai => "openai",
+            Self::OpenaiChat => "openai-chat",
+        }
+    }
+
+    /// The path that requests go to unless `--endpoint` names another one.
+    pub fn default_path(self) -> &'static str {
+        match self {
+            Self::Vllm | Self::Openai => "/v1/completions",
+            Self::OpenaiChat => "/v1/chat/completions",
+        }
+    }
+
+    /// Whether the server templates chat messages itself, so that a dataset must not.
+    pub fn takes_messages(self) -> bool {
+        match self {
+            Self::Vllm | Self::Openai => false,
+            Self::OpenaiChat => true,
+        }
+    }
+}
+
+impl fmt::Display for ServerKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for ServerKind {
+    type Err = Error;
+    fn from_str(name: &str) -> Result<Self, Error> {
+        named(&Self::ALL, Self::name, "backend", name)
+    }
+}
+
+/// What every request of a run has in common.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RequestOptions {
+    /// The model's name as the server knows it (`--served-model-name`, else `--model`).
+    pub model: String,
+    /// Whether the answer is asked for as a stream of events.
+    pub stream: bool,
+    pub sampling: Sampling,
+    /// Sent only if true. A server may then go on past the end of what the constraint allows.
+    pub ignore_eos: bool,
+    pub dialect: ConstraintDialect,
+    /// `--guided-decoding-backend`: sent in the `guided` dialect only, as no other dialect has a field for it.
+    pub guided_decoding_backend: Option<String>,
+    /// `--extra-body`: merged over everything else, see [`check`] for what it must not touch.
+    pub extra_body: Option<Map<String, Value>>,
+}
+
+/// Sampling parameters; only what was given is sent, so that the server's own defaults hold otherwise.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Sampling {
+    pub temperature: Option<f64>,
+    pub top_p: Option<f64>,
+    pub top_k: Option<i64>,
+    pub min_p: Option<f64>,
+    pub frequency_penalty: Option<f64>,
+    pub presence_penalty: Option<f64>,
+    pub repetition_penalty: Option<f64>,
+    pub seed: Option<i64>,
+}
+
+/// One kind of server's wire format.
+pub trait Adapter: Send + Sync {
+    /// The kind it speaks for.
+    fn kind(&self) -> ServerKind;
+
+    /// The whole request body, as JSON.
+    fn encode(&self, case: &Case, options: &RequestOptions) -> Result<Bytes, Unsendable>;
+
+    /// A fresh decoder for one answer: of an event stream, or of one whole body.
+    /// `max_event_bytes` bounds one event of a stream; a whole body is bounded by whoever reads it.
+    fn decoder(&self, stream: bool, max_event_bytes: usize) -> Box<dyn Decoder>;
+}
+
+/// The adapter of a server kind.
+pub fn adapter(kind: ServerKind) -> Box<dyn Adapter> {
+    match kind {
+        ServerKind::Vllm | ServerKind::Openai => Box::new(completions::Completions { kind }),
+        ServerKind::OpenaiChat => Box::new(chat::Chat),
+    }
+}
+
+/// Why a case cannot be put on the wire as asked. Found by [`check`] before anything is sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unsendable {
+    /// What does not fit, without the case's id; lower case, no full stop.
+    pub what: String,
+    /// What to do about it.
+    pub hint: String,
+}
+
+impl Unsendable {
+    /// The error for people, naming the case.
+    pub fn into_error(self, case: &Case) -> Error {
+        Error::usage(format!("{}: case {:?}", self.what, case.id)).hint(self.hint)
+    }
+}
+
+/// Finds the value with this name, or an error that lists the names.
+fn named<T: Copy>(all: &[T], name_of: fn(T) -> &'static str, what: &str, name: &str) -> Result<T, Error> {
+    all.iter().copied().find(|value| name_of(*value) == name).ok_or_else(|| {
+        let names: Vec<_> = all.iter().map(|value| name_of(*value)).collect();
+        Error::usage(format!("unknown {what}: {name}")).hint(format!("one of {}", names.join(", ")))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_read_back_and_unknown_ones_list_the_known() {
+        for kind in ServerKind::ALL {
+            assert_eq!(kind.name().parse::<ServerKind>().unwrap(), kind);
+            assert_eq!(adapter(kind).kind(), kind);
+            assert_eq!(kind.default_path().contains("chat"), kind.takes_messages());
+        }
+        let error = "tgi".parse::<ServerKind>().unwrap_err();
+        assert_eq!(error.to_string(), "unknown backend: tgi\nhint: one of vllm, openai, openai-chat");
+    }
+}

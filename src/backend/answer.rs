@@ -1,0 +1,138 @@
+//! What a decoder makes of the bytes of one answer, and which outcome that is. Knows no wire format and no clock.
+
+use crate::observation::{Outcome, Usage};
+
+/// Turns the bytes of one answer into an [`Answer`]. Runs in the timed path: it finds text, and does nothing else with it.
+pub trait Decoder: Send {
+    /// Takes the bytes of one read.
+    fn push(&mut self, bytes: &[u8]) -> Fed;
+
+    /// Takes the end of the body.
+    fn finish(&mut self) -> Fed;
+
+    /// What has come so far; also right where the body broke off.
+    fn into_answer(self: Box<Self>) -> Answer;
+}
+
+/// What one read brought.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fed {
+    /// Chunks with generated content that the read completed; they share its instant.
+    pub content_chunks: usize,
+    /// Whether nothing that follows can change the answer: its terminal event came, or it broke.
+    pub ended: bool,
+}
+
+/// The answer so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Answer {
+    pub text: String,
+    pub reasoning: String,
+    pub finish_reason: Option<String>,
+    /// The last counts that the server stated.
+    pub usage: Option<Usage>,
+    /// Whether any generated content came.
+    pub has_content: bool,
+    /// Whether the terminal event (`[DONE]`), or a whole body, came.
+    pub terminated: bool,
+    /// What went wrong inside a 200 answer; the first such thing wins over all that follows.
+    pub broken: Option<Broken>,
+}
+
+/// What went wrong inside a 200 answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Broken {
+    /// The server sent an error in place of (more) answer.
+    ServerSaid {
+        /// The HTTP status that the error stands for, where it can be told.
+        status: Option<u16>,
+        /// The server's own words: the event's data, or the body.
+        body: String,
+    },
+    /// The bytes are not an answer in the expected format.
+    Unreadable { message: String },
+}
+
+/// Finish reasons that name a failure of the server rather than an end of the answer (vLLM and SGLang, aborted requests).
+const FAILED_FINISH_REASONS: [&str; 2] = ["abort", "error"];
+
+impl Answer {
+    /// How the answer ended, once the body has ended without a transport error.
+    ///
+    /// - An error before any content is what it would have been as a status: 4xx [`Outcome::Rejected`], 5xx
+    ///   [`Outcome::ServerError`]. After content, or without a status, it is a [`Outcome::StreamError`].
+    /// - A finish reason ends the answer, with or without `[DONE]`: `length` is [`Outcome::Truncated`], `abort` and `error` are
+    ///   [`Outcome::StreamError`], any other is [`Outcome::Completed`].
+    /// - `[DONE]` without a finish reason ends an answer that has content: [`Outcome::Completed`], with `finish_reason` left
+    ///   empty, so that nobody counts it as ended by `stop`. With neither content nor a finish reason, nothing was answered:
+    ///   [`Outcome::StreamError`].
+    /// - Neither is a stream that broke off: [`Outcome::StreamError`].
+    pub fn outcome(&self) -> Outcome {
+        match &self.broken {
+            Some(Broken::ServerSaid { status: Some(status), body }) if !self.has_content => {
+                return outcome_of_status(*status, body.clone());
+            }
+            Some(Broken::ServerSaid { body, .. }) => return stream_error(body.clone()),
+            Some(Broken::Unreadable { message }) => return stream_error(message.clone()),
+            None => {}
+        }
+        match self.finish_reason.as_deref() {
+            Some("length") => Outcome::Truncated,
+            Some(reason) if FAILED_FINISH_REASONS.contains(&reason) => stream_error(format!("finish reason {reason:?}")),
+            Some(_) => Outcome::Completed,
+            None if self.terminated && self.has_content => Outcome::Completed,
+            None if self.terminated => stream_error("ended with neither content nor a finish reason"),
+            None => stream_error("ended without a terminal event and without a finish reason"),
+        }
+    }
+}
+
+/// The outcome of a status that is not 200: 4xx is a refusal, anything else the server's failure.
+pub fn outcome_of_status(status: u16, body: String) -> Outcome {
+    if (400..500).contains(&status) { Outcome::Rejected { status, body } } else { Outcome::ServerError { status, body } }
+}
+
+fn stream_error(message: impl Into<String>) -> Outcome {
+    Outcome::StreamError { message: message.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(finish_reason: Option<&str>, has_content: bool, terminated: bool) -> Answer {
+        Answer { finish_reason: finish_reason.map(str::to_owned), has_content, terminated, ..Answer::default() }
+    }
+
+    #[test]
+    fn how_an_answer_ended() {
+        for (reason, has_content, terminated, name) in [
+            (Some("stop"), true, true, "completed"),
+            (Some("stop"), true, false, "completed"),
+            (Some("stop"), false, true, "completed"),
+            (Some("tool_calls"), true, true, "completed"),
+            (Some("length"), true, true, "truncated"),
+            (Some("length"), true, false, "truncated"),
+            (Some("abort"), true, true, "stream_error"),
+            (None, true, true, "completed"),
+            (None, false, true, "stream_error"),
+            (None, true, false, "stream_error"),
+            (None, false, false, "stream_error"),
+        ] {
+            let outcome = answer(reason, has_content, terminated).outcome();
+            assert_eq!(outcome.name(), name, "{reason:?} {has_content} {terminated}");
+        }
+    }
+
+    #[test]
+    fn an_error_wins_over_all_that_follows() {
+        let broken = |status, has_content| {
+            let broken = Some(Broken::ServerSaid { status, body: "words".to_owned() });
+            Answer { broken, ..answer(Some("stop"), has_content, true) }.outcome()
+        };
+        assert_eq!(broken(Some(400), false), Outcome::Rejected { status: 400, body: "words".to_owned() });
+        assert_eq!(broken(Some(503), false), Outcome::ServerError { status: 503, body: "words".to_owned() });
+        assert_eq!(broken(Some(400), true), Outcome::StreamError { message: "words".to_owned() });
+        assert_eq!(broken(None, false), Outcome::StreamError { message: "words".to_owned() });
+    }
+}

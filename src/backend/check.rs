@@ -1,0 +1,199 @@
+//! Finds what cannot be sent as asked before anything is sent. Knows no server: a server's own refusals are observations.
+
+use super::{ConstraintDialect, RequestOptions, ServerKind, adapter};
+use crate::case::{Arm, Case};
+use crate::error::{Error, Result};
+
+/// Refuses a run whose requests would not mean what the user asked for.
+///
+/// Usage errors: a constraint that the dialect cannot carry; chat messages on a completions backend; an `--extra-body` that
+/// changes the constraint, asks for several choices (whose tokens `usage` adds up, while one is timed), switches streaming, or
+/// constrains requests of the control arm.
+pub fn check(kind: ServerKind, cases: &[Case], options: &RequestOptions) -> Result<()> {
+    check_extra_body(cases, options)?;
+    let adapter = adapter(kind);
+    for case in cases {
+        adapter.encode(case, options).map_err(|unsendable| unsendable.into_error(case))?;
+    }
+    Ok(())
+}
+
+fn check_extra_body(cases: &[Case], options: &RequestOptions) -> Result<()> {
+    let Some(extra) = &options.extra_body else { return Ok(()) };
+    let unconstrained = cases.iter().any(|case| case.arm != Arm::Constrained);
+    for (field, value) in extra {
+        match field.as_str() {
+            "n" | "best_of" if value.as_u64() != Some(1) => {
+                return Err(Error::usage(format!("--extra-body asks for several choices: {field} = {value}"))
+                    .hint("one answer a request is timed and judged: take the field out and raise --num-prompts"));
+            }
+            "stream" => {
+                return Err(Error::usage(format!("--extra-body sets what sobench has to know: stream = {value}"))
+                    .hint("take the field out; streaming is a flag of its own"));
+            }
+            name if unconstrained && ConstraintDialect::is_constraint_field(name) => {
+                return Err(Error::usage(format!("--extra-body would reach unconstrained requests too: {name}"))
+                    .hint("take the field out, or constrain every request with --guided-decoding-ratio 1.0"));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::backend::Sampling;
+    use crate::case::{Message, Prompt};
+    use crate::constraint::Constraint;
+
+    fn case(constraint: Option<Constraint>, arm: Arm) -> Case {
+        Case {
+            id: "t-0".to_owned(),
+            prompt: Prompt::Text("Say it".into()),
+            prompt_tokens: Some(2),
+            constraint: constraint.map(Arc::new),
+            arm,
+            output_len: 16,
+            completion: None,
+            tags: vec![],
+            grammar_oracle: None,
+        }
+    }
+
+    fn regex(arm: Arm) -> Case {
+        case(Some(Constraint::Regex("a+".into())), arm)
+    }
+
+    fn options(dialect: ConstraintDialect, extra: Value) -> RequestOptions {
+        RequestOptions {
+            model: "m".to_owned(),
+            stream: true,
+            sampling: Sampling::default(),
+            ignore_eos: false,
+            dialect,
+            guided_decoding_backend: None,
+            extra_body: extra.as_object().cloned(),
+        }
+    }
+
+    fn body(kind: ServerKind, case: &Case, options: &RequestOptions) -> String {
+        String::from_utf8(adapter(kind).encode(case, options).unwrap().to_vec()).unwrap()
+    }
+
+    #[test]
+    fn bodies_are_those_of_vllms_client() {
+        let structured = options(ConstraintDialect::StructuredOutputs, Value::Null);
+        assert_eq!(
+            body(ServerKind::Vllm, &regex(Arm::Constrained), &structured),
+            r#"{"model":"m","prompt":"Say it","repetition_penalty":1.0,"max_tokens":16,"stream":true,"stream_options":{"include_usage":true},"structured_outputs":{"regex":"a+"}}"#
+        );
+        assert_eq!(
+            body(ServerKind::OpenaiChat, &regex(Arm::Control), &structured),
+            r#"{"model":"m","messages":[{"role":"user","content":"Say it"}],"max_completion_tokens":16,"stream":true,"stream_options":{"include_usage":true}}"#
+        );
+        let mut plain = options(ConstraintDialect::ResponseFormat, Value::Null);
+        plain.stream = false;
+        assert_eq!(
+            body(ServerKind::Openai, &case(None, Arm::Free), &plain),
+            r#"{"model":"m","prompt":"Say it","max_tokens":16,"stream":false}"#
+        );
+    }
+
+    #[test]
+    fn messages_go_as_they_are() {
+        let mut chat = case(None, Arm::Free);
+        let parts = json!([{"type": "text", "text": "hi"}]);
+        chat.prompt = Prompt::Messages(vec![Message { role: "system".to_owned(), content: parts }].into());
+        let options = options(ConstraintDialect::StructuredOutputs, Value::Null);
+        assert!(
+            body(ServerKind::OpenaiChat, &chat, &options)
+                .contains(r#""messages":[{"role":"system","content":[{"type":"text","text":"hi"}]}]"#)
+        );
+        let error = check(ServerKind::Vllm, &[chat], &options).unwrap_err();
+        assert_eq!(error.what, "the vllm backend takes text, not chat messages: case \"t-0\"");
+    }
+
+    #[test]
+    fn later_fields_win_and_sampling_is_sent_as_given() {
+        let mut options = options(ConstraintDialect::StructuredOutputs, json!({"top_k": 7, "max_tokens": 4, "x": null}));
+        options.ignore_eos = true;
+        options.sampling = Sampling {
+            temperature: Some(0.0),
+            top_k: Some(40),
+            repetition_penalty: Some(1.1),
+            seed: Some(5),
+            ..Sampling::default()
+        };
+        assert_eq!(
+            body(ServerKind::Vllm, &case(None, Arm::Free), &options),
+            r#"{"model":"m","prompt":"Say it","repetition_penalty":1.1,"max_tokens":4,"stream":true,"stream_options":{"include_usage":true},"ignore_eos":true,"temperature":0.0,"top_k":7,"seed":5,"x":null}"#
+        );
+        options.sampling.top_p = Some(f64::NAN);
+        assert!(check(ServerKind::Vllm, &[case(None, Arm::Free)], &options).is_err());
+    }
+
+    #[test]
+    fn the_extra_body_adds_beside_the_constraint() {
+        let extra = json!({"structured_outputs": {"disable_any_whitespace": true}});
+        assert!(
+            body(ServerKind::Vllm, &regex(Arm::Constrained), &options(ConstraintDialect::StructuredOutputs, extra))
+                .ends_with(r#""structured_outputs":{"regex":"a+","disable_any_whitespace":true}}"#)
+        );
+        let extra = json!({"response_format": {"json_schema": {"strict": false}}});
+        let schema = case(Some(Constraint::JsonSchema(Arc::new(json!({"type": "array"})))), Arm::Constrained);
+        assert!(
+            body(ServerKind::OpenaiChat, &schema, &options(ConstraintDialect::ResponseFormat, extra))
+                .ends_with(r#""json_schema":{"name":"answer","schema":{"type":"array"},"strict":false}}}"#)
+        );
+    }
+
+    #[track_caller]
+    fn refused(dialect: ConstraintDialect, cases: &[Case], extra: Value, what: &str) {
+        let error = check(ServerKind::Vllm, cases, &options(dialect, extra)).unwrap_err();
+        assert_eq!(error.what, what);
+        assert_eq!(error.exit_code(), 2);
+        assert!(error.hint.is_some());
+    }
+
+    #[test]
+    fn what_would_not_mean_what_was_asked_is_refused() {
+        use ConstraintDialect::{Guided, ResponseFormat, StructuredOutputs};
+        let constrained = [regex(Arm::Constrained)];
+        let mixed = [regex(Arm::Constrained), regex(Arm::Control)];
+        refused(
+            ResponseFormat,
+            &constrained,
+            Value::Null,
+            "the response-format dialect cannot carry a regex constraint: case \"t-0\"",
+        );
+        refused(
+            StructuredOutputs,
+            &constrained,
+            json!({"structured_outputs": {"regex": "b"}}),
+            "--extra-body changes what the constraint sets: /structured_outputs/regex: case \"t-0\"",
+        );
+        refused(
+            Guided,
+            &constrained,
+            json!({"guided_regex": null}),
+            "--extra-body changes what the constraint sets: /guided_regex: case \"t-0\"",
+        );
+        refused(
+            StructuredOutputs,
+            &constrained,
+            json!({"structured_outputs": "off"}),
+            "--extra-body changes what the constraint sets: /structured_outputs/regex: case \"t-0\"",
+        );
+        refused(Guided, &mixed, json!({"guided_json": {}}), "--extra-body would reach unconstrained requests too: guided_json");
+        refused(Guided, &constrained, json!({"n": 4}), "--extra-body asks for several choices: n = 4");
+        refused(Guided, &constrained, json!({"stream": true}), "--extra-body sets what sobench has to know: stream = true");
+        refused(Guided, &[case(None, Arm::Constrained)], Value::Null, "a constrained case has no constraint: case \"t-0\"");
+        assert!(check(ServerKind::Vllm, &mixed, &options(Guided, json!({"n": 1}))).is_ok());
+    }
+}

@@ -1,0 +1,221 @@
+//! Decoders of OpenAI-shaped answers: an event stream, or one whole body. Knows no HTTP and no clock.
+
+use super::answer::{Answer, Broken, Decoder, Fed};
+use super::sse::{Event, SseDecoder};
+use super::wire::{self, Delta};
+
+/// The default bound of one event. The largest seen are a few KiB; log probabilities of a long chunk may reach 100 KiB.
+pub const DEFAULT_MAX_EVENT_BYTES: usize = 4 << 20;
+
+/// How much of unreadable data is quoted in an outcome's message; what is cut is said in the message.
+pub const QUOTED_BYTES: usize = 4 << 10;
+
+/// The decoder of an event stream, or of one whole body.
+pub(super) fn openai(stream: bool, max_event_bytes: usize) -> Box<dyn Decoder> {
+    if stream {
+        Box::new(StreamDecoder { sse: SseDecoder::new(max_event_bytes), state: State::default() })
+    } else {
+        Box::new(BodyDecoder { body: vec![], state: State::default() })
+    }
+}
+
+struct StreamDecoder {
+    sse: SseDecoder,
+    state: State,
+}
+
+impl Decoder for StreamDecoder {
+    fn push(&mut self, bytes: &[u8]) -> Fed {
+        let Self { sse, state } = self;
+        let mut content_chunks = 0;
+        let result = sse.push(bytes, &mut |event| content_chunks += usize::from(state.take(event)));
+        if let (Err(too_large), false) = (result, state.ended()) {
+            state.unreadable(too_large.to_string());
+        }
+        Fed { content_chunks, ended: state.ended() }
+    }
+
+    fn finish(&mut self) -> Fed {
+        let Self { sse, state } = self;
+        let mut content_chunks = 0;
+        sse.finish(&mut |event| content_chunks += usize::from(state.take(event)));
+        Fed { content_chunks, ended: true }
+    }
+
+    fn into_answer(self: Box<Self>) -> Answer {
+        self.state.answer
+    }
+}
+
+/// A whole body: nothing can be said before its end, so all content has the instant of the end.
+struct BodyDecoder {
+    body: Vec<u8>,
+    state: State,
+}
+
+impl Decoder for BodyDecoder {
+    fn push(&mut self, bytes: &[u8]) -> Fed {
+        self.body.extend_from_slice(bytes);
+        Fed::default()
+    }
+
+    fn finish(&mut self) -> Fed {
+        let body = std::mem::take(&mut self.body);
+        let is_content = match std::str::from_utf8(&body).map_err(|error| error.to_string()).and_then(read) {
+            Ok(delta) if delta.error.is_none() && !delta.has_choices => {
+                self.state.unreadable(format!("a body without choices: {}", quote(&body)));
+                false
+            }
+            Ok(delta) => self.state.add(delta, &body),
+            Err(message) => {
+                self.state.unreadable(format!("an unreadable body ({message}): {}", quote(&body)));
+                false
+            }
+        };
+        self.state.answer.terminated = true;
+        Fed { content_chunks: usize::from(is_content), ended: true }
+    }
+
+    fn into_answer(self: Box<Self>) -> Answer {
+        self.state.answer
+    }
+}
+
+#[derive(Default)]
+struct State {
+    answer: Answer,
+}
+
+impl State {
+    /// Takes one event; whether it carried generated content.
+    fn take(&mut self, event: Event<'_>) -> bool {
+        if self.ended() {
+            return false;
+        }
+        let data = event.data.trim_ascii();
+        if data == b"[DONE]" {
+            self.answer.terminated = true;
+            return false;
+        }
+        if data.is_empty() {
+            return false;
+        }
+        match std::str::from_utf8(data).map_err(|error| error.to_string()).and_then(read) {
+            Ok(delta) if delta.error.is_none() && event.name == b"error" => {
+                self.broke(Broken::ServerSaid { status: None, body: quote(data) });
+                false
+            }
+            Ok(delta) => self.add(delta, data),
+            // mistral.rs puts its errors into the stream as plain text: the message is then the server's own words.
+            Err(message) => {
+                self.unreadable(format!("an unreadable event ({message}): {}", quote(data)));
+                false
+            }
+        }
+    }
+
+    fn add(&mut self, delta: Delta, raw: &[u8]) -> bool {
+        if let Some(error) = delta.error {
+            self.broke(Broken::ServerSaid { status: error.status, body: quote(raw) });
+            return false;
+        }
+        let answer = &mut self.answer;
+        answer.text.push_str(&delta.text);
+        answer.reasoning.push_str(&delta.reasoning);
+        answer.has_content |= delta.is_content;
+        if delta.finish_reason.is_some() {
+            answer.finish_reason = delta.finish_reason;
+        }
+        if delta.usage.is_some() {
+            // Usage on every chunk is cumulative (vLLM's `continuous_usage_stats`): the last one is the whole.
+            answer.usage = delta.usage;
+        }
+        delta.is_content
+    }
+
+    fn unreadable(&mut self, message: String) {
+        self.broke(Broken::Unreadable { message });
+    }
+
+    /// What went wrong first is what went wrong: SGLang sends a usage chunk and `[DONE]` after its error.
+    fn broke(&mut self, broken: Broken) {
+        self.answer.broken.get_or_insert(broken);
+    }
+
+    fn ended(&self) -> bool {
+        self.answer.terminated || self.answer.broken.is_some()
+    }
+}
+
+fn read(json: &str) -> Result<Delta, String> {
+    wire::read(json).map_err(|error| error.to_string())
+}
+
+/// The data as text, cut at [`QUOTED_BYTES`] with a note of how much there was.
+fn quote(data: &[u8]) -> String {
+    if data.len() <= QUOTED_BYTES {
+        return String::from_utf8_lossy(data).into_owned();
+    }
+    let kept = data[..QUOTED_BYTES].utf8_chunks().next().map_or("", |chunk| chunk.valid());
+    format!("{kept}... (cut, {} bytes in all)", data.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::observation::Outcome;
+
+    fn decode(stream: bool, limit: usize, pieces: &[&[u8]]) -> (Vec<Fed>, Answer) {
+        let mut decoder = openai(stream, limit);
+        let mut fed: Vec<_> = pieces.iter().map(|piece| decoder.push(piece)).collect();
+        fed.push(decoder.finish());
+        (fed, decoder.into_answer())
+    }
+
+    #[test]
+    fn chunks_of_one_read_are_counted_together() {
+        let event = "data: {\"choices\":[{\"index\":0,\"text\":\"a\"}]}\n\n";
+        let (fed, answer) = decode(true, 1 << 10, &[&event.repeat(3).into_bytes(), b"data: [DONE]\n\n", event.as_bytes()]);
+        assert_eq!(
+            fed.iter().map(|fed| (fed.content_chunks, fed.ended)).collect::<Vec<_>>(),
+            [(3, false), (0, true), (0, true), (0, true)]
+        );
+        assert_eq!((answer.text.as_str(), answer.outcome()), ("aaa", Outcome::Completed));
+    }
+
+    #[test]
+    fn an_event_past_the_limit_ends_the_answer() {
+        let event = format!("data: {{\"choices\":[{{\"text\":\"{}\"}}]}}\n\n", "a".repeat(100));
+        let (fed, answer) = decode(true, 64, &[event.as_bytes()]);
+        assert!(fed[0].ended);
+        assert_eq!(answer.outcome(), Outcome::StreamError { message: "an event larger than 64 bytes".to_owned() });
+    }
+
+    #[test]
+    fn quotes_say_what_was_cut() {
+        assert_eq!(quote("\u{e9}".as_bytes()), "\u{e9}");
+        let long = format!("a{}", "\u{e9}".repeat(QUOTED_BYTES));
+        let quoted = quote(long.as_bytes());
+        assert!(quoted.len() < QUOTED_BYTES + 40, "{}", quoted.len());
+        assert!(quoted.ends_with(&format!("\u{e9}... (cut, {} bytes in all)", long.len())), "{quoted}");
+    }
+
+    #[test]
+    fn whole_bodies_have_one_chunk_at_the_end() {
+        let body = br#"{"choices":[{"index":0,"message":{"content":"hi"},"finish_reason":"length"}],"usage":{"prompt_tokens":3,"completion_tokens":1}}"#;
+        let (fed, answer) = decode(false, 0, &[&body[..40], &body[40..]]);
+        assert_eq!(fed.iter().map(|fed| fed.content_chunks).collect::<Vec<_>>(), [0, 0, 1]);
+        assert_eq!((answer.text.as_str(), answer.outcome()), ("hi", Outcome::Truncated));
+        assert_eq!(answer.usage.unwrap().completion_tokens, Some(1));
+        for (body, name) in [
+            (r#"{"error":{"message":"no","code":400}}"#, "rejected"),
+            (r#"{"object":"list","data":[]}"#, "stream_error"),
+            (r#"{"choices":[]}"#, "stream_error"),
+            ("<html>", "stream_error"),
+            ("\u{0}", "stream_error"),
+            ("", "stream_error"),
+        ] {
+            assert_eq!(decode(false, 0, &[body.as_bytes()]).1.outcome().name(), name, "{body}");
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! The JSON of OpenAI-shaped answers: one event of a stream, or one whole body. Knows no order of events.
+//!
+//! One set of types reads completions (`choices[].text`), chat chunks (`choices[].delta`) and whole chat answers
+//! (`choices[].message`): servers mix them less than clients fear, and every field is optional anyway.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::observation::Usage;
+
+/// What one event or one body says.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Delta {
+    pub(super) text: String,
+    pub(super) reasoning: String,
+    /// Whether anything generated is in it. The name of a tool call is generated, but it is no text.
+    pub(super) is_content: bool,
+    pub(super) finish_reason: Option<String>,
+    pub(super) usage: Option<Usage>,
+    pub(super) error: Option<WireError>,
+    /// Whether it has a `choices` array at all.
+    pub(super) has_choices: bool,
+}
+
+/// An error in the body of an answer.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct WireError {
+    /// The HTTP status it stands for, where the server said or its error type says.
+    pub(super) status: Option<u16>,
+}
+
+/// Reads one JSON object; the error is serde's words.
+pub(super) fn read(json: &str) -> Result<Delta, serde_json::Error> {
+    let chunk: Chunk<'_> = serde_json::from_str(json)?;
+    let mut delta = Delta { usage: chunk.usage.map(WireUsage::read), ..Delta::default() };
+    delta.error = match (&chunk.error, &chunk.object) {
+        (Some(error), _) => Some(WireError { status: nested_status(error) }),
+        // SGLang's errors of whole answers are not wrapped: `{"object":"error","message":...,"code":400}`.
+        (None, Some(object)) if object.0 == "error" => Some(WireError { status: status_of(chunk.code, chunk.kind) }),
+        (None, _) => None,
+    };
+    delta.has_choices = chunk.choices.is_some();
+    // Other choices of the same request are other answers: index 0 is the one that is timed and judged.
+    for choice in chunk.choices.unwrap_or_default().into_iter().filter(|choice| choice.index.unwrap_or(0) == 0) {
+        if let Some(reason) = choice.finish_reason {
+            delta.finish_reason = Some(reason.0.into_owned());
+        }
+        add(&mut delta.text, choice.text);
+        if let Some(message) = choice.delta.or(choice.message) {
+            message.add_to(&mut delta);
+        }
+    }
+    delta.is_content |= !delta.text.is_empty() || !delta.reasoning.is_empty();
+    Ok(delta)
+}
+
+/// A string that borrows from the JSON where it can.
+#[derive(Debug, Deserialize)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+#[derive(Deserialize)]
+struct Chunk<'a> {
+    #[serde(borrow)]
+    choices: Option<Vec<Choice<'a>>>,
+    #[serde(borrow)]
+    usage: Option<WireUsage<'a>>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+    #[serde(borrow)]
+    object: Option<Text<'a>>,
+    #[serde(borrow)]
+    code: Option<&'a RawValue>,
+    #[serde(borrow, rename = "type")]
+    kind: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Choice<'a> {
+    index: Option<u64>,
+    #[serde(borrow)]
+    text: Option<Text<'a>>,
+    #[serde(borrow)]
+    delta: Option<Message<'a>>,
+    #[serde(borrow)]
+    message: Option<Message<'a>>,
+    #[serde(borrow)]
+    finish_reason: Option<Text<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Message<'a> {
+    #[serde(borrow)]
+    content: Option<Text<'a>>,
+    /// vLLM from 0.12 and OpenRouter.
+    #[serde(borrow)]
+    reasoning: Option<Text<'a>>,
+    /// DeepSeek's name, which vLLM used before and SGLang and llama.cpp use.
+    #[serde(borrow)]
+    reasoning_content: Option<Text<'a>>,
+    #[serde(borrow)]
+    refusal: Option<Text<'a>>,
+    #[serde(borrow)]
+    tool_calls: Option<Vec<ToolCall<'a>>>,
+}
+
+#[derive(Deserialize)]
+struct ToolCall<'a> {
+    #[serde(borrow)]
+    function: Option<Function<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Function<'a> {
+    #[serde(borrow)]
+    name: Option<Text<'a>>,
+    #[serde(borrow)]
+    arguments: Option<Text<'a>>,
+}
+
+impl Message<'_> {
+    fn add_to(self, delta: &mut Delta) {
+        add(&mut delta.text, self.content);
+        // A refusal stands where the answer should be, so it is judged as the answer (and is not valid).
+        add(&mut delta.text, self.refusal);
+        match (self.reasoning, self.reasoning_content) {
+            // Some servers send both names for clients old and new; they hold the same text.
+            (Some(text), _) if !text.0.is_empty() => add(&mut delta.reasoning, Some(text)),
+            (_, text) => add(&mut delta.reasoning, text),
+        }
+        for function in self.tool_calls.into_iter().flatten().filter_map(|call| call.function) {
+            delta.is_content |= function.name.is_some_and(|name| !name.0.is_empty());
+            add(&mut delta.text, function.arguments);
+        }
+    }
+}
+
+fn add(text: &mut String, more: Option<Text<'_>>) {
+    if let Some(more) = more {
+        text.push_str(&more.0);
+    }
+}
+
+/// Counts are read leniently: one that is no whole number is no count, and no reason to lose the answer.
+#[derive(Deserialize)]
+struct WireUsage<'a> {
+    #[serde(borrow)]
+    prompt_tokens: Option<&'a RawValue>,
+    #[serde(borrow)]
+    completion_tokens: Option<&'a RawValue>,
+}
+
+impl WireUsage<'_> {
+    fn read(self) -> Usage {
+        let count = |value: Option<&RawValue>| value.and_then(|value| value.get().parse().ok());
+        Usage { prompt_tokens: count(self.prompt_tokens), completion_tokens: count(self.completion_tokens) }
+    }
+}
+
+#[derive(Deserialize)]
+struct ErrorObject<'a> {
+    #[serde(borrow)]
+    code: Option<&'a RawValue>,
+    #[serde(borrow, rename = "type")]
+    kind: Option<&'a RawValue>,
+}
+
+/// The status of an `error` member, which is an object (OpenAI, vLLM, SGLang, llama.cpp) or a mere string.
+fn nested_status(error: &RawValue) -> Option<u16> {
+    serde_json::from_str::<ErrorObject<'_>>(error.get()).ok().and_then(|error| status_of(error.code, error.kind))
+}
+
+/// The status that an error stands for: its `code`, if that is a number or spells one, else what its `type` names.
+fn status_of(code: Option<&RawValue>, kind: Option<&RawValue>) -> Option<u16> {
+    let code = code.and_then(|code| code.get().trim_matches('"').parse().ok()).filter(|code| (400..600).contains(code));
+    code.or_else(|| match kind?.get().trim_matches('"') {
+        "BadRequestError" | "BAD_REQUEST" | "invalid_request_error" => Some(400),
+        "InternalServerError" | "server_error" => Some(500),
+        _ => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(json: &str, text: &str, reasoning: &str, is_content: bool) {
+        let delta = read(json).unwrap();
+        assert_eq!((&*delta.text, &*delta.reasoning, delta.is_content), (text, reasoning, is_content));
+    }
+
+    #[test]
+    fn what_is_content_and_what_is_not() {
+        check(r#"{"choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}"#, "", "", false);
+        check(r#"{"choices":[{"index":0,"delta":{"role":"assistant","content":null}}]}"#, "", "", false);
+        check(r#"{"choices":[{"index":0,"delta":{"role":"assistant"}}]}"#, "", "", false);
+        check(r#"{"choices":[{"delta":{"role":"assistant","content":"a","tool_calls":null}}]}"#, "a", "", true);
+        check(r#"{"choices":[{"index":0,"text":" \n"}]}"#, " \n", "", true);
+        check(r#"{"choices":[{"index":0,"text":"","finish_reason":"stop"}]}"#, "", "", false);
+        check(r#"{"choices":[{"delta":{"reasoning":"why"}}]}"#, "", "why", true);
+        check(r#"{"choices":[{"delta":{"reasoning_content":"why","content":null}}]}"#, "", "why", true);
+        check(r#"{"choices":[{"delta":{"reasoning":"why","reasoning_content":"why"}}]}"#, "", "why", true);
+        check(r#"{"choices":[{"delta":{"reasoning":"","reasoning_content":"why"}}]}"#, "", "why", true);
+        check(r#"{"choices":[{"delta":{"refusal":"I will not"}}]}"#, "I will not", "", true);
+        check(r#"{"choices":[{"delta":{"tool_calls":[{"function":{"name":"f","arguments":""}}]}}]}"#, "", "", true);
+        check(r#"{"choices":[{"delta":{"tool_calls":[{"function":{"arguments":"{\"a\""}}]}}]}"#, "{\"a\"", "", true);
+        check(r#"{"choices":[{"message":{"role":"assistant","content":"\u00e9\ud83d\ude00"}}]}"#, "\u{e9}\u{1f600}", "", true);
+        check(r#"{"choices":[{"index":1,"text":"b"},{"index":0,"text":"a"}]}"#, "a", "", true);
+        check(r#"{"choices":[]}"#, "", "", false);
+        check(r#"{"choices":null,"usage":null,"error":null,"object":"list"}"#, "", "", false);
+    }
+
+    #[test]
+    fn usage_is_read_leniently() {
+        let usage = |json: &str| read(json).unwrap().usage;
+        assert_eq!(
+            usage(r#"{"choices":[],"usage":{"prompt_tokens":17,"total_tokens":25,"completion_tokens":8}}"#),
+            Some(Usage { prompt_tokens: Some(17), completion_tokens: Some(8) })
+        );
+        assert_eq!(
+            usage(r#"{"usage":{"prompt_tokens":null,"completion_tokens":1.5}}"#),
+            Some(Usage { prompt_tokens: None, completion_tokens: None })
+        );
+        assert_eq!(usage(r#"{"choices":[],"usage":null}"#), None);
+    }
+
+    #[test]
+    fn errors_in_every_servers_shape() {
+        for (json, status) in [
+            (r#"{"error": {"message": "bad", "type": "BadRequestError", "param": null, "code": 400}}"#, Some(400)),
+            (r#"{"error": {"object": "error", "message": "bad", "type": "BAD_REQUEST", "code": 400}}"#, Some(400)),
+            (r#"{"error":{"code":500,"message":"empty grammar stack","type":"server_error"}}"#, Some(500)),
+            (r#"{"error":{"message":"no","type":"invalid_request_error","code":"invalid_schema"}}"#, Some(400)),
+            (r#"{"error":{"message":"no","code":"429"}}"#, Some(429)),
+            (r#"{"error":{"message":"no","type":"InternalServerError","code":null}}"#, Some(500)),
+            (r#"{"error":{"message":"no","code":7}}"#, None),
+            (r#"{"object":"error","message":"bad","type":"BadRequestError","param":null,"code":400}"#, Some(400)),
+            (r#"{"error":"out of memory"}"#, None),
+            (r#"{"error":[1]}"#, None),
+        ] {
+            assert_eq!(read(json).unwrap().error, Some(WireError { status }), "{json}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_object_is_an_error() {
+        for text in ["", "1", "[DONE]", "Invalid grammar. 1(9): Expected token", "{", r#"{"choices":[{"text":1}]}"#] {
+            assert!(read(text).is_err(), "{text}");
+        }
+    }
+}
