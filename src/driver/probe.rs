@@ -1,0 +1,132 @@
+//! Questions about the server, outside the timed run: is it ready, which models has it, what version is it. Knows no case.
+
+use std::time::Duration;
+
+use reqwest::{Request, StatusCode};
+use serde::Deserialize;
+
+use super::client::{Client, describe};
+use crate::error::{Error, Result};
+
+/// The most bytes of an answer to such a question; a list of models has a few KiB.
+const MAX_PROBE_BODY_BYTES: usize = 4 << 20;
+
+/// How much of an answer is quoted in an error.
+const QUOTED_CHARS: usize = 400;
+
+const MODELS_PATH: &str = "/v1/models";
+
+/// One model of `/v1/models`, in the words of vLLM and SGLang; other servers give the id only.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct ModelInfo {
+    /// The name that requests have to give.
+    pub id: String,
+    /// What the model was loaded from: a Hub name or a path, by which a tokenizer may be found.
+    pub root: Option<String>,
+    /// The longest prompt and answer together, in tokens.
+    pub max_model_len: Option<u64>,
+    /// Who serves it, e.g. `vllm`, `sglang`, `llamacpp`.
+    pub owned_by: Option<String>,
+}
+
+/// The models that the server offers, at least one. Environment errors carry the server's own words.
+pub async fn models(client: &Client) -> Result<Vec<ModelInfo>> {
+    let url = client.options().endpoint.url(MODELS_PATH)?;
+    let hint = "name the model with --model if the server does not list it";
+    let (status, body) = ask(client, client.get(url.clone())).await.map_err(|why| {
+        Error::environment(format!("no answer from {url}: {why}"))
+            .hint("is the server up? say where with --base-url, or --host and --port")
+    })?;
+    if status != StatusCode::OK {
+        let hint = match status {
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => "set OPENAI_API_KEY, or give the key with --header",
+            _ => hint,
+        };
+        return Err(Error::environment(format!("{url} answered {}: {}", status.as_u16(), quote(&body))).hint(hint));
+    }
+    let list: ModelList = serde_json::from_slice(&body)
+        .map_err(|error| Error::environment(format!("{url} did not list models ({error}): {}", quote(&body))).hint(hint))?;
+    if list.data.is_empty() {
+        return Err(Error::environment(format!("the server offers no model: {url}")).hint(hint));
+    }
+    Ok(list.data)
+}
+
+/// The `version` member of `/version`, as vLLM answers; `None` where there is none.
+pub async fn version(client: &Client) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Version {
+        version: String,
+    }
+    let url = client.options().endpoint.root_url("/version").ok()?;
+    let (status, body) = ask(client, client.get(url)).await.ok()?;
+    let version: Option<Version> = serde_json::from_slice(&body).ok();
+    version.filter(|_| status == StatusCode::OK).map(|answer| answer.version)
+}
+
+/// Waits until the server answers at all, for at most `timeout`; zero does not wait and does not look.
+///
+/// vLLM's client sends the first real request until one succeeds. This asks for `/v1/models` instead, so that nothing is
+/// generated and no grammar is compiled before the run. Any status below 500 counts as ready: a server that refuses the question
+/// is up (llama.cpp says 503 while it loads).
+pub async fn wait_ready(client: &Client, timeout: Duration) -> Result<()> {
+    if timeout.is_zero() {
+        return Ok(());
+    }
+    let url = client.options().endpoint.url(MODELS_PATH)?;
+    let mut last = "no answer yet".to_owned();
+    let poll = async {
+        loop {
+            last = match ask(client, client.get(url.clone())).await {
+                Ok((status, _)) if status.as_u16() < 500 => return,
+                Ok((status, body)) => format!("{}: {}", status.as_u16(), quote(&body)),
+                Err(why) => why,
+            };
+            tokio::time::sleep(client.options().limits.ready_poll).await;
+        }
+    };
+    tokio::time::timeout(timeout, poll).await.map_err(|_| {
+        Error::environment(format!("the server was not ready within {} s at {url}: {last}", timeout.as_secs_f64()))
+            .hint("give it longer with --ready-check-timeout-sec, or skip the check with 0")
+    })
+}
+
+#[derive(Deserialize)]
+struct ModelList {
+    data: Vec<ModelInfo>,
+}
+
+/// One question and its answer; the error is in words.
+async fn ask(client: &Client, request: Request) -> std::result::Result<(StatusCode, Vec<u8>), String> {
+    let limit = client.options().limits.probe_timeout;
+    let answer = async {
+        let mut response = client.http().execute(request).await?;
+        let mut body = Vec::new();
+        while body.len() <= MAX_PROBE_BODY_BYTES
+            && let Some(bytes) = response.chunk().await?
+        {
+            body.extend_from_slice(&bytes);
+        }
+        Ok((response.status(), body))
+    };
+    match tokio::time::timeout(limit, answer).await {
+        Ok(Ok((_, body))) if body.len() > MAX_PROBE_BODY_BYTES => {
+            Err(format!("an answer larger than {MAX_PROBE_BODY_BYTES} bytes"))
+        }
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(error)) => Err(describe(&reqwest::Error::without_url(error))),
+        Err(_) => Err(format!("nothing within {} s", limit.as_secs_f64())),
+    }
+}
+
+fn quote(body: &[u8]) -> String {
+    let text = String::from_utf8_lossy(body);
+    let text = text.trim();
+    if text.is_empty() {
+        return "(no body)".to_owned();
+    }
+    match text.char_indices().nth(QUOTED_CHARS) {
+        None => text.to_owned(),
+        Some((end, _)) => format!("{}...", &text[..end]),
+    }
+}
