@@ -1,1 +1,365 @@
-//! Observations and verdicts to numbers. Pure: no clock, no network, no environment.
+//! Observations and verdicts to numbers. Pure: no clock, no network, no environment, no rendering.
+//!
+//! [`summarise`] is the door. What each figure means is said where it is computed: [`latency`], [`throughput`], [`quality`], and
+//! the statistics in [`stats`].
+
+pub mod excerpt;
+pub mod latency;
+pub mod quality;
+pub mod stats;
+#[cfg(test)]
+pub(crate) mod testing;
+pub mod throughput;
+
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
+
+use self::excerpt::{Group, failure_words};
+use self::latency::{Latency, RequestLatency};
+use self::quality::Quality;
+use self::throughput::Throughput;
+use crate::case::{Arm, Case};
+use crate::observation::{Observation, Outcome};
+use crate::verdict::Verdict;
+
+/// Token counts of one request, the best there are, and whose they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Tokens {
+    pub input: Option<u64>,
+    pub input_source: TokenSource,
+    pub output: Option<u64>,
+    pub output_source: TokenSource,
+}
+
+/// Who counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TokenSource {
+    /// The server's `usage`.
+    Server,
+    /// Our tokenizer, over the text.
+    Tokenizer,
+    /// Nobody.
+    #[default]
+    Unknown,
+}
+
+/// One request with all that is known of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample<'a> {
+    pub case: &'a Case,
+    pub observation: &'a Observation,
+    pub verdict: &'a Verdict,
+    pub tokens: Tokens,
+    /// Whether vLLM's script would call this request correct; `None` where it does not score (grammars).
+    pub vllm_correct: Option<bool>,
+}
+
+/// What to compute beside the fixed figures.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct MetricsOptions {
+    /// Percentiles of every latency, each from 0 to 100.
+    pub percentiles: Vec<f64>,
+    /// The bounds that make an answer a good one.
+    pub goodput: Option<Slo>,
+    /// Whether answers were asked for in a stream; without one there is no TTFT, TPOT or ITL.
+    pub streamed: bool,
+}
+
+/// Service level objectives, in milliseconds; an answer is good that passes none of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Slo {
+    pub ttft_ms: Option<f64>,
+    pub tpot_ms: Option<f64>,
+    pub e2el_ms: Option<f64>,
+}
+
+/// All numbers of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Metrics {
+    /// From the moment from which due times count to the end of the last request.
+    pub duration_ns: u64,
+    pub options: MetricsOptions,
+    pub outcomes: OutcomeCounts,
+    /// Requests that got no answer, by outcome, in every arm.
+    pub failures: Vec<Group>,
+    /// Every request.
+    pub overall: ArmMetrics,
+    pub arms: Arms,
+    pub quality: Quality,
+}
+
+/// How many requests ended in which way; they add up to the number of requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OutcomeCounts([usize; Outcome::NAMES.len()]);
+
+/// The figures of each arm that has requests.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Arms {
+    pub constrained: Option<ArmMetrics>,
+    pub control: Option<ArmMetrics>,
+    pub free: Option<ArmMetrics>,
+}
+
+/// The figures of a group of requests. Rates are per second of the whole run, also for a group that had only part of it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct ArmMetrics {
+    pub requests: usize,
+    /// Requests that got an answer, whole or cut at the token limit: vLLM's `completed`.
+    pub completed: usize,
+    /// The rest.
+    pub failed: usize,
+    pub tokens: TokenTotals,
+    pub throughput: Throughput,
+    pub latency: Latency,
+}
+
+/// Tokens of all answers. A total is `None` where the count of any answer is not known: a sum with holes is no total.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct TokenTotals {
+    pub input: Option<u64>,
+    pub output: Option<u64>,
+    pub input_sources: Sources,
+    pub output_sources: Sources,
+}
+
+/// How many answers were counted by whom.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Sources {
+    pub server: usize,
+    pub tokenizer: usize,
+    pub unknown: usize,
+}
+
+/// Computes every figure of a run of `duration_ns`; `samples` in plan order.
+pub fn summarise(samples: &[Sample<'_>], duration_ns: u64, options: &MetricsOptions) -> Metrics {
+    let all: Vec<&Sample<'_>> = samples.iter().collect();
+    let of_arm = |arm: Arm| {
+        let members: Vec<&Sample<'_>> = samples.iter().filter(|it| it.case.arm == arm).collect();
+        if members.is_empty() { None } else { Some(ArmMetrics::of(&members, duration_ns, options)) }
+    };
+    Metrics {
+        duration_ns,
+        options: options.clone(),
+        outcomes: OutcomeCounts::of(samples),
+        failures: failures(samples),
+        overall: ArmMetrics::of(&all, duration_ns, options),
+        arms: Arms { constrained: of_arm(Arm::Constrained), control: of_arm(Arm::Control), free: of_arm(Arm::Free) },
+        quality: Quality::of(samples),
+    }
+}
+
+impl Default for MetricsOptions {
+    /// vLLM's defaults: p99, no goodput, streaming.
+    fn default() -> Self {
+        Self { percentiles: vec![99.0], goodput: None, streamed: true }
+    }
+}
+
+impl Sample<'_> {
+    /// The latencies of this request.
+    pub fn latency(&self, options: &MetricsOptions) -> RequestLatency {
+        RequestLatency::of(&self.observation.timing, self.tokens.output, options.streamed)
+    }
+}
+
+impl OutcomeCounts {
+    fn of(samples: &[Sample<'_>]) -> Self {
+        let mut counts = Self::default();
+        for sample in samples {
+            let name = sample.observation.outcome.name();
+            let place = Outcome::NAMES.iter().position(|it| *it == name).expect("NAMES has the name of every outcome");
+            counts.0[place] += 1;
+        }
+        counts
+    }
+
+    /// Every outcome's name with its count, zeros among them, in the order of reports.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, usize)> + '_ {
+        Outcome::NAMES.into_iter().zip(self.0)
+    }
+
+    /// The number of requests.
+    pub fn total(&self) -> usize {
+        self.0.iter().sum()
+    }
+}
+
+impl Serialize for OutcomeCounts {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (name, count) in self.iter() {
+            map.serialize_entry(name, &count)?;
+        }
+        map.end()
+    }
+}
+
+impl Arms {
+    /// The arms that have requests, with the name that files and tables use.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, &ArmMetrics)> {
+        let arms = [("constrained", &self.constrained), ("control", &self.control), ("free", &self.free)];
+        arms.into_iter().filter_map(|(name, arm)| Some((name, arm.as_ref()?)))
+    }
+}
+
+impl ArmMetrics {
+    fn of(samples: &[&Sample<'_>], duration_ns: u64, options: &MetricsOptions) -> Self {
+        let completed = samples.iter().filter(|it| it.observation.outcome.is_answer()).count();
+        Self {
+            requests: samples.len(),
+            completed,
+            failed: samples.len() - completed,
+            tokens: TokenTotals::of(samples),
+            throughput: Throughput::of(samples, duration_ns, options),
+            latency: Latency::of(samples, options),
+        }
+    }
+}
+
+impl TokenTotals {
+    fn of(samples: &[&Sample<'_>]) -> Self {
+        let answers = || samples.iter().filter(|it| it.observation.outcome.is_answer()).map(|it| it.tokens);
+        Self {
+            input: throughput::sum(answers().map(|it| it.input)),
+            output: throughput::sum(answers().map(|it| it.output)),
+            input_sources: Sources::of(answers().map(|it| it.input_source)),
+            output_sources: Sources::of(answers().map(|it| it.output_source)),
+        }
+    }
+}
+
+impl Sources {
+    fn of(sources: impl Iterator<Item = TokenSource>) -> Self {
+        sources.fold(Self::default(), |mut counts, source| {
+            match source {
+                TokenSource::Server => counts.server += 1,
+                TokenSource::Tokenizer => counts.tokenizer += 1,
+                TokenSource::Unknown => counts.unknown += 1,
+            }
+            counts
+        })
+    }
+}
+
+fn failures(samples: &[Sample<'_>]) -> Vec<Group> {
+    let mut groups = Vec::new();
+    for sample in samples.iter().filter(|it| !it.observation.outcome.is_answer()) {
+        let outcome = &sample.observation.outcome;
+        Group::add_to(&mut groups, outcome.name(), sample, &failure_words(outcome));
+    }
+    Group::sort(&mut groups);
+    groups
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::{Made, made, with_samples};
+    use super::*;
+    use crate::observation::TransportCause;
+    use crate::verdict::NotScored;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn summarised(run: &[Made<'_>], duration_ns: u64) -> Metrics {
+        with_samples(run, |samples| summarise(samples, duration_ns, &MetricsOptions::default()))
+    }
+
+    fn one_of_each_outcome() -> Vec<Made<'static>> {
+        let outcomes = [
+            Outcome::Completed,
+            Outcome::Truncated,
+            Outcome::Rejected { status: 400, body: "no".into() },
+            Outcome::ServerError { status: 500, body: "oops".into() },
+            Outcome::StreamError { message: "cut".into() },
+            Outcome::Transport { cause: TransportCause::Reset, message: "reset".into() },
+            Outcome::TimedOut { limit_ms: 9 },
+            Outcome::Cancelled,
+        ];
+        outcomes.map(|outcome| Made { outcome, ..made() }).to_vec()
+    }
+
+    #[test]
+    fn nothing_is_not_zero() {
+        let metrics = summarised(&[], 0);
+        assert_eq!(metrics.outcomes.total(), 0);
+        assert_eq!(metrics.outcomes.iter().count(), Outcome::NAMES.len());
+        assert_eq!(metrics.overall.throughput, Throughput::default());
+        assert_eq!((metrics.overall.latency.ttft_ms.mean, metrics.overall.latency.ttft_ms.n), (None, 0));
+        assert_eq!(metrics.arms.iter().count(), 0);
+        assert_eq!(metrics.quality.correct_rate, None);
+    }
+
+    #[test]
+    fn outcomes_add_up_and_answers_are_the_completed_ones() {
+        let metrics = summarised(&one_of_each_outcome(), SECOND);
+        assert_eq!(
+            metrics.outcomes.iter().map(|(name, count)| format!("{name}={count}")).collect::<Vec<_>>().join(" "),
+            "completed=1 truncated=1 rejected=1 server_error=1 stream_error=1 transport=1 timed_out=1 cancelled=1"
+        );
+        assert_eq!((metrics.overall.requests, metrics.overall.completed, metrics.overall.failed), (8, 2, 6));
+        assert_eq!(metrics.overall.tokens.input, Some(14), "input tokens of answers only, as in vLLM");
+        assert_eq!(metrics.overall.throughput.request_throughput, Some(2.0));
+        assert_eq!(metrics.failures.iter().map(|it| it.count).sum::<usize>(), 6);
+        assert_eq!(metrics.failures[0].name, "cancelled", "ties go by name");
+        assert_eq!(metrics.failures[1].excerpts[0].words, "HTTP 400: no");
+    }
+
+    #[test]
+    fn a_total_with_a_hole_is_no_total() {
+        let run = [made(), Made { output: None, ..made() }];
+        let overall = summarised(&run, SECOND).overall;
+        assert_eq!(overall.tokens.output, None);
+        assert_eq!(overall.tokens.output_sources, Sources { server: 1, tokenizer: 0, unknown: 1 });
+        assert_eq!((overall.throughput.output_throughput, overall.throughput.total_token_throughput), (None, None));
+        assert_eq!(overall.throughput.request_throughput, Some(2.0));
+        assert_eq!(overall.throughput.max_output_tokens_per_s, None);
+        assert_eq!(overall.latency.tpot_ms.n, 1);
+        assert_eq!(overall.latency.itl_ms.n, 4);
+        assert_eq!(overall.latency.itl_per_token_ms.n, 2);
+    }
+
+    #[test]
+    fn one_answer_is_measured_by_the_definitions() {
+        let run = [Made { due: 100, sent: Some(130), chunks: vec![180, 190, 220], output: Some(9), ..made() }];
+        let latency = summarised(&run, SECOND).overall.latency;
+        for (summary, n, mean) in [
+            (&latency.ttft_ms, 1, 50.0),
+            (&latency.tpot_ms, 1, 5.0),
+            (&latency.itl_ms, 2, 20.0),
+            (&latency.itl_per_token_ms, 2, 20.0 / 3.0),
+            (&latency.e2el_ms, 1, 90.0),
+            (&latency.ttft_from_due_ms, 1, 80.0),
+            (&latency.e2el_from_due_ms, 1, 120.0),
+            (&latency.schedule_lag_ms, 1, 30.0),
+        ] {
+            assert_eq!(summary.n, n);
+            assert!((summary.mean.unwrap() - mean).abs() < 1e-9, "{summary:?}");
+            assert!(!summary.percentiles[0].enough);
+        }
+        assert_eq!((latency.chunks, latency.multi_token_chunk_answers, latency.single_chunk_answers), (3, 1, 0));
+    }
+
+    #[test]
+    fn latencies_are_of_answers_and_lag_is_of_everything_sent() {
+        let mut run = one_of_each_outcome();
+        run.push(Made { outcome: Outcome::Cancelled, sent: None, chunks: vec![], end: None, ..made() });
+        run.push(Made { chunks: vec![], output: Some(1), ..made() });
+        run.push(Made { chunks: vec![5], output: Some(6), ..made() });
+        let latency = summarised(&run, SECOND).overall.latency;
+        assert_eq!((latency.ttft_ms.n, latency.e2el_ms.n, latency.tpot_ms.n), (3, 3, 2));
+        assert_eq!((latency.schedule_lag_ms.n, latency.never_sent), (10, 1));
+        assert_eq!((latency.empty_answers, latency.single_chunk_answers), (1, 1));
+    }
+
+    #[test]
+    fn arms_are_kept_apart() {
+        let free =
+            Made { arm: Arm::Free, verdict: Verdict::NotScored { why: NotScored::NoConstraint }, vllm_correct: None, ..made() };
+        let run = [made(), Made { arm: Arm::Control, chunks: vec![40], ..made() }, free.clone(), free];
+        let arms = summarised(&run, 2 * SECOND).arms;
+        let found: Vec<_> = arms.iter().map(|(name, arm)| (name, arm.requests, arm.latency.ttft_ms.mean)).collect();
+        assert_eq!(found, [("constrained", 1, Some(10.0)), ("control", 1, Some(40.0)), ("free", 2, Some(10.0))]);
+        assert_eq!(arms.free.unwrap().throughput.output_throughput, Some(3.0));
+    }
+}

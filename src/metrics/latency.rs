@@ -1,0 +1,214 @@
+//! Instants to latencies, by the definitions of the README. Knows no clock: the instants were taken by the driver.
+//!
+//! vLLM's `calculate_metrics` (`vllm/benchmarks/serve.py`) is the model for TTFT, TPOT, ITL and E2EL. Where this module leaves an
+//! answer out of a figure that vLLM would enter as 0, the comment says why.
+
+use serde::Serialize;
+
+use super::stats::Summary;
+use super::{MetricsOptions, Sample};
+use crate::observation::Timing;
+
+/// The latencies of a group of requests, in milliseconds. All but `schedule_lag_ms` are over the requests that got an answer, whole
+/// or cut at the token limit (vLLM's "successful").
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Latency {
+    /// TTFT: sent to first content. One value an answer.
+    pub ttft_ms: Summary,
+    /// TPOT: (last content - first content) / (output tokens - 1). One value an answer of two tokens or more.
+    pub tpot_ms: Summary,
+    /// ITL: gaps between consecutive content chunks of an answer, those of all answers pooled, as vLLM has it.
+    pub itl_ms: Summary,
+    /// The same gaps, each spread evenly over the tokens that a chunk of its answer carries on average.
+    pub itl_per_token_ms: Summary,
+    /// E2EL: sent to last content. One value an answer.
+    pub e2el_ms: Summary,
+    /// TTFT with the time before sending: due to first content.
+    pub ttft_from_due_ms: Summary,
+    /// E2EL with the time before sending: due to last content.
+    pub e2el_from_due_ms: Summary,
+    /// Sent - due, over every request that was sent, whatever became of it: waiting for a free slot, and the client's own delay.
+    pub schedule_lag_ms: Summary,
+    /// Requests that were due and never sent.
+    pub never_sent: usize,
+    /// Content chunks of all answers.
+    pub chunks: u64,
+    /// Answers that carry more tokens than chunks, an end token aside: there ITL is not the time of one token.
+    pub multi_token_chunk_answers: usize,
+    /// Answers of two tokens or more that came in one chunk: they have no TPOT, since one instant spans no time.
+    pub single_chunk_answers: usize,
+    /// Answers that ended without any content: they have no latency.
+    pub empty_answers: usize,
+}
+
+/// The latencies of one request, in milliseconds; `None` where the definition finds nothing to measure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct RequestLatency {
+    pub ttft_ms: Option<f64>,
+    pub tpot_ms: Option<f64>,
+    pub e2el_ms: Option<f64>,
+    pub ttft_from_due_ms: Option<f64>,
+    pub e2el_from_due_ms: Option<f64>,
+    pub schedule_lag_ms: Option<f64>,
+}
+
+impl RequestLatency {
+    /// Measures one request. `output_tokens` is the best count there is; `streamed` tells whether the answer was asked for in a
+    /// stream: without one, the first content is the last, and TTFT and TPOT have no meaning.
+    pub fn of(timing: &Timing, output_tokens: Option<u64>, streamed: bool) -> Self {
+        let (first, last) = (timing.first_content_ns(), timing.last_content_ns());
+        Self {
+            ttft_ms: between(timing.sent_ns, first).filter(|_| streamed),
+            tpot_ms: tpot_ms(timing, output_tokens).filter(|_| streamed),
+            e2el_ms: between(timing.sent_ns, last),
+            ttft_from_due_ms: between(Some(timing.due_ns), first).filter(|_| streamed),
+            e2el_from_due_ms: between(Some(timing.due_ns), last),
+            schedule_lag_ms: between(Some(timing.due_ns), timing.sent_ns),
+        }
+    }
+}
+
+impl Latency {
+    /// Measures a group of requests.
+    pub fn of(samples: &[&Sample<'_>], options: &MetricsOptions) -> Self {
+        let all: Vec<_> = samples.iter().map(|sample| sample.latency(options)).collect();
+        let answers: Vec<_> =
+            samples.iter().zip(&all).filter(|(sample, _)| sample.observation.outcome.is_answer()).map(|(_, it)| it).collect();
+        let sum_up = |of: fn(&RequestLatency) -> Option<f64>| {
+            Summary::of(answers.iter().filter_map(|it| of(it)).collect(), &options.percentiles)
+        };
+        let lags: Vec<f64> = all.iter().filter_map(|it| it.schedule_lag_ms).collect();
+        Self {
+            ttft_ms: sum_up(|it| it.ttft_ms),
+            tpot_ms: sum_up(|it| it.tpot_ms),
+            e2el_ms: sum_up(|it| it.e2el_ms),
+            ttft_from_due_ms: sum_up(|it| it.ttft_from_due_ms),
+            e2el_from_due_ms: sum_up(|it| it.e2el_from_due_ms),
+            never_sent: samples.len() - lags.len(),
+            schedule_lag_ms: Summary::of(lags, &options.percentiles),
+            ..Self::of_chunks(samples, options)
+        }
+    }
+
+    /// The part that looks at every chunk.
+    fn of_chunks(samples: &[&Sample<'_>], options: &MetricsOptions) -> Self {
+        let mut latency = Self::default();
+        let (mut gaps, mut token_gaps) = (Vec::new(), Vec::new());
+        for sample in samples.iter().filter(|sample| sample.observation.outcome.is_answer()) {
+            let timing = &sample.observation.timing;
+            let chunks = timing.chunks_ns.len() as u64;
+            latency.chunks += chunks;
+            latency.empty_answers += usize::from(chunks == 0);
+            if !options.streamed {
+                continue;
+            }
+            if let Some(tokens) = sample.tokens.output {
+                // The token that ends an answer is counted by servers and carries no text: one more token than chunks is normal.
+                latency.multi_token_chunk_answers += usize::from(chunks > 0 && tokens > chunks + 1);
+                latency.single_chunk_answers += usize::from(chunks == 1 && tokens >= 2);
+                let share = tokens_per_chunk(tokens, chunks).recip();
+                token_gaps.extend(chunk_gaps_ms(timing).map(|gap| gap * share));
+            }
+            gaps.extend(chunk_gaps_ms(timing));
+        }
+        latency.itl_ms = Summary::of(gaps, &options.percentiles);
+        latency.itl_per_token_ms = Summary::of(token_gaps, &options.percentiles);
+        latency
+    }
+}
+
+/// The gaps between consecutive content chunks, in milliseconds.
+pub fn chunk_gaps_ms(timing: &Timing) -> impl Iterator<Item = f64> + '_ {
+    timing.chunks_ns.windows(2).map(|pair| ms(pair[0], pair[1]))
+}
+
+/// How many tokens a chunk carries on average; 1 where there are not more tokens than chunks, or none to divide by.
+fn tokens_per_chunk(tokens: u64, chunks: u64) -> f64 {
+    if chunks == 0 || tokens <= chunks { 1.0 } else { tokens as f64 / chunks as f64 }
+}
+
+/// vLLM's TPOT, for answers of two tokens or more. An answer in a single chunk would enter as 0 ms a token, which nobody measured:
+/// it has none.
+fn tpot_ms(timing: &Timing, output_tokens: Option<u64>) -> Option<f64> {
+    let gaps = output_tokens?.checked_sub(1).filter(|&gaps| gaps > 0)?;
+    if timing.chunks_ns.len() < 2 {
+        return None;
+    }
+    Some(between(timing.first_content_ns(), timing.last_content_ns())? / gaps as f64)
+}
+
+fn between(from: Option<u64>, to: Option<u64>) -> Option<f64> {
+    Some(ms(from?, to?))
+}
+
+/// Milliseconds from one instant to another. A clock that ran backwards shows as a negative figure, not as zero.
+fn ms(from_ns: u64, to_ns: u64) -> f64 {
+    let distance = from_ns.abs_diff(to_ns) as f64 / 1e6;
+    if to_ns < from_ns { -distance } else { distance }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn timing(due: u64, sent: Option<u64>, chunks: &[u64]) -> Timing {
+        let chunks_ns = chunks.iter().map(|at| at * MS).collect();
+        Timing { due_ns: due * MS, sent_ns: sent.map(|at| at * MS), chunks_ns, ..Timing::default() }
+    }
+
+    #[test]
+    fn measures_by_the_definitions() {
+        let timing = timing(100, Some(130), &[180, 190, 220]);
+        let latency = RequestLatency::of(&timing, Some(3), true);
+        assert_eq!(latency.schedule_lag_ms, Some(30.0));
+        assert_eq!(latency.ttft_ms, Some(50.0));
+        assert_eq!(latency.e2el_ms, Some(90.0));
+        assert_eq!(latency.ttft_from_due_ms, Some(80.0));
+        assert_eq!(latency.e2el_from_due_ms, Some(120.0));
+        assert_eq!(latency.tpot_ms, Some(20.0));
+        assert_eq!(chunk_gaps_ms(&timing).collect::<Vec<_>>(), [10.0, 30.0]);
+    }
+
+    #[test]
+    fn tpot_needs_two_tokens_and_two_instants() {
+        for (chunks, tokens, expected) in [
+            (&[10, 20, 40][..], Some(5), Some(7.5)),
+            (&[10, 20][..], Some(1), None),
+            (&[10, 20][..], Some(0), None),
+            (&[10, 20][..], None, None),
+            (&[10][..], Some(8), None),
+            (&[][..], Some(8), None),
+        ] {
+            assert_eq!(RequestLatency::of(&timing(0, Some(0), chunks), tokens, true).tpot_ms, expected, "{chunks:?} {tokens:?}");
+        }
+    }
+
+    #[test]
+    fn without_a_stream_only_the_end_is_measured() {
+        let latency = RequestLatency::of(&timing(0, Some(5), &[25, 25]), Some(9), false);
+        assert_eq!((latency.ttft_ms, latency.tpot_ms, latency.ttft_from_due_ms), (None, None, None));
+        assert_eq!((latency.e2el_ms, latency.e2el_from_due_ms), (Some(20.0), Some(25.0)));
+    }
+
+    #[test]
+    fn what_never_happened_has_no_latency() {
+        assert_eq!(RequestLatency::of(&timing(7, None, &[]), Some(3), true), RequestLatency::default());
+        let sent_only = RequestLatency::of(&timing(7, Some(9), &[]), None, true);
+        assert_eq!(sent_only, RequestLatency { schedule_lag_ms: Some(2.0), ..RequestLatency::default() });
+    }
+
+    #[test]
+    fn a_clock_that_runs_backwards_is_not_hidden() {
+        assert_eq!(RequestLatency::of(&timing(10, Some(8), &[]), None, true).schedule_lag_ms, Some(-2.0));
+    }
+
+    #[test]
+    fn gaps_are_spread_over_the_tokens_of_a_chunk() {
+        assert_eq!(tokens_per_chunk(12, 4), 3.0);
+        assert_eq!(tokens_per_chunk(4, 4), 1.0);
+        assert_eq!(tokens_per_chunk(3, 4), 1.0);
+        assert_eq!(tokens_per_chunk(3, 0), 1.0);
+    }
+}

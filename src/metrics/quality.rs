@@ -1,0 +1,328 @@
+//! How good the answers are: rates with intervals, reasons with examples, and the old script's formula beside ours. Knows no latency.
+
+use serde::Serialize;
+
+use super::Sample;
+use super::excerpt::{Group, failure_words};
+use super::stats::Rate;
+use crate::case::Arm;
+use crate::observation::Outcome;
+use crate::verdict::{NotScored, Verdict};
+
+/// Finish reasons by which a server says that the model ended the answer: OpenAI's, and TGI's two.
+const ENDED_BY_ITSELF: [&str; 3] = ["stop", "eos_token", "stop_sequence"];
+
+/// What the answers were worth. Counts are over the constrained arm unless the name says otherwise.
+///
+/// A request that cannot be judged (our evaluator does not know the constraint, judging would have passed a limit, the run was
+/// stopped first) is neither right nor wrong: it is in [`Quality::not_scored`] and outside every rate.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Quality {
+    /// Requests that were sent with their constraint.
+    pub constrained: usize,
+    /// Those that can be judged: answers with a verdict, and requests that were refused or failed, which count as not correct.
+    pub judged: usize,
+    pub valid: usize,
+    /// Valid answers / judged requests.
+    pub correct_rate: Option<Rate>,
+    /// Valid answers / answers that ended by themselves and have a verdict: what is left is the engine's own fault.
+    pub compliance: Option<Rate>,
+    /// Requests that the server took up (an answer, or the beginning of one) / requests that were not stopped before that.
+    pub coverage: Option<Rate>,
+    /// Unconstrained requests: valid answers / judged requests of the control arm.
+    pub control_rate: Option<Rate>,
+    /// Requests in the control arm.
+    pub control: usize,
+    /// Answers cut at the token limit.
+    pub truncated: usize,
+    /// Requests that the server refused.
+    pub refused: usize,
+    /// Requests that failed in the server, in the stream, on the way, or by time.
+    pub failed: usize,
+    /// Requests that the end of the run overtook.
+    pub cancelled: usize,
+    /// Why answers are not valid, the most frequent first.
+    pub reasons: Vec<Group>,
+    /// Why requests have no verdict, the most frequent first.
+    pub not_scored: Vec<Group>,
+    /// The vLLM script's account of the same answers.
+    pub vllm: VllmScore,
+}
+
+/// What `benchmark_serving_structured_output.py` would have said. It scores every request, the unconstrained and the failed ones
+/// too, by a formula that looks at no schema; see `evaluate`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct VllmScore {
+    /// Requests that the script calls correct / requests that it scores; `None` where it scores none (grammars).
+    pub correct_rate: Option<Rate>,
+    /// Answers that the script calls correct and that are not valid, in every arm that has a constraint to judge by.
+    pub only_script: Group,
+    /// Answers that are valid and that the script calls wrong.
+    pub only_ours: Group,
+}
+
+/// What a verdict means for a rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Judgement {
+    Right,
+    Wrong,
+    Unjudged,
+}
+
+impl Judgement {
+    fn of(verdict: &Verdict) -> Self {
+        match verdict {
+            Verdict::Valid => Self::Right,
+            Verdict::Invalid { .. } | Verdict::NotScored { why: NotScored::Refused | NotScored::Failed } => Self::Wrong,
+            Verdict::NotScored {
+                why: NotScored::NoConstraint | NotScored::Cancelled | NotScored::Unsupported { .. } | NotScored::Limit { .. },
+            } => Self::Unjudged,
+        }
+    }
+}
+
+/// Counts towards a rate.
+#[derive(Clone, Copy, Default)]
+struct Tally {
+    hits: usize,
+    of: usize,
+}
+
+impl Tally {
+    fn add(&mut self, hit: bool) {
+        self.of += 1;
+        self.hits += usize::from(hit);
+    }
+
+    fn rate(self) -> Option<Rate> {
+        Rate::of(self.hits, self.of)
+    }
+}
+
+impl Quality {
+    /// Judges a run; `samples` in plan order.
+    pub fn of(samples: &[Sample<'_>]) -> Self {
+        let constrained: Vec<&Sample<'_>> = samples.iter().filter(|it| it.case.arm == Arm::Constrained).collect();
+        let control = || samples.iter().filter(|it| it.case.arm == Arm::Control);
+        let with_outcome = |is: fn(&Outcome) -> bool| constrained.iter().filter(|it| is(&it.observation.outcome)).count();
+        let correct = correctness(constrained.iter().copied());
+        Self {
+            constrained: constrained.len(),
+            judged: correct.of,
+            valid: correct.hits,
+            correct_rate: correct.rate(),
+            compliance: compliance(&constrained).rate(),
+            coverage: coverage(&constrained).rate(),
+            control_rate: correctness(control()).rate(),
+            control: control().count(),
+            truncated: with_outcome(|it| matches!(it, Outcome::Truncated)),
+            refused: with_outcome(|it| matches!(it, Outcome::Rejected { .. })),
+            failed: with_outcome(is_failure),
+            cancelled: with_outcome(|it| matches!(it, Outcome::Cancelled)),
+            reasons: reasons(&constrained),
+            not_scored: not_scored(&constrained),
+            vllm: VllmScore::of(samples),
+        }
+    }
+}
+
+impl VllmScore {
+    fn of(samples: &[Sample<'_>]) -> Self {
+        let mut tally = Tally::default();
+        let mut score =
+            Self { correct_rate: None, only_script: Group::empty("only_script"), only_ours: Group::empty("only_ours") };
+        for sample in samples {
+            let Some(script) = sample.vllm_correct else { continue };
+            tally.add(script);
+            if !sample.observation.outcome.is_answer() {
+                continue;
+            }
+            match sample.verdict {
+                Verdict::Invalid { reason } if script => score.only_script.add(sample, &reason.to_string()),
+                Verdict::Valid if !script => score.only_ours.add(sample, "valid by its constraint"),
+                Verdict::Valid | Verdict::Invalid { .. } | Verdict::NotScored { .. } => {}
+            }
+        }
+        score.correct_rate = tally.rate();
+        score
+    }
+}
+
+fn correctness<'s, 'a: 's>(samples: impl Iterator<Item = &'s Sample<'a>>) -> Tally {
+    samples.map(|it| Judgement::of(it.verdict)).filter(|it| *it != Judgement::Unjudged).fold(
+        Tally::default(),
+        |mut tally, judgement| {
+            tally.add(judgement == Judgement::Right);
+            tally
+        },
+    )
+}
+
+fn compliance(constrained: &[&Sample<'_>]) -> Tally {
+    let mut tally = Tally::default();
+    for sample in constrained {
+        let finish_reason = sample.observation.finish_reason.as_deref();
+        let ended =
+            sample.observation.outcome == Outcome::Completed && finish_reason.is_some_and(|it| ENDED_BY_ITSELF.contains(&it));
+        match sample.verdict {
+            Verdict::Valid if ended => tally.add(true),
+            Verdict::Invalid { .. } if ended => tally.add(false),
+            Verdict::Valid | Verdict::Invalid { .. } | Verdict::NotScored { .. } => {}
+        }
+    }
+    tally
+}
+
+fn coverage(constrained: &[&Sample<'_>]) -> Tally {
+    let mut tally = Tally::default();
+    for sample in constrained {
+        let observation = sample.observation;
+        let taken_up = observation.outcome.is_answer() || observation.timing.first_content_ns().is_some();
+        if taken_up || observation.outcome != Outcome::Cancelled {
+            tally.add(taken_up);
+        }
+    }
+    tally
+}
+
+fn is_failure(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::ServerError { .. } | Outcome::StreamError { .. } | Outcome::Transport { .. } | Outcome::TimedOut { .. } => true,
+        Outcome::Completed | Outcome::Truncated | Outcome::Rejected { .. } | Outcome::Cancelled => false,
+    }
+}
+
+fn reasons(constrained: &[&Sample<'_>]) -> Vec<Group> {
+    let mut groups = Vec::new();
+    for sample in constrained {
+        if let Verdict::Invalid { reason } = sample.verdict {
+            Group::add_to(&mut groups, reason.name(), sample, &reason.to_string());
+        }
+    }
+    Group::sort(&mut groups);
+    groups
+}
+
+fn not_scored(constrained: &[&Sample<'_>]) -> Vec<Group> {
+    let mut groups = Vec::new();
+    for sample in constrained {
+        if let Verdict::NotScored { why } = sample.verdict {
+            let words = match why {
+                NotScored::Unsupported { what } | NotScored::Limit { what } => what.clone(),
+                NotScored::NoConstraint => "the case has no constraint".to_owned(),
+                NotScored::Refused | NotScored::Failed | NotScored::Cancelled => failure_words(&sample.observation.outcome),
+            };
+            Group::add_to(&mut groups, why.name(), sample, &words);
+        }
+    }
+    Group::sort(&mut groups);
+    groups
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::testing::{Made, made, with_samples};
+    use crate::verdict::Reason;
+
+    fn judged(run: &[Made<'_>]) -> Quality {
+        with_samples(run, Quality::of)
+    }
+
+    fn invalid(reason: Reason) -> Verdict {
+        Verdict::Invalid { reason }
+    }
+
+    fn not_scored_as(why: NotScored) -> Verdict {
+        Verdict::NotScored { why }
+    }
+
+    fn counts(rate: Option<Rate>) -> Option<(usize, usize)> {
+        rate.map(|rate| (rate.hits, rate.of))
+    }
+
+    /// Every way for a constrained request to end, once.
+    fn every_end() -> Vec<Made<'static>> {
+        let refused = Outcome::Rejected { status: 400, body: "no".into() };
+        let error = Outcome::ServerError { status: 500, body: "oops".into() };
+        let none = |outcome: Outcome, why: NotScored| Made {
+            outcome,
+            verdict: not_scored_as(why),
+            chunks: vec![],
+            text: "",
+            finish_reason: None,
+            vllm_correct: Some(false),
+            ..made()
+        };
+        vec![
+            made(),
+            Made { verdict: invalid(Reason::Choice), ..made() },
+            Made { verdict: invalid(Reason::Truncated), outcome: Outcome::Truncated, finish_reason: Some("length"), ..made() },
+            Made { verdict: invalid(Reason::Choice), finish_reason: Some("content_filter"), vllm_correct: Some(false), ..made() },
+            Made { verdict: not_scored_as(NotScored::Unsupported { what: "structural_tag".into() }), ..made() },
+            none(refused, NotScored::Refused),
+            none(error, NotScored::Failed),
+            Made { chunks: vec![4], ..none(Outcome::TimedOut { limit_ms: 5 }, NotScored::Failed) },
+            none(Outcome::Cancelled, NotScored::Cancelled),
+        ]
+    }
+
+    #[test]
+    fn every_end_has_its_place() {
+        let quality = judged(&every_end());
+        assert_eq!((quality.constrained, quality.judged, quality.valid), (9, 7, 1));
+        assert_eq!(counts(quality.correct_rate), Some((1, 7)), "refused and failed count as not correct, unjudged not at all");
+        assert_eq!(counts(quality.compliance), Some((1, 2)), "only answers that ended by themselves");
+        assert_eq!(counts(quality.coverage), Some((6, 8)), "an answer or the beginning of one; not what was stopped before");
+        assert_eq!((quality.truncated, quality.refused, quality.failed, quality.cancelled), (1, 1, 2, 1));
+        assert_eq!(quality.control_rate, None);
+        let reasons: Vec<_> = quality.reasons.iter().map(|it| (it.name, it.count)).collect();
+        assert_eq!(reasons, [("choice", 2), ("truncated", 1)]);
+        assert_eq!(quality.reasons[0].excerpts[0].words, "none of the choices");
+        let not_scored: Vec<_> = quality.not_scored.iter().map(|it| (it.name, it.count, it.excerpts[0].words.as_str())).collect();
+        assert_eq!(
+            not_scored,
+            [
+                ("failed", 2, "HTTP 500: oops"),
+                ("cancelled", 1, "the run was stopped first"),
+                ("refused", 1, "HTTP 400: no"),
+                ("unsupported", 1, "structural_tag"),
+            ]
+        );
+    }
+
+    #[test]
+    fn the_scripts_formula_is_over_every_request() {
+        let mut run = every_end();
+        run.push(Made { arm: Arm::Control, verdict: Verdict::Valid, vllm_correct: Some(false), ..made() });
+        run.push(Made { arm: Arm::Free, verdict: not_scored_as(NotScored::NoConstraint), vllm_correct: Some(true), ..made() });
+        let vllm = judged(&run).vllm;
+        assert_eq!(counts(vllm.correct_rate), Some((5, 11)));
+        assert_eq!((vllm.only_script.count, vllm.only_ours.count), (2, 1));
+        assert_eq!(vllm.only_script.excerpts[1].words, "cut at the token limit");
+        assert_eq!(vllm.only_ours.excerpts[0].case_id, "case-9");
+    }
+
+    #[test]
+    fn the_control_arm_says_what_the_constraint_is_worth() {
+        let control = |verdict| Made { arm: Arm::Control, verdict, ..made() };
+        let run =
+            [made(), control(Verdict::Valid), control(invalid(Reason::Empty)), control(not_scored_as(NotScored::Cancelled))];
+        let quality = judged(&run);
+        assert_eq!((counts(quality.correct_rate), counts(quality.control_rate)), (Some((1, 1)), Some((1, 2))));
+        assert_eq!((quality.constrained, quality.control), (1, 3));
+        assert!(quality.reasons.is_empty(), "reasons are of the constrained arm");
+    }
+
+    #[test]
+    fn no_data_is_not_zero_per_cent() {
+        let grammar = Made { vllm_correct: None, finish_reason: None, ..made() };
+        let quality = judged(&[grammar]);
+        assert_eq!((quality.vllm.correct_rate, quality.compliance), (None, None));
+        let truncated = Made { outcome: Outcome::Truncated, verdict: invalid(Reason::Truncated), ..made() };
+        let quality = judged(&[truncated]);
+        assert_eq!((counts(quality.correct_rate), quality.compliance), (Some((0, 1)), None));
+        let quality = judged(&[]);
+        assert_eq!((quality.correct_rate, quality.coverage, quality.vllm.correct_rate), (None, None, None));
+    }
+}

@@ -1,0 +1,261 @@
+//! Statistics of plain numbers: what a sample can say and what it cannot. Knows no request and no unit.
+
+use serde::Serialize;
+
+/// The 97.5 % point of the normal distribution, for two-sided 95 % intervals.
+const Z_95: f64 = 1.959_963_984_540_054;
+
+/// How unlikely it has to be that fewer than two values lie beyond a percentile before we call the percentile carried.
+const TAIL_MISS_MAX: f64 = 0.01;
+
+/// A sample in a few numbers, in the unit of the sample. Every figure is `None` where there is no data, never zero.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Summary {
+    /// How many values there are.
+    pub n: usize,
+    pub mean: Option<f64>,
+    pub median: Option<f64>,
+    /// Population standard deviation (`ddof=0`, numpy's default and so vLLM's).
+    pub std: Option<f64>,
+    pub min: Option<f64>,
+    pub max: Option<f64>,
+    /// In the order in which they were asked for.
+    pub percentiles: Vec<Percentile>,
+}
+
+/// One percentile, and whether the sample is large enough to speak of it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Percentile {
+    /// 0 to 100.
+    pub p: f64,
+    pub value: Option<f64>,
+    /// Whether the sample has at least [`samples_needed`] values.
+    pub enough: bool,
+    /// See [`samples_needed`].
+    pub needs: u64,
+}
+
+/// A share of a count in percent, with its 95 % Wilson score interval.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Rate {
+    pub percent: f64,
+    pub low_percent: f64,
+    pub high_percent: f64,
+    pub hits: usize,
+    pub of: usize,
+}
+
+impl Summary {
+    /// Sums up `values`; percentiles outside 0 to 100 are not computed, since there is no such thing.
+    pub fn of(mut values: Vec<f64>, percentiles: &[f64]) -> Self {
+        values.sort_by(f64::total_cmp);
+        let sorted = values;
+        let mean = mean(&sorted);
+        Self {
+            n: sorted.len(),
+            mean,
+            median: median(&sorted),
+            std: mean.map(|mean| deviation(&sorted, mean)),
+            min: sorted.first().copied(),
+            max: sorted.last().copied(),
+            percentiles: percentiles.iter().filter_map(|&p| Percentile::of(&sorted, p)).collect(),
+        }
+    }
+}
+
+impl Percentile {
+    fn of(sorted: &[f64], p: f64) -> Option<Self> {
+        let needs = samples_needed(p)?;
+        Some(Self { p, value: percentile(sorted, p), enough: sorted.len() as u64 >= needs, needs })
+    }
+
+    /// The percentile as vLLM spells it in keys and rows: `99`, `99.9`.
+    pub fn word(&self) -> String {
+        // Display prints the shortest text that reads back as the same number, without `.0` for whole ones: Python's
+        // `str(int(p)) if int(p) == p else str(p)` for every percentile between 0 and 100.
+        format!("{}", self.p)
+    }
+}
+
+impl Rate {
+    /// `hits` out of `of`; `None` where there is nothing to have a share of.
+    ///
+    /// The interval is Wilson's (1927), which Brown, Cai and DasGupta, "Interval Estimation for a Binomial Proportion" (2001),
+    /// recommend: it stays within 0 to 100 and does not collapse at the ends, where a good server's rate lies.
+    pub fn of(hits: usize, of: usize) -> Option<Self> {
+        debug_assert!(hits <= of, "a share is at most the whole");
+        if of == 0 {
+            return None;
+        }
+        let (n, share, z2) = (of as f64, hits as f64 / of as f64, Z_95 * Z_95);
+        let scale = 1.0 + z2 / n;
+        let centre = (share + z2 / (2.0 * n)) / scale;
+        let half = Z_95 / scale * (share * (1.0 - share) / n + z2 / (4.0 * n * n)).sqrt();
+        // At the ends the bound is exact in theory; rounding must not turn 100 into 99.99999999999999.
+        let low = if hits == 0 { 0.0 } else { centre - half };
+        let high = if hits == of { 1.0 } else { centre + half };
+        Some(Self { percent: 100.0 * share, low_percent: 100.0 * low, high_percent: 100.0 * high, hits, of })
+    }
+}
+
+/// The smallest sample that carries the `p`-th percentile: the one in which, with 99 % confidence, at least two values lie beyond
+/// it. That is the rule of MLPerf Inference's early stopping (LoadGen), whose figures it gives: 64 values for p90, 662 for p99.
+///
+/// For percentiles below the median the lower tail counts. `p` of 0 or 100 is the sample's own end, which one value carries. `None`
+/// outside 0 to 100.
+pub fn samples_needed(p: f64) -> Option<u64> {
+    if !(0.0..=100.0).contains(&p) {
+        return None;
+    }
+    let tail = p.min(100.0 - p) / 100.0;
+    if tail == 0.0 {
+        return Some(1);
+    }
+    // The chance of at most one value in the tail, out of n: binomial, falling in n.
+    let miss = |n: u64| {
+        let rest = 1.0 - tail;
+        ((n - 1) as f64 * rest.ln()).exp() * (rest + n as f64 * tail)
+    };
+    let mut high = 2_u64;
+    while miss(high) > TAIL_MISS_MAX && high < u64::MAX / 4 {
+        high *= 2;
+    }
+    let mut low = high / 2;
+    while low + 1 < high {
+        let middle = low + (high - low) / 2;
+        if miss(middle) > TAIL_MISS_MAX { low = middle } else { high = middle }
+    }
+    Some(high)
+}
+
+/// The arithmetic mean.
+fn mean(values: &[f64]) -> Option<f64> {
+    if values.is_empty() { None } else { Some(values.iter().sum::<f64>() / values.len() as f64) }
+}
+
+/// The root of the mean squared distance from the mean (`ddof=0`).
+fn deviation(values: &[f64], mean: f64) -> f64 {
+    (values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / values.len() as f64).sqrt()
+}
+
+/// The middle value, or the mean of the two in the middle.
+fn median(sorted: &[f64]) -> Option<f64> {
+    let middle = sorted.len() / 2;
+    match sorted.len() {
+        0 => None,
+        n if n % 2 == 1 => Some(sorted[middle]),
+        _ => Some(f64::midpoint(sorted[middle - 1], sorted[middle])),
+    }
+}
+
+/// The `p`-th percentile by linear interpolation between order statistics: numpy's default method, and Hyndman and Fan's type 7.
+fn percentile(sorted: &[f64], p: f64) -> Option<f64> {
+    let last = sorted.len().checked_sub(1)?;
+    let place = last as f64 * p / 100.0;
+    let below = (place.floor() as usize).min(last);
+    let above = (below + 1).min(last);
+    let (low, high, fraction) = (sorted[below], sorted[above], place - below as f64);
+    // Like numpy, count from the nearer neighbour, so that the result never passes it.
+    Some(if fraction < 0.5 { low + (high - low) * fraction } else { high - (high - low) * (1.0 - fraction) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn near(found: f64, expected: f64) {
+        let tolerance = 1e-12 * expected.abs().max(1.0);
+        assert!((found - expected).abs() <= tolerance, "found {found}, expected {expected}");
+    }
+
+    /// Expected figures are numpy 2.4's `mean`, `median`, `std` and `percentile`.
+    fn check(values: Vec<f64>, [mean, median, std]: [f64; 3], percentiles: &[(f64, f64)]) {
+        let n = values.len();
+        let asked: Vec<f64> = percentiles.iter().map(|(p, _)| *p).collect();
+        let summary = Summary::of(values, &asked);
+        assert_eq!(summary.n, n);
+        near(summary.mean.unwrap(), mean);
+        near(summary.median.unwrap(), median);
+        near(summary.std.unwrap(), std);
+        for (found, (p, expected)) in summary.percentiles.iter().zip(percentiles) {
+            assert_eq!(found.p, *p);
+            near(found.value.unwrap(), *expected);
+        }
+    }
+
+    #[test]
+    fn agrees_with_numpy() {
+        check(
+            vec![12.5, 3.25, 7.75, 100.1, 0.3, 55.5, 41.9, 8.8, 8.8, 19.0],
+            [25.79, 10.65, 29.912_328_561_982_598],
+            &[
+                (0.0, 0.3),
+                (1.0, 0.565_5),
+                (25.0, 8.0125),
+                (75.0, 36.175),
+                (90.0, 59.959_999_999_999_99),
+                (95.0, 80.029_999_999_999_94),
+                (99.0, 96.086),
+                (99.9, 99.698_600_000_000_06),
+                (100.0, 100.1),
+            ],
+        );
+        check(
+            (1..=1000).map(|i| f64::from(i * i) * 0.1).collect(),
+            [33_383.35, 25_050.050_000_000_003, 29_842.172_777_974_796],
+            &[(50.0, 25_050.050_000_000_003), (99.0, 98_011.981), (99.9, 99_800.299_900_000_03)],
+        );
+        check(vec![7.0, 5.0], [6.0, 6.0, 1.0], &[(1.0, 5.02), (50.0, 6.0), (99.0, 6.98)]);
+        check(vec![42.0], [42.0, 42.0, 0.0], &[(0.0, 42.0), (50.0, 42.0), (99.0, 42.0)]);
+    }
+
+    #[test]
+    fn no_data_is_not_zero() {
+        let summary = Summary::of(vec![], &[99.0]);
+        assert_eq!((summary.n, summary.mean, summary.median, summary.std), (0, None, None, None));
+        assert_eq!((summary.min, summary.max), (None, None));
+        assert_eq!(summary.percentiles, [Percentile { p: 99.0, value: None, enough: false, needs: 662 }]);
+    }
+
+    #[test]
+    fn a_percentile_says_whether_the_sample_carries_it() {
+        for (p, needs) in [(50.0, 11), (25.0, 24), (90.0, 64), (95.0, 130), (99.0, 662), (99.9, 6636), (0.0, 1), (100.0, 1)] {
+            assert_eq!(samples_needed(p), Some(needs), "p{p}");
+        }
+        for p in [-1.0, 100.5, f64::NAN, f64::INFINITY] {
+            assert_eq!(samples_needed(p), None, "p{p}");
+        }
+        assert!(samples_needed(99.999_999_999).is_some());
+        let at = |n: usize| Summary::of(vec![1.0; n], &[99.0]).percentiles[0].enough;
+        assert!(!at(661));
+        assert!(at(662));
+        assert!(Summary::of(vec![1.0], &[f64::NAN, 101.0]).percentiles.is_empty());
+    }
+
+    #[test]
+    fn percentiles_are_spelt_as_in_vllm() {
+        for (p, word) in [(99.0, "99"), (99.9, "99.9"), (50.0, "50"), (0.5, "0.5"), (100.0, "100")] {
+            assert_eq!(Percentile { p, value: None, enough: false, needs: 0 }.word(), word);
+        }
+    }
+
+    #[test]
+    fn wilson_intervals_match_hand_computed_ones() {
+        assert_eq!(Rate::of(0, 0), None);
+        for (hits, of, low, high) in [
+            (0, 10, 0.0, 27.753_279_986_288_92),
+            (10, 10, 72.246_720_013_711_07, 100.0),
+            (7, 10, 39.677_814_746_114_535, 89.220_873_259_369_9),
+            (982, 1000, 97.172_674_482_949_26, 98.858_425_999_043_22),
+            (1, 1, 20.654_931_437_723_747, 100.0),
+            (81, 263, 25.528_851_987_827_423, 36.620_957_698_28),
+        ] {
+            let rate = Rate::of(hits, of).unwrap();
+            near(rate.percent, 100.0 * hits as f64 / of as f64);
+            near(rate.low_percent, low);
+            near(rate.high_percent, high);
+        }
+        assert_eq!(Rate::of(3, 3).unwrap().high_percent, 100.0);
+        assert_eq!(Rate::of(0, 3).unwrap().low_percent, 0.0);
+    }
+}

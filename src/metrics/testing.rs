@@ -1,0 +1,99 @@
+//! Requests made up for tests, so that a test states only what it is about. Knows nothing that ships.
+
+use std::sync::Arc;
+
+use super::{Sample, TokenSource, Tokens};
+use crate::case::{Arm, Case, Prompt};
+use crate::constraint::Constraint;
+use crate::observation::{Observation, Outcome, Timing};
+use crate::verdict::Verdict;
+
+const NS_PER_MS: u64 = 1_000_000;
+
+/// One request in a few words; instants in milliseconds.
+#[derive(Clone)]
+pub(crate) struct Made<'t> {
+    pub(crate) arm: Arm,
+    pub(crate) outcome: Outcome,
+    pub(crate) verdict: Verdict,
+    pub(crate) text: &'t str,
+    pub(crate) finish_reason: Option<&'t str>,
+    pub(crate) due: u64,
+    pub(crate) sent: Option<u64>,
+    pub(crate) chunks: Vec<u64>,
+    pub(crate) end: Option<u64>,
+    pub(crate) input: Option<u64>,
+    pub(crate) output: Option<u64>,
+    pub(crate) vllm_correct: Option<bool>,
+}
+
+/// A constrained request that went well: sent at 0, content at 10, 20 and 30 ms, three tokens.
+pub(crate) fn made() -> Made<'static> {
+    Made {
+        arm: Arm::Constrained,
+        outcome: Outcome::Completed,
+        verdict: Verdict::Valid,
+        text: "{}",
+        finish_reason: Some("stop"),
+        due: 0,
+        sent: Some(0),
+        chunks: vec![10, 20, 30],
+        end: Some(31),
+        input: Some(7),
+        output: Some(3),
+        vllm_correct: Some(true),
+    }
+}
+
+impl Made<'_> {
+    pub(crate) fn parts(&self, case_index: usize) -> (Case, Observation, Verdict) {
+        let free = self.arm == Arm::Free;
+        let case = Case {
+            id: format!("case-{case_index}"),
+            prompt: Prompt::Text("say something".into()),
+            prompt_tokens: Some(3),
+            constraint: if free { None } else { Some(Arc::new(Constraint::Regex("a+".into()))) },
+            arm: self.arm,
+            output_len: 16,
+            completion: None,
+            tags: vec![],
+            grammar_oracle: None,
+        };
+        let timing = Timing {
+            due_ns: self.due * NS_PER_MS,
+            sent_ns: self.sent.map(|at| at * NS_PER_MS),
+            headers_ns: None,
+            chunks_ns: self.chunks.iter().map(|at| at * NS_PER_MS).collect(),
+            end_ns: self.end.map(|at| at * NS_PER_MS),
+        };
+        let observation = Observation {
+            case_index,
+            outcome: self.outcome.clone(),
+            timing,
+            text: self.text.to_owned(),
+            reasoning: String::new(),
+            finish_reason: self.finish_reason.map(str::to_owned),
+            usage: None,
+        };
+        (case, observation, self.verdict.clone())
+    }
+
+    pub(crate) fn sample<'a>(&self, case: &'a Case, observation: &'a Observation, verdict: &'a Verdict) -> Sample<'a> {
+        let source = |count: Option<u64>| if count.is_some() { TokenSource::Server } else { TokenSource::Unknown };
+        let tokens = Tokens {
+            input: self.input,
+            input_source: source(self.input),
+            output: self.output,
+            output_source: source(self.output),
+        };
+        Sample { case, observation, verdict, tokens, vllm_correct: self.vllm_correct }
+    }
+}
+
+/// Hands the samples of a made-up run, in plan order, to `check`.
+pub(crate) fn with_samples<T>(run: &[Made<'_>], check: impl FnOnce(&[Sample<'_>]) -> T) -> T {
+    let parts: Vec<_> = run.iter().enumerate().map(|(index, made)| made.parts(index)).collect();
+    let samples: Vec<_> =
+        run.iter().zip(&parts).map(|(made, (case, observation, verdict))| made.sample(case, observation, verdict)).collect();
+    check(&samples)
+}
