@@ -107,6 +107,8 @@ pub struct ArmMetrics {
     pub requests: usize,
     /// Requests that got an answer, whole or cut at the token limit: vLLM's `completed`.
     pub completed: usize,
+    /// Those of the completed that were cut.
+    pub truncated: usize,
     /// The rest.
     pub failed: usize,
     pub tokens: TokenTotals,
@@ -209,6 +211,7 @@ impl ArmMetrics {
         Self {
             requests: samples.len(),
             completed,
+            truncated: samples.iter().filter(|it| it.observation.outcome == Outcome::Truncated).count(),
             failed: samples.len() - completed,
             tokens: TokenTotals::of(samples),
             throughput: Throughput::of(samples, duration_ns, options),
@@ -297,7 +300,10 @@ mod tests {
             metrics.outcomes.iter().map(|(name, count)| format!("{name}={count}")).collect::<Vec<_>>().join(" "),
             "completed=1 truncated=1 rejected=1 server_error=1 stream_error=1 transport=1 timed_out=1 cancelled=1"
         );
-        assert_eq!((metrics.overall.requests, metrics.overall.completed, metrics.overall.failed), (8, 2, 6));
+        assert_eq!(
+            (metrics.overall.requests, metrics.overall.completed, metrics.overall.truncated, metrics.overall.failed),
+            (8, 2, 1, 6)
+        );
         assert_eq!(metrics.overall.tokens.input, Some(14), "input tokens of answers only, as in vLLM");
         assert_eq!(metrics.overall.throughput.request_throughput, Some(2.0));
         assert_eq!(metrics.failures.iter().map(|it| it.count).sum::<usize>(), 6);

@@ -61,26 +61,6 @@ pub struct VllmScore {
     pub only_ours: Group,
 }
 
-/// What a verdict means for a rate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Judgement {
-    Right,
-    Wrong,
-    Unjudged,
-}
-
-impl Judgement {
-    fn of(verdict: &Verdict) -> Self {
-        match verdict {
-            Verdict::Valid => Self::Right,
-            Verdict::Invalid { .. } | Verdict::NotScored { why: NotScored::Refused | NotScored::Failed } => Self::Wrong,
-            Verdict::NotScored {
-                why: NotScored::NoConstraint | NotScored::Cancelled | NotScored::Unsupported { .. } | NotScored::Limit { .. },
-            } => Self::Unjudged,
-        }
-    }
-}
-
 /// Counts towards a rate.
 #[derive(Clone, Copy, Default)]
 struct Tally {
@@ -96,6 +76,17 @@ impl Tally {
 
     fn rate(self) -> Option<Rate> {
         Rate::of(self.hits, self.of)
+    }
+}
+
+/// What a verdict means for the correct rate: refused and failed requests are not correct; `None` for what cannot be judged.
+pub fn is_correct(verdict: &Verdict) -> Option<bool> {
+    match verdict {
+        Verdict::Valid => Some(true),
+        Verdict::Invalid { .. } | Verdict::NotScored { why: NotScored::Refused | NotScored::Failed } => Some(false),
+        Verdict::NotScored {
+            why: NotScored::NoConstraint | NotScored::Cancelled | NotScored::Unsupported { .. } | NotScored::Limit { .. },
+        } => None,
     }
 }
 
@@ -149,13 +140,9 @@ impl VllmScore {
 }
 
 fn correctness<'s, 'a: 's>(samples: impl Iterator<Item = &'s Sample<'a>>) -> Tally {
-    samples.map(|it| Judgement::of(it.verdict)).filter(|it| *it != Judgement::Unjudged).fold(
-        Tally::default(),
-        |mut tally, judgement| {
-            tally.add(judgement == Judgement::Right);
-            tally
-        },
-    )
+    let mut tally = Tally::default();
+    samples.filter_map(|it| is_correct(it.verdict)).for_each(|correct| tally.add(correct));
+    tally
 }
 
 fn compliance(constrained: &[&Sample<'_>]) -> Tally {

@@ -1,1 +1,234 @@
-//! A report as a value, and its renderings. Pure: printing never computes.
+//! A report as a value, and its renderings. Pure: it asks neither clock nor environment, and printing never computes.
+//!
+//! The caller fills [`About`] with what was planned and found out; [`crate::metrics`] has the numbers. [`text::render`] is what a
+//! person reads, [`json::render`] what is saved, under the name that [`filename`] gives it.
+
+mod details;
+mod escape;
+mod filename;
+pub mod json;
+mod tables;
+pub mod text;
+
+use std::str::FromStr;
+
+use serde::{Serialize, Serializer};
+
+pub use self::details::{Details, Output};
+pub use self::filename::filename;
+use crate::error::Error;
+use crate::metrics::Metrics;
+
+/// The version of the saved file's own part (`sobench`), raised whenever a key changes its meaning or goes away.
+pub const FORMAT_VERSION: u32 = 1;
+
+/// Everything that is said about a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Report {
+    pub about: About,
+    pub metrics: Metrics,
+    /// The latencies that the console shows; the saved file has all of them.
+    pub percentile_metrics: Vec<LatencyMetric>,
+    /// What the saved file holds of every request, where the user asked for it.
+    pub details: Option<Details>,
+}
+
+/// Under which conditions the numbers came about. What is not known is `None` and is saved as `null`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct About {
+    /// When the run began, as vLLM writes it: `%Y%m%d-%H%M%S`.
+    pub date: Option<String>,
+    pub sobench_version: Option<String>,
+    /// The kind of server (`vllm`, `openai-chat`, ...).
+    pub backend: Option<String>,
+    /// vLLM's older name for the backend; the backend where it is not given.
+    pub endpoint_type: Option<String>,
+    pub base_url: Option<String>,
+    /// The path that requests were sent to, e.g. `/v1/completions`.
+    pub endpoint: Option<String>,
+    pub model_id: Option<String>,
+    pub tokenizer_id: Option<String>,
+    pub dataset: DatasetAbout,
+    pub num_prompts: Option<usize>,
+    /// The most tokens that an answer may have (`max_tokens`).
+    pub output_len: Option<u32>,
+    pub seed: Option<u64>,
+    /// Which share of the requests was sent with a constraint, 0 to 1.
+    pub constrained_ratio: Option<f64>,
+    /// Requests per second; infinite where all are due at once. Saved as a number or as `"inf"`.
+    #[serde(serialize_with = "rate_or_inf")]
+    pub request_rate: Option<f64>,
+    pub burstiness: Option<f64>,
+    /// `None` where there is no cap.
+    pub max_concurrency: Option<usize>,
+    /// How constraints were put into requests (`structured-outputs`, `guided`, `response-format`).
+    pub constraint_dialect: Option<String>,
+    /// The kinds of constraint in the run (`json`, `regex`, ...).
+    pub constraint_kinds: Vec<String>,
+    /// The decoding engine that the user named, and what became of the name.
+    pub guided_decoding_backend: EngineChoice,
+    /// The engine that did the work, where it is ours and so known.
+    pub engine: Option<EngineAbout>,
+    pub server_version: Option<String>,
+    pub label: Option<String>,
+    /// The user's own `key=value` pairs, in the order given.
+    #[serde(serialize_with = "as_object")]
+    pub metadata: Vec<(String, String)>,
+    /// Whether the server was sobench's own, with its synthetic model.
+    pub embedded: bool,
+    pub host: Host,
+    /// Whether `format` was asserted when judging by a JSON Schema.
+    pub assert_formats: Option<bool>,
+    /// Requests before the run that are in no figure.
+    pub trial_requests: usize,
+    pub warmup_requests: usize,
+    /// What the reader has to know besides the numbers, a sentence each.
+    pub notices: Vec<String>,
+}
+
+/// Where the requests came from.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct DatasetAbout {
+    pub name: Option<String>,
+    pub path: Option<String>,
+    /// Distinct rows; fewer than requests means that they were used in turn.
+    pub rows: Option<usize>,
+    /// SHA-256 of the dataset, in hex.
+    pub sha256: Option<String>,
+}
+
+/// The value of `--guided-decoding-backend`, and what it means in this run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(tag = "how", content = "value", rename_all = "snake_case")]
+pub enum EngineChoice {
+    /// Not given.
+    #[default]
+    None,
+    /// The server decides; the user says that it is this one.
+    Declared(String),
+    /// It was sent with every request, or chosen in our own server.
+    Selected(String),
+}
+
+/// A decoding engine.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct EngineAbout {
+    pub name: String,
+    pub version: Option<String>,
+}
+
+/// The machine that sobench itself ran on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Host {
+    pub os: Option<String>,
+    pub arch: Option<String>,
+    pub cpus: Option<usize>,
+}
+
+/// One of the latencies that vLLM prints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LatencyMetric {
+    Ttft,
+    Tpot,
+    Itl,
+    E2el,
+}
+
+impl Report {
+    /// A report of what vLLM prints by default: TTFT, TPOT and ITL, without the details of each request.
+    pub fn new(about: About, metrics: Metrics) -> Self {
+        let percentile_metrics = vec![LatencyMetric::Ttft, LatencyMetric::Tpot, LatencyMetric::Itl];
+        Self { about, metrics, percentile_metrics, details: None }
+    }
+}
+
+impl EngineChoice {
+    /// The engine's name, if one was given.
+    pub fn value(&self) -> Option<&str> {
+        match self {
+            Self::None => None,
+            Self::Declared(value) | Self::Selected(value) => Some(value),
+        }
+    }
+}
+
+impl LatencyMetric {
+    /// In the order in which vLLM prints them.
+    pub const ALL: [Self; 4] = [Self::Ttft, Self::Tpot, Self::Itl, Self::E2el];
+
+    /// The name in flags and keys.
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::Ttft => "ttft",
+            Self::Tpot => "tpot",
+            Self::Itl => "itl",
+            Self::E2el => "e2el",
+        }
+    }
+
+    /// The name in rows: `TTFT`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ttft => "TTFT",
+            Self::Tpot => "TPOT",
+            Self::Itl => "ITL",
+            Self::E2el => "E2EL",
+        }
+    }
+
+    /// The name in headings.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Ttft => "Time to First Token",
+            Self::Tpot => "Time per Output Token (excl. 1st token)",
+            Self::Itl => "Inter-token Latency",
+            Self::E2el => "End-to-end Latency",
+        }
+    }
+}
+
+impl FromStr for LatencyMetric {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        Self::ALL
+            .into_iter()
+            .find(|it| it.key() == text)
+            .ok_or_else(|| Error::usage(format!("unknown latency metric: {text}")).hint("use ttft, tpot, itl or e2el"))
+    }
+}
+
+/// vLLM's spelling of a rate: infinity has no number in JSON.
+fn rate_or_inf<S: Serializer>(rate: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
+    match rate {
+        Some(rate) if rate.is_infinite() => serializer.serialize_str("inf"),
+        Some(rate) => serializer.serialize_f64(*rate),
+        None => serializer.serialize_none(),
+    }
+}
+
+fn as_object<S: Serializer>(pairs: &[(String, String)], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(pairs.iter().map(|(key, value)| (key, value)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_metric_names_the_known_ones() {
+        for metric in LatencyMetric::ALL {
+            assert_eq!(metric.key().parse::<LatencyMetric>().unwrap(), metric);
+        }
+        let error = "latency".parse::<LatencyMetric>().unwrap_err();
+        assert_eq!(error.to_string(), "unknown latency metric: latency\nhint: use ttft, tpot, itl or e2el");
+    }
+
+    #[test]
+    fn what_was_chosen_keeps_how() {
+        let json = |choice: EngineChoice| serde_json::to_string(&choice).unwrap();
+        assert_eq!(json(EngineChoice::Declared("xgrammar".into())), r#"{"how":"declared","value":"xgrammar"}"#);
+        assert_eq!(json(EngineChoice::None), r#"{"how":"none"}"#);
+    }
+}

@@ -1,0 +1,130 @@
+//! What the saved file holds of every single request. Knows no statistics.
+
+use serde::Serialize;
+
+use crate::case::Arm;
+use crate::metrics::excerpt::failure_words;
+use crate::metrics::latency::chunk_gaps_ms;
+use crate::metrics::quality::is_correct;
+use crate::metrics::{MetricsOptions, Sample, Tokens};
+use crate::observation::Outcome;
+use crate::verdict::Verdict;
+
+const MS_PER_S: f64 = 1000.0;
+const NS_PER_S: f64 = 1e9;
+
+/// Every request in plan order: vLLM's columns, in vLLM's units (seconds), and one record each.
+///
+/// Unlike vLLM's, the columns say `null` where there is nothing, not 0.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Details {
+    /// Seconds from sent to first content.
+    pub ttfts: Vec<Option<f64>>,
+    /// Seconds between consecutive content chunks.
+    pub itls: Vec<Vec<f64>>,
+    /// Seconds from sent to last content.
+    pub latencies: Vec<Option<f64>>,
+    /// Seconds from the beginning of the run to sent.
+    pub start_times: Vec<Option<f64>>,
+    /// Seconds from due to sent.
+    pub queue_times: Vec<Option<f64>>,
+    /// The failure in the server's or the network's words; empty for an answer.
+    pub errors: Vec<String>,
+    pub outputs: Vec<Output>,
+}
+
+/// One request and its answer.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Output {
+    /// The answer, whole.
+    pub generated: String,
+    /// The dataset's reference answer.
+    pub expected: Option<String>,
+    /// Whether the answer is valid; a refused or failed request is not; `null` where it cannot be judged.
+    pub correctness: Option<bool>,
+    /// What vLLM's script would put under `correctness`.
+    pub vllm_correctness: Option<bool>,
+    pub case: String,
+    pub arm: Arm,
+    pub outcome: Outcome,
+    pub verdict: Verdict,
+    pub finish_reason: Option<String>,
+    /// The reasoning before the answer, if the server kept it apart.
+    pub reasoning: Option<String>,
+    pub tokens: Tokens,
+    pub tags: Vec<String>,
+}
+
+impl Details {
+    /// Keeps every request of a run; `samples` in plan order.
+    pub fn of(samples: &[Sample<'_>], options: &MetricsOptions) -> Self {
+        let mut details = Self::default();
+        for sample in samples {
+            let timing = &sample.observation.timing;
+            let latency = sample.latency(options);
+            let seconds = |ms: Option<f64>| ms.map(|ms| ms / MS_PER_S);
+            details.ttfts.push(seconds(latency.ttft_ms));
+            details.latencies.push(seconds(latency.e2el_ms));
+            details.queue_times.push(seconds(latency.schedule_lag_ms));
+            details.start_times.push(timing.sent_ns.map(|at_ns| at_ns as f64 / NS_PER_S));
+            details.itls.push(if options.streamed { chunk_gaps_ms(timing).map(|gap| gap / MS_PER_S).collect() } else { vec![] });
+            details.errors.push(failure_words(&sample.observation.outcome));
+            details.outputs.push(Output::of(sample));
+        }
+        details
+    }
+}
+
+impl Output {
+    fn of(sample: &Sample<'_>) -> Self {
+        let observation = sample.observation;
+        Self {
+            generated: observation.text.clone(),
+            expected: sample.case.completion.clone(),
+            correctness: is_correct(sample.verdict),
+            vllm_correctness: sample.vllm_correct,
+            case: sample.case.id.clone(),
+            arm: sample.case.arm,
+            outcome: observation.outcome.clone(),
+            verdict: sample.verdict.clone(),
+            finish_reason: observation.finish_reason.clone(),
+            reasoning: Some(observation.reasoning.clone()).filter(|it| !it.is_empty()),
+            tokens: sample.tokens,
+            tags: sample.case.tags.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::testing::{Made, made, with_samples};
+    use crate::verdict::NotScored;
+
+    #[test]
+    fn columns_are_in_seconds_and_say_nothing_for_nothing() {
+        let refused = Made {
+            outcome: Outcome::Rejected { status: 400, body: "no".into() },
+            verdict: Verdict::NotScored { why: NotScored::Refused },
+            chunks: vec![],
+            text: "",
+            output: None,
+            ..made()
+        };
+        let run = [Made { due: 500, sent: Some(1500), chunks: vec![1750, 2000], ..made() }, refused];
+        let details = with_samples(&run, |samples| Details::of(samples, &MetricsOptions::default()));
+        assert_eq!(details.ttfts, [Some(0.25), None]);
+        assert_eq!(details.itls, [vec![0.25], vec![]]);
+        assert_eq!(details.latencies, [Some(0.5), None]);
+        assert_eq!(details.start_times, [Some(1.5), Some(0.0)]);
+        assert_eq!(details.queue_times, [Some(1.0), Some(0.0)]);
+        assert_eq!(details.errors, ["", "HTTP 400: no"]);
+        assert_eq!(details.outputs.iter().map(|it| it.correctness).collect::<Vec<_>>(), [Some(true), Some(false)]);
+    }
+
+    #[test]
+    fn what_cannot_be_judged_is_neither_right_nor_wrong() {
+        assert_eq!(is_correct(&Verdict::NotScored { why: NotScored::Limit { what: "depth".into() } }), None);
+        assert_eq!(is_correct(&Verdict::NotScored { why: NotScored::Cancelled }), None);
+    }
+}

@@ -1,0 +1,99 @@
+//! The saved file's name when the user gives none. Knows no directory.
+
+use super::Report;
+
+/// The most bytes of a name's parts, so that the whole stays within what file systems take (255).
+const PART_MAX_BYTES: usize = 60;
+
+/// The name of the result file: the vLLM script's `1.0so_vllm_infqps_MODEL_json_1000_out128`, then `stamp` if it is not empty, then
+/// `.json`.
+///
+/// The script writes `.txt`, though it writes JSON; and it has no stamp, so that a second run replaces the first. Parts that are not
+/// known are left out. Whatever is not a letter, a digit, `.`, `_` or `-` becomes `-`.
+pub fn filename(report: &Report, stamp: &str) -> String {
+    let about = &report.about;
+    let model = about.model_id.as_deref().map(last_path_part);
+    let dataset = about.dataset.name.as_deref().map(last_path_part);
+    let parts = [
+        about.constrained_ratio.map(|ratio| format!("{}so", python_ratio(ratio))),
+        about.backend.clone(),
+        about.request_rate.map(|rate| format!("{rate:?}qps")),
+        model.map(str::to_owned),
+        dataset.map(str::to_owned),
+        about.num_prompts.map(|count| count.to_string()),
+        about.output_len.map(|tokens| format!("out{tokens}")),
+    ];
+    let mut name: Vec<String> = parts.into_iter().flatten().map(|part| safe(&part)).filter(|part| !part.is_empty()).collect();
+    if !stamp.is_empty() {
+        name.push(safe(stamp));
+    }
+    if name.is_empty() {
+        name.push("sobench".to_owned());
+    }
+    format!("{}.json", name.join("_"))
+}
+
+/// Python prints a float's ratio as `1.0`; the script sets an integer zero where nothing is constrained.
+fn python_ratio(ratio: f64) -> String {
+    if ratio == 0.0 { "0".to_owned() } else { format!("{ratio:?}") }
+}
+
+/// The part after the last separator, which is empty for no path that names something.
+fn last_path_part(path: &str) -> &str {
+    path.trim_end_matches(['/', '\\']).rsplit(['/', '\\']).next().unwrap_or(path)
+}
+
+/// A part that no file system and no shell takes for anything but a part of a name.
+fn safe(part: &str) -> String {
+    let allowed = |it: char| it.is_ascii_alphanumeric() || matches!(it, '.' | '_' | '-');
+    let spelt: String = part.chars().map(|it| if allowed(it) { it } else { '-' }).take(PART_MAX_BYTES).collect();
+    spelt.trim_start_matches('.').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::{MetricsOptions, summarise};
+    use crate::report::{About, DatasetAbout};
+
+    fn named(about: About, stamp: &str) -> String {
+        filename(&Report::new(about, summarise(&[], 0, &MetricsOptions::default())), stamp)
+    }
+
+    fn about() -> About {
+        About {
+            backend: Some("vllm".into()),
+            model_id: Some("Qwen/Qwen2.5-7B-Instruct".into()),
+            dataset: DatasetAbout { name: Some("json".into()), ..DatasetAbout::default() },
+            num_prompts: Some(1000),
+            output_len: Some(128),
+            constrained_ratio: Some(1.0),
+            request_rate: Some(f64::INFINITY),
+            ..About::default()
+        }
+    }
+
+    #[test]
+    fn is_the_scripts_name_but_for_its_end() {
+        assert_eq!(named(about(), ""), "1.0so_vllm_infqps_Qwen2.5-7B-Instruct_json_1000_out128.json");
+        let free = About { constrained_ratio: Some(0.0), request_rate: Some(10.0), ..about() };
+        assert_eq!(named(free, "20260102-030405"), "0so_vllm_10.0qps_Qwen2.5-7B-Instruct_json_1000_out128_20260102-030405.json");
+    }
+
+    #[test]
+    fn is_one_file_in_the_directory_whatever_the_names_are() {
+        let model = |id: &str| named(About { model_id: Some(id.into()), ..About::default() }, "");
+        for (id, expected) in [
+            ("/models/my model/", "my-model.json"),
+            ("..", "sobench.json"),
+            ("a:b*c", "a-b-c.json"),
+            ("C:\\models\\x", "x.json"),
+            ("日本", "--.json"),
+            ("", "sobench.json"),
+        ] {
+            assert_eq!(model(id), expected, "{id}");
+        }
+        assert_eq!(model(&"m".repeat(500)).len(), PART_MAX_BYTES + ".json".len());
+        assert_eq!(named(About::default(), ""), "sobench.json");
+    }
+}

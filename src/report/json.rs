@@ -1,0 +1,237 @@
+//! The saved file: vLLM's keys and units first, in vLLM's order, then one object of our own. Knows no console.
+//!
+//! The keys up to the latencies are those of `vllm bench serve --save-result`, with the two of its structured-output script among
+//! them. Its contract is `schemas/contracts/result.schema.json`. A figure that is not known is `null`; no NaN, no infinity.
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::{Details, FORMAT_VERSION, LatencyMetric, Report};
+use crate::metrics::Metrics;
+use crate::metrics::latency::Latency;
+use crate::metrics::stats::{Rate, Summary};
+
+/// Members of [`super::About`] that stand at the top under vLLM's names, and are not said twice.
+const AT_THE_TOP: [&str; 10] = [
+    "date",
+    "endpoint_type",
+    "backend",
+    "label",
+    "model_id",
+    "tokenizer_id",
+    "num_prompts",
+    "request_rate",
+    "burstiness",
+    "max_concurrency",
+];
+
+/// The columns of a detailed file. They are the file's own even where it has none of them.
+const COLUMNS: [&str; 10] = [
+    "input_lens",
+    "output_lens",
+    "ttfts",
+    "itls",
+    "latencies",
+    "start_times",
+    "queue_times",
+    "generated_texts",
+    "errors",
+    "outputs",
+];
+
+/// The whole file. `detailed` adds what the report holds of every request, if it does.
+pub fn render(report: &Report, detailed: bool) -> Value {
+    let details = report.details.as_ref().filter(|_| detailed);
+    let mut file = Map::new();
+    add_settings(&mut file, report);
+    add_totals(&mut file, &report.metrics);
+    if let Some(details) = details {
+        add_columns(&mut file, details, &report.metrics);
+    }
+    let throughput = &report.metrics.overall.throughput;
+    put(&mut file, "max_output_tokens_per_s", throughput.max_output_tokens_per_s);
+    put(&mut file, "max_concurrent_requests", throughput.max_concurrent_requests);
+    for metric in LatencyMetric::ALL {
+        add_latency(&mut file, metric, summary_of(&report.metrics.overall.latency, metric));
+    }
+    file.insert("sobench".to_owned(), own_part(report));
+    Value::Object(file)
+}
+
+/// The summary that a latency's name stands for.
+pub(super) fn summary_of(latency: &Latency, metric: LatencyMetric) -> &Summary {
+    match metric {
+        LatencyMetric::Ttft => &latency.ttft_ms,
+        LatencyMetric::Tpot => &latency.tpot_ms,
+        LatencyMetric::Itl => &latency.itl_ms,
+        LatencyMetric::E2el => &latency.e2el_ms,
+    }
+}
+
+fn add_settings(file: &mut Map<String, Value>, report: &Report) {
+    let about = &report.about;
+    let Value::Object(settings) = to_value(about) else { return };
+    let setting = |key: &str| settings.get(key).cloned().unwrap_or(Value::Null);
+    put(file, "date", &about.date);
+    put(file, "endpoint_type", about.endpoint_type.as_ref().or(about.backend.as_ref()));
+    for key in ["backend", "label", "model_id", "tokenizer_id", "num_prompts"] {
+        file.insert(key.to_owned(), setting(key));
+    }
+    // As in vLLM, the user's pairs stand here, and a measured key of the same name takes their place. All of them are in our part.
+    for (key, value) in &about.metadata {
+        if key != "sobench" && !file.contains_key(key) && !COLUMNS.contains(&key.as_str()) {
+            put(file, key, value);
+        }
+    }
+    for key in ["request_rate", "burstiness", "max_concurrency"] {
+        file.insert(key.to_owned(), setting(key));
+    }
+}
+
+fn add_totals(file: &mut Map<String, Value>, metrics: &Metrics) {
+    let percent = |rate: Option<Rate>| rate.map(|rate| rate.percent);
+    let (overall, throughput) = (&metrics.overall, &metrics.overall.throughput);
+    put(file, "correct_rate(%)", percent(metrics.quality.correct_rate));
+    put(file, "vllm_correct_rate(%)", percent(metrics.quality.vllm.correct_rate));
+    put(file, "duration", metrics.duration_ns as f64 / 1e9);
+    put(file, "completed", overall.completed);
+    put(file, "failed", overall.failed);
+    put(file, "total_input_tokens", overall.tokens.input);
+    put(file, "total_output_tokens", overall.tokens.output);
+    put(file, "request_throughput", throughput.request_throughput);
+    put(file, "request_goodput", throughput.request_goodput);
+    put(file, "output_throughput", throughput.output_throughput);
+    put(file, "total_token_throughput", throughput.total_token_throughput);
+}
+
+fn add_columns(file: &mut Map<String, Value>, details: &Details, metrics: &Metrics) {
+    debug_assert_eq!(details.outputs.len(), metrics.outcomes.total(), "details and metrics are of the same run");
+    let column = |of: fn(&super::Output) -> Value| Value::Array(details.outputs.iter().map(of).collect());
+    file.insert("input_lens".to_owned(), column(|it| to_value(it.tokens.input)));
+    file.insert("output_lens".to_owned(), column(|it| to_value(it.tokens.output)));
+    put(file, "ttfts", &details.ttfts);
+    put(file, "itls", &details.itls);
+    put(file, "latencies", &details.latencies);
+    put(file, "start_times", &details.start_times);
+    put(file, "queue_times", &details.queue_times);
+    file.insert("generated_texts".to_owned(), column(|it| Value::String(it.generated.clone())));
+    put(file, "errors", &details.errors);
+    put(file, "outputs", &details.outputs);
+}
+
+fn add_latency(file: &mut Map<String, Value>, metric: LatencyMetric, summary: &Summary) {
+    let key = metric.key();
+    put(file, &format!("mean_{key}_ms"), summary.mean);
+    put(file, &format!("median_{key}_ms"), summary.median);
+    put(file, &format!("std_{key}_ms"), summary.std);
+    for percentile in &summary.percentiles {
+        put(file, &format!("p{}_{key}_ms", percentile.word()), percentile.value);
+    }
+}
+
+/// What vLLM has no key for: the conditions of the run, every outcome, every rate with its interval, every arm.
+fn own_part(report: &Report) -> Value {
+    let metrics = &report.metrics;
+    let mut own = Map::new();
+    put(&mut own, "format_version", FORMAT_VERSION);
+    if let Value::Object(settings) = to_value(&report.about) {
+        own.extend(settings.into_iter().filter(|(key, _)| !AT_THE_TOP.contains(&key.as_str())));
+    }
+    put(&mut own, "percentile_metrics", &report.percentile_metrics);
+    put(&mut own, "options", &metrics.options);
+    put(&mut own, "outcomes", metrics.outcomes);
+    put(&mut own, "quality", &metrics.quality);
+    put(&mut own, "failures", &metrics.failures);
+    put(&mut own, "overall", &metrics.overall);
+    put(&mut own, "arms", &metrics.arms);
+    Value::Object(own)
+}
+
+fn put(map: &mut Map<String, Value>, key: &str, value: impl Serialize) {
+    map.insert(key.to_owned(), to_value(value));
+}
+
+/// A value of ours as JSON. A number that JSON does not have becomes `null`.
+fn to_value(value: impl Serialize) -> Value {
+    serde_json::to_value(value).expect("reports hold only strings, numbers and structs of them, with string keys")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::testing::{Made, made, with_samples};
+    use crate::metrics::{MetricsOptions, summarise};
+    use crate::report::About;
+
+    fn rendered(run: &[Made<'_>], about: About, detailed: bool) -> Value {
+        let options = MetricsOptions { percentiles: vec![50.0, 99.9], ..MetricsOptions::default() };
+        let report = with_samples(run, |samples| Report {
+            details: Some(Details::of(samples, &options)),
+            ..Report::new(about, summarise(samples, 2_000_000_000, &options))
+        });
+        render(&report, detailed)
+    }
+
+    fn keys(value: &Value) -> Vec<&str> {
+        value.as_object().unwrap().keys().map(String::as_str).collect()
+    }
+
+    #[test]
+    fn keys_come_in_vllms_order() {
+        let about = About { metadata: vec![("gpu".into(), "none".into())], ..About::default() };
+        let value = rendered(&[made()], about, false);
+        let expected = "date endpoint_type backend label model_id tokenizer_id num_prompts gpu request_rate burstiness max_concurrency \
+            correct_rate(%) vllm_correct_rate(%) duration completed failed total_input_tokens total_output_tokens request_throughput \
+            request_goodput output_throughput total_token_throughput max_output_tokens_per_s max_concurrent_requests mean_ttft_ms \
+            median_ttft_ms std_ttft_ms p50_ttft_ms p99.9_ttft_ms";
+        assert_eq!(keys(&value)[..29].join(" "), expected.split_whitespace().collect::<Vec<_>>().join(" "));
+        assert_eq!(*keys(&value).last().unwrap(), "sobench");
+    }
+
+    #[test]
+    fn details_stand_where_vllm_has_them_and_only_on_request() {
+        let value = rendered(&[made()], About::default(), true);
+        let keys = keys(&value);
+        let from = keys.iter().position(|it| *it == "input_lens").unwrap();
+        assert_eq!(keys[from - 1], "total_token_throughput");
+        assert_eq!(
+            keys[from + 1..from + 11].join(" "),
+            "output_lens ttfts itls latencies start_times queue_times generated_texts \
+            errors outputs max_output_tokens_per_s"
+                .split_whitespace()
+                .collect::<Vec<_>>()
+                .join(" ")
+        );
+        assert_eq!(value["outputs"][0]["generated"], "{}");
+        assert_eq!(rendered(&[made()], About::default(), false).get("outputs"), None);
+    }
+
+    #[test]
+    fn metadata_never_replaces_a_measured_figure() {
+        let pairs = [("backend", "mine"), ("completed", "all"), ("sobench", "x"), ("rack", "7"), ("errors", "none")];
+        let metadata = pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).to_vec();
+        let value = rendered(&[made()], About { backend: Some("vllm".into()), metadata, ..About::default() }, false);
+        assert_eq!((&value["backend"], &value["rack"]), (&Value::from("vllm"), &Value::from("7")));
+        assert_eq!(value["completed"].as_u64(), Some(1));
+        assert_eq!(value.get("errors"), None);
+        assert_eq!(value["sobench"]["metadata"]["completed"], "all");
+        assert_eq!(value["sobench"]["metadata"]["sobench"], "x");
+    }
+
+    #[test]
+    fn an_infinite_rate_is_a_word_and_nothing_is_null() {
+        let value = rendered(&[], About { request_rate: Some(f64::INFINITY), ..About::default() }, true);
+        assert_eq!(value["request_rate"], "inf");
+        for key in ["mean_ttft_ms", "p50_itl_ms", "correct_rate(%)", "request_goodput", "max_output_tokens_per_s", "model_id"] {
+            assert!(value[key].is_null(), "{key}");
+        }
+        assert_eq!(value["duration"].as_f64(), Some(2.0));
+    }
+
+    #[test]
+    fn no_not_a_number_reaches_the_file() {
+        let about = About { burstiness: Some(f64::NAN), constrained_ratio: Some(f64::NEG_INFINITY), ..About::default() };
+        let text = rendered(&[made()], about, true).to_string();
+        assert!(!text.contains("NaN") && !text.to_lowercase().contains("infinity"));
+    }
+}

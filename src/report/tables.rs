@@ -1,0 +1,217 @@
+//! The tables under vLLM's block: rates, reasons, failures, arms, the client's own part. Knows how to lay out; the only
+//! sums it does are shares of the counts it is given.
+
+use tabled::builder::Builder;
+use tabled::settings::object::Columns;
+use tabled::settings::{Alignment, Modify, Style, Width};
+
+use super::escape::printable;
+use super::text::figure;
+use super::{LatencyMetric, Report};
+use crate::case::Arm;
+use crate::metrics::ArmMetrics;
+use crate::metrics::excerpt::{Excerpt, Group};
+use crate::metrics::quality::Quality;
+use crate::metrics::stats::{Percentile, Rate, Summary};
+use crate::report::json::summary_of;
+use crate::verdict::NotScored;
+
+/// The width of a column of examples.
+const EXAMPLE_WIDTH: usize = 62;
+
+/// The most characters of an answer, and of the words about it, in an example on the console.
+const EXAMPLE_MAX_CHARS: usize = 160;
+
+/// Every table that has something to say, with its title, in reading order.
+pub(super) fn all(report: &Report) -> Vec<(&'static str, String)> {
+    let quality = &report.metrics.quality;
+    let tables = [
+        ("Quality of the answers", Some(rates(quality))),
+        ("Why constrained answers are not valid", reasons(quality)),
+        ("Constrained requests that could not be judged", unjudged(quality)),
+        (
+            "Requests without an answer, in all arms",
+            groups(&report.metrics.failures, "outcome", report.metrics.overall.requests, "all"),
+        ),
+        ("Where the vLLM script's formula says something else", disagreements(quality)),
+        ("Latency by arm", arms(report)),
+        ("The client's own part", Some(client(report))),
+    ];
+    tables.into_iter().filter_map(|(title, table)| Some((title, trimmed(&table?)))).collect()
+}
+
+/// The table without the padding at the end of its lines.
+fn trimmed(table: &str) -> String {
+    table.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
+}
+
+fn rates(quality: &Quality) -> String {
+    let constrained = quality.constrained;
+    let share = |hits: usize| Rate::of(hits, constrained);
+    let judged = if quality.judged == constrained {
+        format!("valid, of {constrained} constrained requests")
+    } else {
+        format!("valid, of {} judged among {constrained} constrained requests", quality.judged)
+    };
+    let unjudged = constrained - quality.judged;
+    let mut builder = Builder::default();
+    builder.push_record(["rate", "%", "95 % interval", "count", "of what"]);
+    let mut push = |name: &str, rate: Option<Rate>, of_what: &str| builder.push_record(rate_cells(name, rate, of_what));
+    push("correct rate", quality.correct_rate, &judged);
+    push("compliance", quality.compliance, "valid, of answers that ended by themselves");
+    push("coverage", quality.coverage, "taken up by the server, of constrained requests");
+    push("control rate", quality.control_rate, "valid, of answers without their constraint");
+    push("truncated", share(quality.truncated), "cut at the token limit");
+    push("refused", share(quality.refused), "refused by the server");
+    push("failed", share(quality.failed), "failed in server, stream, network or time");
+    push("not judged", share(unjudged), "no verdict possible: not in the correct rate");
+    let script = match quality.vllm.correct_rate {
+        Some(_) => "as its script scores, over requests of all arms",
+        None => "its script scores none of these (it has no check for grammars)",
+    };
+    push("vLLM's formula", quality.vllm.correct_rate, script);
+    let mut table = builder.build();
+    table.with(Style::psql()).with(Modify::new(Columns::new(1..4)).with(Alignment::right()));
+    table.to_string()
+}
+
+fn rate_cells(name: &str, rate: Option<Rate>, of_what: &str) -> [String; 5] {
+    let (percent, interval, count) = match rate {
+        Some(it) => (
+            format!("{:.2}", it.percent),
+            format!("{:.2} to {:.2}", it.low_percent, it.high_percent),
+            format!("{}/{}", it.hits, it.of),
+        ),
+        None => ("n/a".to_owned(), String::new(), "none".to_owned()),
+    };
+    [name.to_owned(), percent, interval, count, of_what.to_owned()]
+}
+
+fn reasons(quality: &Quality) -> Option<String> {
+    groups(&quality.reasons, "reason", quality.constrained, "constrained")
+}
+
+/// Why there is no verdict, where the correct rate leaves the request out. The refused, the failed and the cancelled are in the
+/// table of requests without an answer.
+fn unjudged(quality: &Quality) -> Option<String> {
+    let elsewhere = [NotScored::Refused.name(), NotScored::Failed.name(), NotScored::Cancelled.name()];
+    let unjudged: Vec<Group> = quality.not_scored.iter().filter(|it| !elsewhere.contains(&it.name)).cloned().collect();
+    groups(&unjudged, "why", quality.constrained, "constrained")
+}
+
+fn disagreements(quality: &Quality) -> Option<String> {
+    let only_script = Group { name: "only the script says correct", ..quality.vllm.only_script.clone() };
+    let only_ours = Group { name: "only sobench says valid", ..quality.vllm.only_ours.clone() };
+    let differing: Vec<Group> = [only_script, only_ours].into_iter().filter(|it| it.count > 0).collect();
+    groups(&differing, "answers", quality.vllm.correct_rate.map_or(0, |rate| rate.of), "its requests")
+}
+
+/// A table of groups with one example each; `None` where there are no groups.
+fn groups(groups: &[Group], name: &str, whole: usize, whole_name: &str) -> Option<String> {
+    if groups.is_empty() {
+        return None;
+    }
+    let mut builder = Builder::default();
+    builder.push_record([name, "count", &format!("% of {whole_name}"), "the first one"]);
+    for group in groups {
+        let share = figure(Rate::of(group.count, whole).map(|rate| rate.percent));
+        let example = group.excerpts.first().map(example).unwrap_or_default();
+        builder.push_record([group.name.to_owned(), group.count.to_string(), share, example]);
+    }
+    let mut table = builder.build();
+    table
+        .with(Style::psql())
+        .with(Modify::new(Columns::one(0)).with(Width::wrap(16).keep_words(true)))
+        .with(Modify::new(Columns::new(1..3)).with(Alignment::right()))
+        .with(Modify::new(Columns::one(3)).with(Width::wrap(EXAMPLE_WIDTH).keep_words(true)));
+    Some(table.to_string())
+}
+
+/// Where it is from, what was said, and what is wrong with it.
+fn example(excerpt: &Excerpt) -> String {
+    let case = printable(&excerpt.case_id, EXAMPLE_MAX_CHARS);
+    let words = printable(&excerpt.words, EXAMPLE_MAX_CHARS);
+    let arm = match excerpt.arm {
+        Arm::Constrained => "",
+        Arm::Control => " (control arm)",
+        Arm::Free => " (without constraint)",
+    };
+    let mut first = vec![format!("{case}{arm}")];
+    first.extend(excerpt.finish_reason.as_deref().map(|it| format!("finish reason {}", printable(it, EXAMPLE_MAX_CHARS))));
+    first.extend((excerpt.text_bytes > 0).then(|| format!("{} bytes", excerpt.text_bytes)));
+    let mut lines = vec![first.join(", ")];
+    if excerpt.text_bytes > 0 {
+        let cut = if excerpt.text.len() < excerpt.text_bytes { "…" } else { "" };
+        let text = printable(&excerpt.text, EXAMPLE_MAX_CHARS);
+        lines.push(if text.ends_with('…') { text } else { text + cut });
+    }
+    if !words.is_empty() {
+        lines.push(format!("-> {words}"));
+    }
+    lines.join("\n")
+}
+
+/// The arms side by side, where there is more than one.
+fn arms(report: &Report) -> Option<String> {
+    let arms: Vec<(&str, &ArmMetrics)> = report.metrics.arms.iter().collect();
+    if arms.len() < 2 {
+        return None;
+    }
+    let mut builder = Builder::default();
+    let mut push = |name: String, cell: &dyn Fn(&ArmMetrics) -> String| {
+        builder.push_record(std::iter::once(name).chain(arms.iter().map(|(_, arm)| cell(arm))));
+    };
+    push("requests".to_owned(), &|arm| arm.requests.to_string());
+    push("answers".to_owned(), &|arm| arm.completed.to_string());
+    push("answers cut at the token limit".to_owned(), &|arm| arm.truncated.to_string());
+    for metric in [LatencyMetric::Ttft, LatencyMetric::Tpot, LatencyMetric::E2el] {
+        let name = metric.name();
+        push(format!("{name} mean (ms)"), &|arm| figure(summary_of(&arm.latency, metric).mean));
+        push(format!("{name} median (ms)"), &|arm| figure(summary_of(&arm.latency, metric).median));
+        for (place, percentile) in summary_of(&report.metrics.overall.latency, metric).percentiles.iter().enumerate() {
+            push(format!("{name} p{} (ms)", percentile.word()), &|arm| percentile_cell(summary_of(&arm.latency, metric), place));
+        }
+    }
+    push("output tokens (tok/s of the whole run)".to_owned(), &|arm| figure(arm.throughput.output_throughput));
+    builder.insert_record(0, std::iter::once("arm".to_owned()).chain(arms.iter().map(|(name, _)| (*name).to_owned())));
+    let mut table = builder.build();
+    table.with(Style::psql()).with(Modify::new(Columns::new(1..)).with(Alignment::right()));
+    Some(table.to_string())
+}
+
+/// A percentile in a narrow cell, marked where the sample is too small for it.
+fn percentile_cell(summary: &Summary, place: usize) -> String {
+    match summary.percentiles.get(place) {
+        Some(percentile @ Percentile { enough: false, value: Some(_), .. }) => {
+            format!("{} (needs n={})", figure(percentile.value), percentile.needs)
+        }
+        Some(percentile) => figure(percentile.value),
+        None => figure(None),
+    }
+}
+
+/// What happened between the schedule and the wire, and the figures that count from the schedule.
+fn client(report: &Report) -> String {
+    let overall = &report.metrics.overall;
+    let latency = &overall.latency;
+    let mut rows = vec![
+        ("schedule lag: due to sent (ms)", &latency.schedule_lag_ms),
+        ("TTFT from due (ms)", &latency.ttft_from_due_ms),
+        ("E2EL from due (ms)", &latency.e2el_from_due_ms),
+    ];
+    if latency.multi_token_chunk_answers > 0 {
+        rows.push(("ITL spread over tokens (ms)", &latency.itl_per_token_ms));
+    }
+    let mut builder = Builder::default();
+    let percentiles = latency.schedule_lag_ms.percentiles.iter().map(|it| format!("p{}", it.word()));
+    builder.push_record(["", "n", "mean", "median"].map(str::to_owned).into_iter().chain(percentiles));
+    for (name, summary) in rows {
+        let figures = [name.to_owned(), summary.n.to_string(), figure(summary.mean), figure(summary.median)];
+        let percentiles = (0..summary.percentiles.len()).map(|place| percentile_cell(summary, place));
+        builder.push_record(figures.into_iter().chain(percentiles));
+    }
+    let mut table = builder.build();
+    table.with(Style::psql()).with(Modify::new(Columns::new(1..)).with(Alignment::right()));
+    let in_flight = overall.throughput.max_in_flight.map_or_else(|| "n/a".to_owned(), |it| it.to_string());
+    format!("{table}\nmost requests under way at one instant: {in_flight}")
+}

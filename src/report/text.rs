@@ -1,0 +1,378 @@
+//! What a person reads on the console: vLLM's block, then quality, then the conditions. Knows no terminal: it returns a string.
+//!
+//! The block has the width, the rows and the number formats of `vllm bench serve`, so that eyes and scripts find what they know.
+//! What is not known is `n/a`, never 0.
+
+use std::fmt::Write as _;
+
+use tabled::settings::width::Wrap;
+
+use super::escape::printable;
+use super::json::summary_of;
+use super::{EngineChoice, LatencyMetric, Report, tables};
+use crate::metrics::stats::{Percentile, Summary};
+
+/// The width of vLLM's block, and of every heading.
+const BLOCK_WIDTH: usize = 50;
+
+/// The width that sentences are wrapped at.
+const PAGE_WIDTH: usize = 100;
+
+/// The most characters of a name or a sentence that came from outside.
+const NAME_MAX_CHARS: usize = 200;
+const NOTICE_MAX_CHARS: usize = 600;
+
+/// How much of a hash tells two datasets apart at a glance; the file has the whole.
+const HASH_SHOWN_CHARS: usize = 12;
+
+/// The whole console output, with a final line feed.
+pub fn render(report: &Report) -> String {
+    let mut page = String::new();
+    add_block(&mut page, report);
+    for (title, table) in tables::all(report) {
+        let _ = write!(page, "\n{title}\n{table}\n");
+    }
+    add_conditions(&mut page, report);
+    add_notes(&mut page, report);
+    page
+}
+
+/// A figure with two decimals, or `n/a`.
+pub(super) fn figure(value: Option<f64>) -> String {
+    value.map_or_else(|| "n/a".to_owned(), |value| format!("{value:.2}"))
+}
+
+/// A percentile with its warning where the sample is too small to carry it.
+fn percentile_figure(percentile: &Percentile, n: usize) -> String {
+    let value = figure(percentile.value);
+    if percentile.enough || percentile.value.is_none() {
+        value
+    } else {
+        format!("{value} (n={n} is too small, needs {})", percentile.needs)
+    }
+}
+
+fn add_block(page: &mut String, report: &Report) {
+    let (metrics, about) = (&report.metrics, &report.about);
+    let (overall, throughput) = (&metrics.overall, &metrics.overall.throughput);
+    heading(page, " Serving Benchmark Result ", '=');
+    row(page, "Successful requests:", &overall.completed.to_string());
+    row(page, "Failed requests:", &overall.failed.to_string());
+    if let Some(cap) = about.max_concurrency {
+        row(page, "Maximum request concurrency:", &cap.to_string());
+    }
+    if let Some(rate) = about.request_rate.filter(|rate| rate.is_finite()) {
+        row(page, "Request rate configured (RPS):", &figure(Some(rate)));
+    }
+    row(page, "Benchmark duration (s):", &figure(Some(metrics.duration_ns as f64 / 1e9)));
+    row(page, "Total input tokens:", &count(overall.tokens.input));
+    row(page, "Total generated tokens:", &count(overall.tokens.output));
+    row(page, "Request throughput (req/s):", &figure(throughput.request_throughput));
+    if metrics.options.goodput.is_some() {
+        row(page, "Request goodput (req/s):", &figure(throughput.request_goodput));
+        row(page, "Valid request goodput (req/s):", &figure(throughput.valid_goodput));
+    }
+    row(page, "Output token throughput (tok/s):", &figure(throughput.output_throughput));
+    row(page, "Peak output token throughput (tok/s):", &figure(throughput.max_output_tokens_per_s));
+    row(page, "Peak concurrent requests:", &figure(throughput.max_concurrent_requests.map(|it| it as f64)));
+    row(page, "Total token throughput (tok/s):", &figure(throughput.total_token_throughput));
+    for metric in LatencyMetric::ALL.into_iter().filter(|it| report.percentile_metrics.contains(it)) {
+        add_latency(page, metric, summary_of(&overall.latency, metric));
+    }
+    let _ = writeln!(page, "{}", "=".repeat(BLOCK_WIDTH));
+}
+
+fn add_latency(page: &mut String, metric: LatencyMetric, summary: &Summary) {
+    let name = metric.name();
+    heading(page, metric.title(), '-');
+    row(page, &format!("Mean {name} (ms):"), &figure(summary.mean));
+    row(page, &format!("Median {name} (ms):"), &figure(summary.median));
+    for percentile in &summary.percentiles {
+        row(page, &format!("P{} {name} (ms):", percentile.word()), &percentile_figure(percentile, summary.n));
+    }
+}
+
+/// Python's `{s:{c}^{n}}`: of an odd rest, the larger half stands on the right. Rust's `^` does the same, but takes no fill from a
+/// variable.
+fn heading(page: &mut String, title: &str, fill: char) {
+    let rest = BLOCK_WIDTH.saturating_sub(title.chars().count());
+    let side = |width: usize| fill.to_string().repeat(width);
+    let _ = writeln!(page, "{}{title}{}", side(rest / 2), side(rest - rest / 2));
+}
+
+/// Python's `{:<40} {:<10}`.
+fn row(page: &mut String, name: &str, value: &str) {
+    let _ = writeln!(page, "{name:<40} {value:<10}");
+}
+
+fn count(value: Option<u64>) -> String {
+    value.map_or_else(|| "n/a".to_owned(), |value| value.to_string())
+}
+
+/// Under which conditions the numbers hold, a line for each part of the experiment that is known.
+fn add_conditions(page: &mut String, report: &Report) {
+    page.push('\n');
+    for (name, parts) in conditions(report) {
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        if !parts.is_empty() {
+            add_wrapped(page, &format!("{name}: {}", parts.join(", ")));
+        }
+    }
+}
+
+fn conditions(report: &Report) -> [(&'static str, Vec<Option<String>>); 7] {
+    let about = &report.about;
+    let named = |name: &str, value: Option<String>| value.map(|value| format!("{name} {value}"));
+    let text = |value: &Option<String>| value.as_deref().map(|it| printable(it, NAME_MAX_CHARS));
+    let rows = |rows: usize| format!("{rows} distinct {}", if rows == 1 { "row" } else { "rows" });
+    let dataset = &about.dataset;
+    let sha256 = dataset.sha256.as_deref().map(|hash| printable(hash, HASH_SHOWN_CHARS));
+    let kinds = (!about.constraint_kinds.is_empty()).then(|| printable(&about.constraint_kinds.join(" "), NAME_MAX_CHARS));
+    let formats =
+        about.assert_formats.map(|asserted| if asserted { "format asserted" } else { "format not asserted" }.to_owned());
+    let sources = report.metrics.overall.tokens.output_sources;
+    let counted = [("server", sources.server), ("tokenizer", sources.tokenizer), ("nobody", sources.unknown)]
+        .map(|(who, count)| format!("{who} {count}"))
+        .join(", ");
+    [
+        ("sobench", vec![text(&about.sobench_version), named("at", text(&about.date)), named("label", text(&about.label))]),
+        ("server", vec![text(&about.backend), named("at", text(&about.base_url)), named("version", text(&about.server_version))]),
+        ("model", vec![text(&about.model_id), named("tokenizer", text(&about.tokenizer_id))]),
+        (
+            "dataset",
+            vec![
+                text(&dataset.name),
+                dataset.rows.map(rows),
+                named("sha256", sha256),
+                named("seed", about.seed.map(|it| it.to_string())),
+                named("share constrained", about.constrained_ratio.map(|it| it.to_string())),
+            ],
+        ),
+        ("constraint", vec![kinds, named("sent as", text(&about.constraint_dialect)), named("engine", engine(report)), formats]),
+        (
+            "answers",
+            vec![
+                about.output_len.map(|tokens| format!("at most {tokens} tokens")),
+                Some(format!("output tokens counted by: {counted}")),
+            ],
+        ),
+        (
+            "before the run, in no figure",
+            vec![before("trial request", about.trial_requests), before("warm-up", about.warmup_requests)],
+        ),
+    ]
+}
+
+fn before(name: &str, count: usize) -> Option<String> {
+    (count > 0).then(|| format!("{count} {name}{}", if count == 1 { "" } else { "s" }))
+}
+
+fn engine(report: &Report) -> Option<String> {
+    let about = &report.about;
+    let name = |text: &str| printable(text, NAME_MAX_CHARS);
+    let chosen = match &about.guided_decoding_backend {
+        EngineChoice::None => None,
+        EngineChoice::Declared(value) => Some(format!("{} (as declared; the server decides)", name(value))),
+        EngineChoice::Selected(value) => Some(format!("{} (selected)", name(value))),
+    };
+    let ours = about.engine.as_ref().map(|engine| match &engine.version {
+        Some(version) => format!("{} {}", name(&engine.name), name(version)),
+        None => name(&engine.name),
+    });
+    ours.or(chosen)
+}
+
+/// The caller's notices, and what the figures themselves call for.
+fn add_notes(page: &mut String, report: &Report) {
+    let notices = report.about.notices.iter().map(|notice| printable(notice, NOTICE_MAX_CHARS));
+    let notes: Vec<String> = notices.chain(remarks(report)).collect();
+    if notes.is_empty() {
+        return;
+    }
+    page.push('\n');
+    for note in notes {
+        add_wrapped(page, &format!("note: {note}"));
+    }
+}
+
+/// Sentences about holes in the data, so that no `n/a` and no small denominator goes unexplained.
+fn remarks(report: &Report) -> Vec<String> {
+    let (metrics, overall) = (&report.metrics, &report.metrics.overall);
+    let (tokens, latency, quality) = (&overall.tokens, &overall.latency, &metrics.quality);
+    let facts = [
+        ("constrained requests that could not be judged and are not in the correct rate", quality.constrained - quality.judged),
+        (
+            "answers without a count of output tokens (no usage, no tokenizer), so that there is no total",
+            tokens.output_sources.unknown,
+        ),
+        ("answers that ended without any content and have no latency", latency.empty_answers),
+        ("answers of several tokens in one chunk, which have no TPOT", latency.single_chunk_answers),
+        (
+            "answers with more tokens than chunks, where ITL is the gap between chunks and not the time of a token",
+            latency.multi_token_chunk_answers,
+        ),
+        ("requests that were due and never sent", latency.never_sent),
+    ];
+    let counted = facts.into_iter().filter(|(_, count)| *count > 0).map(|(fact, count)| format!("{fact}: {count}"));
+    let streamed = (!metrics.options.streamed).then(|| "answers were not streamed: there is no TTFT, TPOT or ITL".to_owned());
+    counted.chain(streamed).collect()
+}
+
+fn add_wrapped(page: &mut String, sentence: &str) {
+    let wrapped = Wrap::wrap(sentence, PAGE_WIDTH, true);
+    for line in wrapped.lines() {
+        let _ = writeln!(page, "{}", line.trim_end());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::case::Arm;
+    use crate::metrics::testing::{Made, made, with_samples};
+    use crate::metrics::{MetricsOptions, Slo, summarise};
+    use crate::observation::Outcome;
+    use crate::report::{About, DatasetAbout, EngineAbout};
+    use crate::verdict::{NotScored, Reason, Verdict};
+
+    fn shown(run: &[Made<'_>], about: About, options: &MetricsOptions) -> String {
+        with_samples(run, |samples| render(&Report::new(about, summarise(samples, 2_000_000_000, options))))
+    }
+
+    fn about() -> About {
+        About {
+            sobench_version: Some("0.0.0".into()),
+            date: Some("20260102-030405".into()),
+            backend: Some("vllm".into()),
+            base_url: Some("http://127.0.0.1:8000".into()),
+            server_version: Some("0.33.0".into()),
+            model_id: Some("org/model".into()),
+            dataset: DatasetAbout {
+                name: Some("json".into()),
+                rows: Some(1),
+                sha256: Some("0123456789abcdef0123".into()),
+                path: None,
+            },
+            seed: Some(0),
+            output_len: Some(128),
+            constrained_ratio: Some(0.5),
+            request_rate: Some(4.0),
+            max_concurrency: Some(8),
+            constraint_kinds: vec!["json".into()],
+            constraint_dialect: Some("structured-outputs".into()),
+            guided_decoding_backend: EngineChoice::Declared("xgrammar".into()),
+            assert_formats: Some(true),
+            trial_requests: 1,
+            warmup_requests: 2,
+            notices: vec!["the model is synthetic: these figures are not a GPU server's".into()],
+            ..About::default()
+        }
+    }
+
+    /// A run with one of each thing that a page can show.
+    fn eventful_run() -> Vec<Made<'static>> {
+        let schema = Reason::Schema {
+            keyword: "required".into(),
+            instance_path: String::new(),
+            schema_path: "/required".into(),
+            message: "\"email\" is a required property".into(),
+        };
+        let invalid = |reason| Verdict::Invalid { reason };
+        let truncated = Made { outcome: Outcome::Truncated, finish_reason: Some("length"), ..made() };
+        vec![
+            made(),
+            Made { verdict: invalid(Reason::Choice), text: "Posi\u{1b}[31mtive\n", chunks: vec![10], ..made() },
+            Made {
+                verdict: invalid(schema.clone()),
+                text: r#"{"name": "Ada"}"#,
+                chunks: vec![12, 40],
+                output: Some(9),
+                ..made()
+            },
+            Made { verdict: invalid(Reason::Truncated), vllm_correct: Some(false), ..truncated },
+            Made {
+                outcome: Outcome::Rejected { status: 400, body: r#"{"error":"no such grammar"}"#.into() },
+                verdict: Verdict::NotScored { why: NotScored::Refused },
+                chunks: vec![],
+                text: "",
+                finish_reason: None,
+                vllm_correct: Some(false),
+                ..made()
+            },
+            Made { verdict: Verdict::NotScored { why: NotScored::Limit { what: "nesting over 128".into() } }, ..made() },
+            Made { arm: Arm::Control, verdict: invalid(schema), text: "{}", due: 5, sent: Some(9), ..made() },
+        ]
+    }
+
+    #[test]
+    fn a_page_shows_everything_with_unit_and_count() {
+        let options =
+            MetricsOptions { goodput: Some(Slo { ttft_ms: Some(10.0), ..Slo::default() }), ..MetricsOptions::default() };
+        insta::assert_snapshot!(shown(&eventful_run(), about(), &options));
+    }
+
+    #[test]
+    fn a_page_about_nothing_has_no_zeros_for_unknowns() {
+        insta::assert_snapshot!(shown(&[], About::default(), &MetricsOptions::default()));
+    }
+
+    #[test]
+    fn the_block_is_vllms() {
+        let page = shown(&[made()], About { request_rate: Some(f64::INFINITY), ..About::default() }, &MetricsOptions::default());
+        let block: Vec<&str> = page.lines().take_while(|line| !line.is_empty()).collect();
+        assert_eq!(block[0], "============ Serving Benchmark Result ============");
+        assert_eq!(block[1], "Successful requests:                     1         ");
+        assert!(block.contains(&"---------------Time to First Token----------------"));
+        assert!(block.contains(&"-----Time per Output Token (excl. 1st token)------"));
+        assert!(block.contains(&"---------------Inter-token Latency----------------"));
+        assert_eq!(*block.last().unwrap(), "=".repeat(50));
+        for absent in ["Maximum request concurrency:", "Request rate configured (RPS):", "goodput", "E2EL"] {
+            assert!(!block.iter().any(|line| line.contains(absent)), "{absent}");
+        }
+    }
+
+    #[test]
+    fn the_asked_latencies_are_shown_in_vllms_order() {
+        let report = with_samples(&[made()], |samples| Report {
+            percentile_metrics: vec![LatencyMetric::E2el, LatencyMetric::Ttft],
+            ..Report::new(About::default(), summarise(samples, 1, &MetricsOptions::default()))
+        });
+        let page = render(&report);
+        let titles: Vec<&str> = page.lines().filter(|line| line.len() == 50 && line.starts_with("---")).collect();
+        assert_eq!(
+            titles,
+            ["---------------Time to First Token----------------", "----------------End-to-end Latency----------------"]
+        );
+        assert!(page.contains("P99 E2EL (ms):                           30.00 (n=1 is too small, needs 662)"));
+    }
+
+    #[test]
+    fn nothing_from_outside_reaches_the_terminal_raw() {
+        let bad = "\u{1b}[2J\u{202e}".to_owned();
+        let loud = About {
+            model_id: Some(bad.clone()),
+            label: Some(bad.clone()),
+            server_version: Some(bad.clone()),
+            engine: Some(EngineAbout { name: bad.clone(), version: Some(bad.clone()) }),
+            constraint_kinds: vec![bad.clone()],
+            notices: vec![bad.clone()],
+            ..about()
+        };
+        let run = [Made { text: &bad, finish_reason: Some(&bad), verdict: Verdict::Invalid { reason: Reason::Empty }, ..made() }];
+        let page = shown(&run, loud, &MetricsOptions::default());
+        assert!(!page.chars().any(|it| it.is_control() && it != '\n'), "{page:?}");
+        assert!(!page.contains('\u{202e}'));
+        assert!(page.contains("\\u{1b}[2J"));
+    }
+
+    #[test]
+    fn pages_keep_to_a_sane_width() {
+        let long = "x".repeat(3000);
+        let run =
+            [Made { text: &long, verdict: Verdict::Invalid { reason: Reason::Choice }, ..made() }, eventful_run().remove(6)];
+        let page = shown(&run, About { notices: vec![long.clone()], ..about() }, &MetricsOptions::default());
+        for line in page.lines() {
+            assert!(line.chars().count() <= 120, "{line}");
+        }
+    }
+}
