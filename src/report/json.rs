@@ -6,7 +6,7 @@
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::{Details, FORMAT_VERSION, LatencyMetric, Report};
+use super::{About, Details, FORMAT_VERSION, LatencyMetric, Report};
 use crate::metrics::Metrics;
 use crate::metrics::latency::Latency;
 use crate::metrics::stats::{Rate, Summary};
@@ -70,16 +70,17 @@ pub(super) fn summary_of(latency: &Latency, metric: LatencyMetric) -> &Summary {
 
 fn add_settings(file: &mut Map<String, Value>, report: &Report) {
     let about = &report.about;
-    let Value::Object(settings) = to_value(about) else { return };
-    let setting = |key: &str| settings.get(key).cloned().unwrap_or(Value::Null);
+    let settings = settings(about);
+    let setting = |key: &str| settings.get(key).cloned().expect("AT_THE_TOP names members of About");
     put(file, "date", &about.date);
     put(file, "endpoint_type", about.endpoint_type.as_ref().or(about.backend.as_ref()));
     for key in ["backend", "label", "model_id", "tokenizer_id", "num_prompts"] {
         file.insert(key.to_owned(), setting(key));
     }
     // As in vLLM, the user's pairs stand here, and a measured key of the same name takes their place. All of them are in our part.
+    let taken: Vec<String> = file.keys().cloned().collect();
     for (key, value) in &about.metadata {
-        if key != "sobench" && !file.contains_key(key) && !COLUMNS.contains(&key.as_str()) {
+        if key != "sobench" && !taken.contains(key) && !COLUMNS.contains(&key.as_str()) {
             put(file, key, value);
         }
     }
@@ -134,9 +135,7 @@ fn own_part(report: &Report) -> Value {
     let metrics = &report.metrics;
     let mut own = Map::new();
     put(&mut own, "format_version", FORMAT_VERSION);
-    if let Value::Object(settings) = to_value(&report.about) {
-        own.extend(settings.into_iter().filter(|(key, _)| !AT_THE_TOP.contains(&key.as_str())));
-    }
+    own.extend(settings(&report.about).into_iter().filter(|(key, _)| !AT_THE_TOP.contains(&key.as_str())));
     put(&mut own, "percentile_metrics", &report.percentile_metrics);
     put(&mut own, "options", &metrics.options);
     put(&mut own, "outcomes", metrics.outcomes);
@@ -145,6 +144,13 @@ fn own_part(report: &Report) -> Value {
     put(&mut own, "overall", &metrics.overall);
     put(&mut own, "arms", &metrics.arms);
     Value::Object(own)
+}
+
+fn settings(about: &About) -> Map<String, Value> {
+    match to_value(about) {
+        Value::Object(settings) => settings,
+        other => unreachable!("a struct with named fields is an object, not {other}"),
+    }
 }
 
 fn put(map: &mut Map<String, Value>, key: &str, value: impl Serialize) {
@@ -161,7 +167,6 @@ mod tests {
     use super::*;
     use crate::metrics::testing::{Made, made, with_samples};
     use crate::metrics::{MetricsOptions, summarise};
-    use crate::report::About;
 
     fn rendered(run: &[Made<'_>], about: About, detailed: bool) -> Value {
         let options = MetricsOptions { percentiles: vec![50.0, 99.9], ..MetricsOptions::default() };
@@ -208,7 +213,8 @@ mod tests {
 
     #[test]
     fn metadata_never_replaces_a_measured_figure() {
-        let pairs = [("backend", "mine"), ("completed", "all"), ("sobench", "x"), ("rack", "7"), ("errors", "none")];
+        let pairs =
+            [("backend", "mine"), ("completed", "all"), ("sobench", "x"), ("rack", "6"), ("rack", "7"), ("errors", "none")];
         let metadata = pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).to_vec();
         let value = rendered(&[made()], About { backend: Some("vllm".into()), metadata, ..About::default() }, false);
         assert_eq!((&value["backend"], &value["rack"]), (&Value::from("vllm"), &Value::from("7")));

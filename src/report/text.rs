@@ -18,6 +18,8 @@ const BLOCK_WIDTH: usize = 50;
 /// The width that sentences are wrapped at.
 const PAGE_WIDTH: usize = 100;
 
+const NS_PER_S: u64 = 1_000_000_000;
+
 /// The most characters of a name or a sentence that came from outside.
 const NAME_MAX_CHARS: usize = 200;
 const NOTICE_MAX_CHARS: usize = 600;
@@ -215,7 +217,9 @@ fn remarks(report: &Report) -> Vec<String> {
     ];
     let counted = facts.into_iter().filter(|(_, count)| *count > 0).map(|(fact, count)| format!("{fact}: {count}"));
     let streamed = (!metrics.options.streamed).then(|| "answers were not streamed: there is no TTFT, TPOT or ITL".to_owned());
-    counted.chain(streamed).collect()
+    let short = (1..NS_PER_S).contains(&metrics.duration_ns);
+    let short = short.then(|| "the run was shorter than a second, so that peaks per second are of less than a second".to_owned());
+    counted.chain(streamed).chain(short).collect()
 }
 
 fn add_wrapped(page: &mut String, sentence: &str) {

@@ -1,1 +1,208 @@
-//! (see main.rs)
+//! The files that sobench writes keep their published contracts (`schemas/contracts`).
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use sobench::case::{Arm, Case, Prompt};
+use sobench::constraint::Constraint;
+use sobench::metrics::{MetricsOptions, Sample, Slo, TokenSource, Tokens, summarise};
+use sobench::observation::{Observation, Outcome, Timing, TransportCause};
+use sobench::report::{About, Details, EngineAbout, EngineChoice, Report, json};
+use sobench::verdict::{NotScored, Reason, Verdict};
+
+const RESULT_SCHEMA: &str = include_str!("../../schemas/contracts/result.schema.json");
+
+const NS_PER_MS: u64 = 1_000_000;
+
+/// A request, its fate and its verdict.
+type Fate = (Case, Observation, Verdict);
+
+fn fate(index: usize, arm: Arm, outcome: Outcome, verdict: Verdict) -> Fate {
+    let answered = outcome.is_answer();
+    let case = Case {
+        id: format!("case-{index}"),
+        prompt: Prompt::Text("say a".into()),
+        prompt_tokens: Some(2),
+        constraint: if arm == Arm::Free { None } else { Some(Arc::new(Constraint::Regex("a".into()))) },
+        arm,
+        output_len: 8,
+        completion: (index == 0).then(|| "a".to_owned()),
+        tags: vec!["tag".into()],
+        grammar_oracle: None,
+    };
+    let at = |ms: u64| (index as u64 * 7 + ms) * NS_PER_MS;
+    let timing = Timing {
+        due_ns: at(0),
+        sent_ns: Some(at(1)),
+        headers_ns: Some(at(2)),
+        chunks_ns: if answered { vec![at(5), at(9), at(20)] } else { vec![] },
+        end_ns: Some(at(21)),
+    };
+    let observation = Observation {
+        case_index: index,
+        outcome,
+        timing,
+        text: if answered { "a\u{0}\u{1b}".into() } else { String::new() },
+        reasoning: if index == 0 { "hm".into() } else { String::new() },
+        finish_reason: answered.then(|| "stop".to_owned()),
+        usage: None,
+    };
+    (case, observation, verdict)
+}
+
+/// Every outcome in every arm, and every reason and cause for having no verdict.
+fn every_fate() -> Vec<Fate> {
+    let text = || "words".to_owned();
+    let outcomes = [
+        Outcome::Completed,
+        Outcome::Truncated,
+        Outcome::Rejected { status: 400, body: text() },
+        Outcome::ServerError { status: 500, body: text() },
+        Outcome::StreamError { message: text() },
+        Outcome::Transport { cause: TransportCause::BodyTooLarge, message: text() },
+        Outcome::TimedOut { limit_ms: 5 },
+        Outcome::Cancelled,
+    ];
+    let reasons = [
+        Reason::NotJson { message: text(), byte: 0 },
+        Reason::ExtraText { byte: 1 },
+        Reason::Schema { keyword: text(), instance_path: text(), schema_path: text(), message: text() },
+        Reason::DuplicateKey { key: text(), instance_path: text() },
+        Reason::LoneSurrogate { byte: 2 },
+        Reason::Regex { prefix: true },
+        Reason::Choice,
+        Reason::Grammar { byte: 3 },
+        Reason::Empty,
+        Reason::Truncated,
+    ];
+    let unscored = [
+        NotScored::NoConstraint,
+        NotScored::Refused,
+        NotScored::Failed,
+        NotScored::Cancelled,
+        NotScored::Unsupported { what: text() },
+        NotScored::Limit { what: text() },
+    ];
+    let mut fates: Vec<(Arm, Outcome, Verdict)> = Vec::new();
+    for arm in [Arm::Constrained, Arm::Control, Arm::Free] {
+        fates.extend(outcomes.iter().map(|outcome| (arm, outcome.clone(), Verdict::Valid)));
+    }
+    fates.extend(reasons.map(|reason| (Arm::Constrained, Outcome::Completed, Verdict::Invalid { reason })));
+    fates.extend(unscored.map(|why| (Arm::Constrained, Outcome::Completed, Verdict::NotScored { why })));
+    fates.into_iter().enumerate().map(|(index, (arm, outcome, verdict))| fate(index, arm, outcome, verdict)).collect()
+}
+
+fn full_about(num_prompts: usize) -> About {
+    About {
+        date: Some("20260102-030405".into()),
+        backend: Some("vllm".into()),
+        num_prompts: Some(num_prompts),
+        request_rate: Some(f64::INFINITY),
+        burstiness: Some(1.0),
+        max_concurrency: Some(4),
+        constraint_kinds: vec!["regex".into()],
+        guided_decoding_backend: EngineChoice::Selected("guidance".into()),
+        engine: Some(EngineAbout { name: "llguidance".into(), version: Some("1.0".into()) }),
+        metadata: vec![("gpu".into(), "none".into())],
+        notices: vec!["a notice".into()],
+        ..About::default()
+    }
+}
+
+/// The file that a run of these fates is saved as.
+fn saved(fates: &[Fate], about: About, options: &MetricsOptions, tokens: Option<u64>, detailed: bool) -> Value {
+    let source = if tokens.is_some() { TokenSource::Tokenizer } else { TokenSource::Unknown };
+    let tokens = Tokens { input: tokens, input_source: source, output: tokens, output_source: source };
+    let samples: Vec<Sample<'_>> = fates
+        .iter()
+        .map(|(case, observation, verdict)| Sample {
+            case,
+            observation,
+            verdict,
+            tokens,
+            vllm_correct: tokens.input.map(|_| true),
+        })
+        .collect();
+    let mut report = Report::new(about, summarise(&samples, 3_000 * NS_PER_MS, options));
+    report.details = Some(Details::of(&samples, options));
+    // As a reader would have it: through text.
+    serde_json::from_str(&json::render(&report, detailed).to_string()).expect("what we write is JSON")
+}
+
+fn check(file: &Value) -> Result<(), String> {
+    let schema: Value = serde_json::from_str(RESULT_SCHEMA).expect("the contract is JSON");
+    jsonschema::draft202012::meta::validate(&schema).map_err(|error| format!("the contract itself: {error}"))?;
+    let validator = jsonschema::draft202012::new(&schema).expect("the contract is a schema");
+    let errors: Vec<String> = validator.iter_errors(file).map(|it| format!("{}: {it}", it.instance_path())).collect();
+    if errors.is_empty() { Ok(()) } else { Err(errors.join("\n")) }
+}
+
+fn goodput_options() -> MetricsOptions {
+    let slo = Slo { ttft_ms: Some(5.0), ..Slo::default() };
+    MetricsOptions { percentiles: vec![0.0, 50.0, 99.9, 100.0], goodput: Some(slo), streamed: true }
+}
+
+#[test]
+fn every_result_file_keeps_the_contract() {
+    let fates = every_fate();
+    let about = || full_about(fates.len());
+    let unstreamed = MetricsOptions { streamed: false, ..MetricsOptions::default() };
+    for detailed in [false, true] {
+        for (name, file) in [
+            ("every fate", saved(&fates, about(), &goodput_options(), Some(3), detailed)),
+            ("no counts", saved(&fates, about(), &goodput_options(), None, detailed)),
+            ("no stream", saved(&fates, about(), &unstreamed, Some(3), detailed)),
+            ("one request", saved(&fates[..1], full_about(1), &MetricsOptions::default(), Some(1), detailed)),
+            ("truncated only", saved(&fates[1..2], full_about(1), &MetricsOptions::default(), Some(1), detailed)),
+            ("failed only", saved(&fates[2..8], full_about(6), &MetricsOptions::default(), None, detailed)),
+            ("nothing", saved(&[], About::default(), &MetricsOptions::default(), None, detailed)),
+        ] {
+            assert_eq!(check(&file), Ok(()), "{name}, detailed: {detailed}");
+        }
+    }
+}
+
+#[test]
+fn outcomes_in_the_file_add_up_to_the_requests() {
+    let fates = every_fate();
+    let file = saved(&fates, full_about(fates.len()), &MetricsOptions::default(), Some(3), true);
+    let outcomes = file["sobench"]["outcomes"].as_object().unwrap();
+    assert_eq!(outcomes.keys().map(String::as_str).collect::<Vec<_>>(), Outcome::NAMES);
+    let counted: u64 = outcomes.values().map(|count| count.as_u64().unwrap()).sum();
+    assert_eq!(Some(counted), file["num_prompts"].as_u64());
+    assert_eq!(file["completed"].as_u64().unwrap() + file["failed"].as_u64().unwrap(), counted);
+    for column in ["input_lens", "ttfts", "itls", "latencies", "start_times", "generated_texts", "errors", "outputs"] {
+        assert_eq!(file[column].as_array().unwrap().len() as u64, counted, "{column}");
+    }
+    let arms = file["sobench"]["arms"].as_object().unwrap();
+    assert_eq!(arms.values().map(|arm| arm["requests"].as_u64().unwrap()).sum::<u64>(), counted);
+}
+
+#[test]
+fn the_contract_bites() {
+    let fates = every_fate();
+    let file = saved(&fates, full_about(fates.len()), &MetricsOptions::default(), Some(3), true);
+    for (pointer, value) in [
+        ("/sobench/extra", json!(1)),
+        ("/sobench/quality/extra", json!(1)),
+        ("/sobench/outcomes/exploded", json!(1)),
+        ("/sobench/format_version", json!(2)),
+        ("/correct_rate(%)", json!(101)),
+        ("/mean_ttft_ms", json!("fast")),
+        ("/p99_tpot_ms", json!("fast")),
+        ("/request_rate", json!("Infinity")),
+        ("/completed", json!(-1)),
+        ("/gpu", json!(1)),
+        ("/outputs/0/verdict", json!({"verdict": "perhaps"})),
+    ] {
+        let mut broken = file.clone();
+        let (parent, member) = pointer.rsplit_once('/').unwrap();
+        broken.pointer_mut(parent).unwrap().as_object_mut().unwrap().insert(member.to_owned(), value);
+        assert!(check(&broken).is_err(), "{pointer} passed");
+    }
+    for member in ["duration", "mean_e2el_ms", "sobench", "ttfts"] {
+        let mut broken = file.clone();
+        broken.as_object_mut().unwrap().remove(member);
+        assert!(check(&broken).is_err(), "without {member} it passed");
+    }
+}
