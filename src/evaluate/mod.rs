@@ -1,1 +1,153 @@
 //! Judges an answer by its constraint. Pure: no clock, no network, no environment.
+//!
+//! What happened comes first: a request that was refused, failed or was cancelled has no answer to judge, and one that was cut at the
+//! token limit is invalid as truncated, whatever its text looks like. (A text that happens to be complete at the very token where it
+//! was cut counts as truncated, too: the server did not say that it was done, and a longer limit might have gone on.)
+//!
+//! Then the text, exactly as sent, is held against the constraint: one kind of constraint a file, and `answer.rs` for what counts as
+//! the answer where JSON is due. Whatever cannot be judged (a schema that does not compile, a `$ref` that leads outside, a limit) is
+//! not scored, and says why; it is never taken for right or wrong.
+
+mod answer;
+mod choice;
+mod grammar;
+mod json;
+mod json_object;
+pub mod legacy;
+mod python_class;
+mod python_re;
+mod regex;
+mod schema;
+
+use std::collections::{HashMap, VecDeque};
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::Arc;
+
+use crate::case::Case;
+use crate::constraint::{Constraint, sha256_hex};
+use crate::observation::{Observation, Outcome};
+use crate::verdict::{NotScored, Reason, Verdict};
+
+/// Bytes of an answer that are judged; a longer one is not scored.
+pub const MAX_ANSWER_BYTES: usize = 1 << 20;
+
+/// Compiled constraints that are kept; the oldest one goes first.
+const MAX_COMPILED: usize = 256;
+
+/// What is open to choice in judging. Part of every report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EvaluateOptions {
+    /// Whether a string that breaks its `format` is invalid, in every draft. Decoding engines promise formats, so: yes by default.
+    pub assert_formats: bool,
+}
+
+impl Default for EvaluateOptions {
+    fn default() -> Self {
+        Self { assert_formats: true }
+    }
+}
+
+/// Judges answers, and remembers compiled constraints from one to the next.
+pub struct Evaluator {
+    options: EvaluateOptions,
+    compiled: HashMap<String, Arc<Judge>>,
+    /// The keys of `compiled`, oldest first.
+    ages: VecDeque<String>,
+}
+
+/// A constraint made ready for judging.
+enum Judge {
+    Schema(schema::SchemaJudge),
+    JsonObject,
+    Regex(regex::RegexJudge),
+    Choice(Arc<[String]>),
+    Grammar(grammar::GrammarJudge),
+    /// There is no judging by it.
+    None(NotScored),
+}
+
+impl Evaluator {
+    /// An evaluator that has compiled nothing yet.
+    pub fn new(options: EvaluateOptions) -> Self {
+        Self { options, compiled: HashMap::new(), ages: VecDeque::new() }
+    }
+
+    /// Judges what became of `case`: its outcome first, then the text.
+    pub fn evaluate(&mut self, case: &Case, observation: &Observation) -> Verdict {
+        let not_scored = |why| Verdict::NotScored { why };
+        match &observation.outcome {
+            Outcome::Rejected { .. } => return not_scored(NotScored::Refused),
+            Outcome::ServerError { .. } | Outcome::StreamError { .. } => return not_scored(NotScored::Failed),
+            Outcome::Transport { .. } | Outcome::TimedOut { .. } => return not_scored(NotScored::Failed),
+            Outcome::Cancelled => return not_scored(NotScored::Cancelled),
+            Outcome::Completed | Outcome::Truncated => {}
+        }
+        let Some(constraint) = &case.constraint else { return not_scored(NotScored::NoConstraint) };
+        if observation.outcome == Outcome::Truncated {
+            return Verdict::Invalid { reason: Reason::Truncated };
+        }
+        self.judge(constraint, case.grammar_oracle.as_deref(), &observation.text)
+    }
+
+    /// Judges `text` by `constraint`; `oracle` is a pest grammar that decides in place of a constraint that is a grammar.
+    pub fn judge(&mut self, constraint: &Constraint, oracle: Option<&str>, text: &str) -> Verdict {
+        let judge = self.compiled(constraint, oracle);
+        if let Judge::None(why) = &*judge {
+            return Verdict::NotScored { why: why.clone() };
+        }
+        if text.len() > MAX_ANSWER_BYTES {
+            return Verdict::NotScored { why: NotScored::Limit { what: format!("answer over {MAX_ANSWER_BYTES} bytes") } };
+        }
+        contained(|| judge.judge(text)).unwrap_or_else(|why| Verdict::NotScored { why })
+    }
+
+    fn compiled(&mut self, constraint: &Constraint, oracle: Option<&str>) -> Arc<Judge> {
+        let oracle_key = oracle.map(|oracle| sha256_hex(oracle.as_bytes())).unwrap_or_default();
+        let key = constraint.fingerprint() + &oracle_key;
+        if let Some(judge) = self.compiled.get(&key) {
+            return Arc::clone(judge);
+        }
+        if self.ages.len() == MAX_COMPILED
+            && let Some(oldest) = self.ages.pop_front()
+        {
+            self.compiled.remove(&oldest);
+        }
+        let options = self.options;
+        let judge = contained(|| Judge::compile(constraint, oracle, options)).and_then(|judge| judge);
+        let judge = Arc::new(judge.unwrap_or_else(Judge::None));
+        self.ages.push_back(key.clone());
+        self.compiled.insert(key, Arc::clone(&judge));
+        judge
+    }
+}
+
+impl Judge {
+    fn compile(constraint: &Constraint, oracle: Option<&str>, options: EvaluateOptions) -> Result<Self, NotScored> {
+        match constraint {
+            Constraint::JsonSchema(schema) => schema::SchemaJudge::compile(schema, options).map(Self::Schema),
+            Constraint::JsonObject(_) => Ok(Self::JsonObject),
+            Constraint::Regex(pattern) => regex::RegexJudge::compile(pattern).map(Self::Regex),
+            Constraint::Choice(choices) => Ok(Self::Choice(Arc::clone(choices))),
+            Constraint::Grammar { dialect, text } => grammar::GrammarJudge::compile(*dialect, text, oracle).map(Self::Grammar),
+            Constraint::StructuralTag(_) => Err(NotScored::Unsupported { what: "structural tags are not judged yet".to_owned() }),
+        }
+    }
+
+    fn judge(&self, text: &str) -> Verdict {
+        match self {
+            Self::Schema(judge) => answer::json_answer(text).map_or_else(|verdict| verdict, |document| judge.judge(&document)),
+            Self::JsonObject => {
+                answer::json_answer(text).map_or_else(|verdict| verdict, |document| json_object::judge(&document))
+            }
+            Self::Regex(judge) => judge.judge(text),
+            Self::Choice(choices) => choice::judge(choices, text),
+            Self::Grammar(judge) => judge.judge(text),
+            Self::None(why) => Verdict::NotScored { why: why.clone() },
+        }
+    }
+}
+
+/// Keeps a library's panic to the case that set it off.
+fn contained<T>(work: impl FnOnce() -> T) -> Result<T, NotScored> {
+    panic::catch_unwind(AssertUnwindSafe(work)).map_err(|_| NotScored::Unsupported { what: "the validator panicked".to_owned() })
+}
