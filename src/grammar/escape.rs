@@ -1,0 +1,195 @@
+//! The escapes inside strings and character classes, per dialect. Knows nothing of the grammars around them.
+
+use super::charset::CharSet;
+use super::error::{GrammarError, Place};
+
+/// Characters of a string or class, after their escapes are read; each step is one scalar.
+struct Scalars<'t> {
+    rest: std::iter::Peekable<std::str::Chars<'t>>,
+    place: Place,
+    dialect: Escapes,
+}
+
+/// Which escapes are known.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Escapes {
+    /// Strings of xgrammar's EBNF and of GBNF: C's escapes, `\xHH`, `\uHHHH`, `\UHHHHHHHH`.
+    Ebnf,
+    /// Their character classes: those, and punctuation that a regular expression would escape.
+    EbnfClass,
+    /// Strings of Lark as llguidance reads them: JSON's escapes and `\xHH`; `\U` from stock Lark.
+    Lark,
+}
+
+/// The text of an EBNF string, given without its quotes.
+pub(super) fn ebnf_text(inner: &str, place: Place) -> Result<String, GrammarError> {
+    Scalars::new(inner, place, Escapes::Ebnf).collect()
+}
+
+/// The text of a Lark string, given without its quotes.
+pub(super) fn lark_text(inner: &str, place: Place) -> Result<String, GrammarError> {
+    Scalars::new(inner, place, Escapes::Lark).collect()
+}
+
+/// The set of an EBNF character class, given without its brackets.
+///
+/// As in both dialects, `-` is itself at either end and after a range, and `^` only negates at the beginning.
+pub(super) fn ebnf_class(inner: &str, place: Place) -> Result<CharSet, GrammarError> {
+    let (negated, inner) = match inner.strip_prefix('^') {
+        Some(rest) => (true, rest),
+        None => (false, inner),
+    };
+    if inner.is_empty() {
+        return Err(place.unsupported("empty character class, which engines read differently"));
+    }
+    let mut ranges = Vec::new();
+    let mut scalars = Scalars::new(inner, place, Escapes::EbnfClass);
+    while let Some(first) = scalars.next().transpose()? {
+        let mut last = first;
+        if scalars.at_range() {
+            scalars.rest.next();
+            last = scalars.next().transpose()?.expect("a range's dash is followed by a character");
+        }
+        if last < first {
+            return Err(place.syntax(format!("character range with its ends reversed: {first}-{last}")));
+        }
+        ranges.push((u32::from(first), u32::from(last)));
+    }
+    let set = CharSet::new(ranges);
+    Ok(if negated { set.complement() } else { set })
+}
+
+impl<'t> Scalars<'t> {
+    fn new(inner: &'t str, place: Place, dialect: Escapes) -> Self {
+        Self { rest: inner.chars().peekable(), place, dialect }
+    }
+
+    /// Whether a `-` follows, with something after it.
+    fn at_range(&self) -> bool {
+        let mut ahead = self.rest.clone();
+        ahead.next() == Some('-') && ahead.next().is_some()
+    }
+
+    fn escape(&mut self) -> Result<char, GrammarError> {
+        let Some(letter) = self.rest.next() else {
+            return Err(self.place.syntax("backslash at the end"));
+        };
+        match letter {
+            '"' | '\\' => return Ok(letter),
+            'n' => return Ok('\n'),
+            'r' => return Ok('\r'),
+            't' => return Ok('\t'),
+            'b' => return Ok('\u{8}'),
+            'f' => return Ok('\u{c}'),
+            '/' => return Ok('/'),
+            'x' => return self.hex_byte(),
+            'u' => return self.unicode(4),
+            'U' => return self.unicode(8),
+            _ => {}
+        }
+        match (self.dialect, letter) {
+            (Escapes::Ebnf | Escapes::EbnfClass, 'a') => Ok('\u{7}'),
+            (Escapes::Ebnf | Escapes::EbnfClass, 'v') => Ok('\u{b}'),
+            (Escapes::Ebnf | Escapes::EbnfClass, 'e') => Ok('\u{1b}'),
+            (Escapes::Ebnf | Escapes::EbnfClass, '0') => Ok('\0'),
+            (Escapes::Ebnf | Escapes::EbnfClass, '\'' | '?' | '[' | ']' | '-') => Ok(letter),
+            (Escapes::EbnfClass, '^' | '$' | '.' | '*' | '+' | '(' | ')' | '{' | '}' | '|') => Ok(letter),
+            _ => Err(self.place.syntax(format!("unknown escape: \\{letter}"))),
+        }
+    }
+
+    /// Two hex digits. xgrammar takes as many as there are and llama.cpp two, so that a third one has no agreed meaning.
+    fn hex_byte(&mut self) -> Result<char, GrammarError> {
+        let value = self.hex(2)?;
+        if self.dialect != Escapes::Lark && self.rest.peek().is_some_and(char::is_ascii_hexdigit) {
+            return Err(self.place.unsupported("\\xHH followed by a hex digit, which engines read differently"));
+        }
+        Ok(char::from_u32(value).expect("two hex digits are a scalar"))
+    }
+
+    /// A code point of this many hex digits; in Lark also the two halves of a surrogate pair, as in JSON.
+    fn unicode(&mut self, digits: usize) -> Result<char, GrammarError> {
+        let mut value = self.hex(digits)?;
+        if self.dialect == Escapes::Lark && (0xD800..0xDC00).contains(&value) {
+            let mut ahead = self.rest.clone();
+            if ahead.next() == Some('\\') && ahead.next() == Some('u') {
+                self.rest = ahead;
+                let low = self.hex(4)?;
+                value =
+                    if (0xDC00..0xE000).contains(&low) { 0x1_0000 + ((value - 0xD800) << 10) + (low - 0xDC00) } else { value };
+            }
+        }
+        char::from_u32(value).ok_or_else(|| self.place.syntax(format!("escape that is no Unicode scalar: {value:x}")))
+    }
+
+    fn hex(&mut self, digits: usize) -> Result<u32, GrammarError> {
+        let mut value = 0;
+        for _ in 0..digits {
+            match self.rest.next().and_then(|digit| digit.to_digit(16)) {
+                Some(digit) => value = (value << 4) | digit,
+                None => return Err(self.place.syntax(format!("escape with less than {digits} hex digits"))),
+            }
+        }
+        Ok(value)
+    }
+}
+
+impl Iterator for Scalars<'_> {
+    type Item = Result<char, GrammarError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        Some(match self.rest.next()? {
+            '\\' => self.escape(),
+            scalar => Ok(scalar),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HERE: Place = Place { line: 1, column: 1 };
+
+    #[test]
+    fn strings_of_both_dialects() {
+        for (inner, ebnf, lark) in [
+            ("a-b", Some("a-b"), Some("a-b")),
+            (r#"\n\t\r\\\""#, Some("\n\t\r\\\""), Some("\n\t\r\\\"")),
+            (r"\x41\u00e9\U0001F600", Some("Aé😀"), Some("Aé😀")),
+            (r"\ud83d\ude00", None, Some("😀")),
+            (r"\ud83d", None, None),
+            (r"\ud83d\u0041", None, None),
+            (r"\0\e\'\[", Some("\0\u{1b}'["), None),
+            (r"\x4g", None, None),
+            (r"\x411", None, Some("A1")),
+            (r"\d", None, None),
+            ("\\", None, None),
+        ] {
+            assert_eq!(ebnf_text(inner, HERE).ok().as_deref(), ebnf, "EBNF {inner}");
+            assert_eq!(lark_text(inner, HERE).ok().as_deref(), lark, "Lark {inner}");
+        }
+    }
+
+    #[test]
+    fn classes_keep_dashes_where_the_dialects_do() {
+        let set = |text: &str| Some(CharSet::new(text.chars().map(|scalar| (u32::from(scalar), u32::from(scalar)))));
+        for (inner, expected) in [
+            ("abc", set("abc")),
+            ("a-c", set("abc")),
+            ("a-", set("a-")),
+            ("-a", set("-a")),
+            ("a-c-e", set("abc-e")),
+            ("+--", set("+,-")),
+            (r"\]\\\-x", set("]\\-x")),
+            (r"\x41-\x43", set("ABC")),
+            ("^a-z", Some(CharSet::new([(97, 122)]).complement())),
+            ("c-a", None),
+            ("^", None),
+            ("", None),
+            (r"\d", None),
+        ] {
+            assert_eq!(ebnf_class(inner, HERE).ok(), expected, "{inner}");
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! The terminals that `%import common.NAME` brings into a Lark grammar. Knows only their languages.
+//!
+//! The names are those of Lark's `common.lark`; the languages are those of llguidance's table of them (ASCII letters; escaped strings
+//! that may span lines), since that is what a server that reads Lark enforces. `tests/it/grammars.rs` holds the two together.
+
+/// Name and regular expression of each; a name may stand in the expression of a later one as `<NAME>`.
+const COMMON: &[(&str, &str)] = &[
+    ("DIGIT", "[0-9]"),
+    ("HEXDIGIT", "[0-9A-Fa-f]"),
+    ("INT", "<DIGIT>+"),
+    ("SIGNED_INT", "[+-]?<INT>"),
+    ("DECIMAL", r"(<INT>\.<INT>?|\.<INT>)"),
+    ("_EXP", "[eE]<SIGNED_INT>"),
+    ("FLOAT", "(<INT><_EXP>|<DECIMAL><_EXP>?)"),
+    ("SIGNED_FLOAT", "[+-]?<FLOAT>"),
+    ("NUMBER", "(<FLOAT>|<INT>)"),
+    ("SIGNED_NUMBER", "[+-]?<NUMBER>"),
+    ("ESCAPED_STRING", r#""([^"\\]|\\.)*""#),
+    ("LCASE_LETTER", "[a-z]"),
+    ("UCASE_LETTER", "[A-Z]"),
+    ("LETTER", "[A-Za-z]"),
+    ("WORD", "<LETTER>+"),
+    ("CNAME", "[A-Z_a-z][0-9A-Z_a-z]*"),
+    ("WS_INLINE", r"[ \t]+"),
+    ("WS", r"[ \t\f\r\n]+"),
+    ("CR", r"\r"),
+    ("LF", r"\n"),
+    ("NEWLINE", r"(\r?\n)+"),
+    ("SH_COMMENT", r"#[^\n]*"),
+    ("CPP_COMMENT", r"//[^\n]*"),
+    ("C_COMMENT", r"/\*([^*]|\*+[^*/])*\*+/"),
+    ("SQL_COMMENT", r"--[^\n]*"),
+];
+
+/// The regular expression of a common terminal, without a reference left in it.
+pub(super) fn pattern(name: &str) -> Option<String> {
+    let index = COMMON.iter().position(|(known, _)| *known == name)?;
+    let mut pattern = COMMON[index].1.to_owned();
+    for (earlier, expansion) in COMMON[..index].iter().rev() {
+        pattern = pattern.replace(&format!("<{earlier}>"), &format!("(?:{expansion})"));
+    }
+    Some(pattern)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_pattern_is_closed() {
+        for (name, _) in COMMON {
+            let pattern = pattern(name).unwrap();
+            assert!(!pattern.contains('<'), "{name}: {pattern}");
+            assert!(regex_syntax::parse(&pattern).is_ok(), "{name}: {pattern}");
+        }
+        assert_eq!(pattern("NOPE"), None);
+    }
+}
