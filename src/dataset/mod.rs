@@ -1,1 +1,129 @@
 //! Names and files to cases. Knows nothing of servers, but for which form of prompt and grammar they take.
+
+mod cases;
+mod choice;
+mod custom;
+mod file;
+mod grammar;
+pub mod hub;
+mod json;
+mod json_mode_eval;
+mod message;
+mod parquet;
+mod plan;
+mod regex;
+
+pub use file::{MAX_DATASET_BYTES, MAX_ROWS};
+pub use plan::{DatasetName, DatasetPlan, JsonSchemaSource, MAX_PROMPTS, PromptForm};
+
+use std::sync::Arc;
+
+use crate::case::{Case, Prompt};
+use crate::constraint::Constraint;
+use crate::error::Result;
+use crate::tokenizer::Tokenizer;
+use hub::HubSettings;
+
+/// What is going to be asked, and what is known of where it came from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Dataset {
+    /// As many as the plan says, in the order in which they are sent.
+    pub cases: Vec<Case>,
+    /// Distinct rows available; fewer than the cases where rows are asked again.
+    pub rows: usize,
+    /// SHA-256, in hex, over what is asked: prompts, constraints and output lengths, in order. Which of the cases have their
+    /// constraint sent is not in it, so that a control run has the hash of the run it is held against.
+    pub sha256: String,
+    /// Where the rows are from: `shipped`, a path, or a repository with its commit.
+    pub source: String,
+    /// What the user should know, each a sentence without its full stop.
+    pub notices: Vec<String>,
+}
+
+/// One row of a dataset, before it is repeated and dealt into arms.
+#[derive(Clone, Debug, PartialEq)]
+struct Row {
+    prompt: Prompt,
+    constraint: Option<Arc<Constraint>>,
+    /// `None` takes the plan's.
+    output_len: Option<u32>,
+    completion: Option<String>,
+    tags: Vec<String>,
+    grammar_oracle: Option<Arc<str>>,
+    /// What errors call this row, such as `line 3 of rows.jsonl`.
+    name: String,
+}
+
+impl Row {
+    /// A row with a text to ask and a constraint, which is all that the generated datasets have.
+    fn new(prompt: &str, constraint: Constraint) -> Self {
+        Self {
+            prompt: Prompt::Text(prompt.into()),
+            constraint: Some(Arc::new(constraint)),
+            output_len: None,
+            completion: None,
+            tags: Vec::new(),
+            grammar_oracle: None,
+            name: "row 0".to_owned(),
+        }
+    }
+}
+
+/// What one source gives.
+#[derive(Clone, Debug, PartialEq)]
+struct Rows {
+    /// Not empty.
+    rows: Vec<Row>,
+    kind: RowsKind,
+    source: String,
+    notices: Vec<String>,
+}
+
+impl Rows {
+    /// Rows made by us from a constraint, whose repetition is what the dataset is about.
+    fn generated(rows: Vec<Row>, source: impl Into<String>) -> Self {
+        Self { rows, kind: RowsKind::Generated, source: source.into(), notices: Vec::new() }
+    }
+}
+
+/// Whether asking a row again is worth a notice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RowsKind {
+    /// The same request again and again is what the dataset is.
+    Generated,
+    /// Somebody's rows; repeating them changes what is measured.
+    Collected,
+}
+
+/// Where generated rows come from when the user gave nothing of their own.
+const SHIPPED: &str = "shipped";
+
+/// Loads what the plan names.
+///
+/// # Errors
+/// If the plan contradicts itself, a file or repository cannot be read, a row is wrong, or messages have to be put into a template
+/// and the tokenizer has none.
+pub fn load(plan: &DatasetPlan, tokenizer: &Tokenizer) -> Result<Dataset> {
+    load_with(plan, tokenizer, &HubSettings::from_env())
+}
+
+/// [`load`], with the Hub's settings given instead of taken from the environment.
+///
+/// # Errors
+/// As for [`load`].
+pub fn load_with(plan: &DatasetPlan, tokenizer: &Tokenizer, hub: &HubSettings) -> Result<Dataset> {
+    plan.check()?;
+    let rows = match plan.name {
+        DatasetName::Json => json::rows(plan),
+        DatasetName::JsonUnique => json::unique_rows(plan),
+        DatasetName::Grammar => grammar::rows(plan),
+        DatasetName::Regex => Ok(regex::rows(plan)),
+        DatasetName::Choice => Ok(choice::rows(plan)),
+        DatasetName::XgrammarBench => json_mode_eval::rows(plan, hub),
+        DatasetName::Custom => custom::rows(plan),
+    }?;
+    cases::deal(plan, rows, tokenizer)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,173 @@
-//! Token counts and chat templates. Knows neither datasets nor servers.
+//! Token counts and chat templates. Knows neither datasets nor servers; files on the Hub come through `dataset::hub`.
+
+mod config;
+pub mod python_json;
+mod strftime;
+mod template;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use crate::case::Message;
+use crate::dataset::hub::{self, HubSettings, RepoKind};
+use crate::error::{Error, Result};
+use config::Config;
+use template::ChatTemplate;
+
+/// The largest file of a tokenizer that is read, in bytes; the largest published ones have about 35 MB.
+pub const MAX_TOKENIZER_FILE_BYTES: u64 = 256 << 20;
+
+/// The instant that `strftime_now` of a chat template prints unless [`Tokenizer::with_unix_time`] says otherwise: 2024-07-26, the
+/// day that Llama's own templates fall back to. A fixed day keeps prompts the same from run to run.
+pub const TEMPLATE_UNIX_TIME_S: i64 = 1_721_952_000;
+
+/// The file that holds vocabulary and merges, which a tokenizer cannot do without.
+const TOKENIZER_FILE: &str = "tokenizer.json";
+/// Everything of a model repository that is of use here.
+const FILES: [&str; 4] = [TOKENIZER_FILE, config::CONFIG_FILE, config::SPECIAL_TOKENS_FILE, config::TEMPLATE_FILE];
+
+/// Counts tokens and applies a chat template. Can be shared between threads.
+pub struct Tokenizer {
+    id: String,
+    vocabulary: Vocabulary,
+    template: Option<ChatTemplate>,
+    unix_time_s: i64,
+}
+
+enum Vocabulary {
+    /// cl100k of tiktoken, which is compiled in, and built when it is first needed.
+    Embedded,
+    HuggingFace(Box<tokenizers::Tokenizer>),
+}
+
+impl Tokenizer {
+    /// cl100k, compiled in. It has no chat template.
+    pub fn embedded() -> Self {
+        Self {
+            id: "cl100k_base (embedded)".to_owned(),
+            vocabulary: Vocabulary::Embedded,
+            template: None,
+            unix_time_s: TEMPLATE_UNIX_TIME_S,
+        }
+    }
+
+    /// A folder with a `tokenizer.json`, such a file itself, or the id of a model on the Hub.
+    ///
+    /// # Errors
+    /// If there is no such thing, the Hub does not give it, or a file cannot be read.
+    pub fn open(name_or_path: &str) -> Result<Self> {
+        Self::open_with(name_or_path, &HubSettings::from_env())
+    }
+
+    /// [`Tokenizer::open`], with the Hub's settings given instead of taken from the environment.
+    ///
+    /// # Errors
+    /// As for [`Tokenizer::open`].
+    pub fn open_with(name_or_path: &str, hub: &HubSettings) -> Result<Self> {
+        let path = Path::new(name_or_path);
+        if path.is_dir() {
+            return Self::from_files(name_or_path, &path.join(TOKENIZER_FILE));
+        }
+        if path.exists() {
+            return Self::from_files(name_or_path, path);
+        }
+        if !hub::is_repo_id(name_or_path) {
+            return Err(Error::usage(format!("no such tokenizer file or folder: {name_or_path}"))
+                .hint("give --tokenizer a folder with a tokenizer.json, such a file, or a model's id on the Hub"));
+        }
+        let choose = |files: &[String]| files.iter().filter(|file| FILES.contains(&file.as_str())).cloned().collect();
+        let snapshot = hub::fetch(hub, RepoKind::Model, name_or_path, choose)?;
+        match snapshot.files.iter().find(|(name, _)| name == TOKENIZER_FILE) {
+            Some((_, path)) => Self::from_files(name_or_path, path),
+            None => Err(Error::usage(format!("no {TOKENIZER_FILE} in the model repository {name_or_path}"))
+                .hint("give --tokenizer a repository or folder with a tokenizer.json; other formats are not read")),
+        }
+    }
+
+    /// The same tokenizer, whose templates print this instant, in seconds from 1970-01-01 UTC, where they ask for the present one.
+    #[must_use]
+    pub fn with_unix_time(mut self, unix_time_s: i64) -> Self {
+        self.unix_time_s = unix_time_s;
+        self
+    }
+
+    /// What results call this tokenizer: the name or path that it was opened by.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Tokens of the text. No special token is added; those that the text spells out count as one, but for the embedded
+    /// tokenizer, which has none.
+    pub fn count(&self, text: &str) -> usize {
+        match &self.vocabulary {
+            Vocabulary::Embedded => tiktoken_rs::cl100k_base_singleton().count_ordinary(text),
+            Vocabulary::HuggingFace(tokenizer) => {
+                tokenizer.encode_fast(text, false).expect("opening tried it on a character outside every vocabulary").len()
+            }
+        }
+    }
+
+    /// The text of the chat template, where the tokenizer has one.
+    pub fn chat_template(&self) -> Option<&str> {
+        self.template.as_ref().map(ChatTemplate::source)
+    }
+
+    /// The prompt that the tokenizer's chat template makes of these messages, as `apply_chat_template(messages, tokenize=False)`
+    /// of the transformers library does.
+    ///
+    /// # Errors
+    /// If there is no template, or it refuses the messages.
+    pub fn apply_chat_template(&self, messages: &[Message], add_generation_prompt: bool) -> Result<String> {
+        let Some(template) = &self.template else {
+            return Err(Error::usage(format!("messages need a chat template, and this tokenizer has none: {}", self.id))
+                .hint("give --tokenizer one with a template, or use a chat backend, which takes messages as they are"));
+        };
+        template.apply(messages, add_generation_prompt, self.unix_time_s)
+    }
+
+    fn from_files(id: &str, file: &Path) -> Result<Self> {
+        let bytes = read_limited(file)?;
+        let vocabulary = parse(&bytes).map_err(|error| {
+            Error::usage(format!("cannot read the tokenizer {}: {error}", file.display()))
+                .hint("the file has to be a tokenizer.json of the tokenizers library")
+        })?;
+        let folder = file.parent().map_or_else(PathBuf::new, Path::to_path_buf);
+        let config = Config::read(&folder)?;
+        let template = config.chat_template.map(|source| ChatTemplate::new(source, config.special_tokens));
+        Ok(Self {
+            id: id.to_owned(),
+            vocabulary: Vocabulary::HuggingFace(Box::new(vocabulary)),
+            template,
+            unix_time_s: TEMPLATE_UNIX_TIME_S,
+        })
+    }
+}
+
+impl fmt::Debug for Tokenizer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tokenizer").field("id", &self.id).field("has_template", &self.template.is_some()).finish_non_exhaustive()
+    }
+}
+
+/// Reads a `tokenizer.json`. What it says of truncation and padding would falsify counts and is put aside.
+fn parse(bytes: &[u8]) -> std::result::Result<tokenizers::Tokenizer, String> {
+    let mut tokenizer = tokenizers::Tokenizer::from_bytes(bytes).map_err(|error| error.to_string())?;
+    tokenizer.with_truncation(None).map_err(|error| error.to_string())?;
+    tokenizer.with_padding(None);
+    // A vocabulary without a token for the unknown fails on text outside it: better now than in the middle of a run.
+    tokenizer.encode_fast("a \u{10fffd}\u{0}", false).map_err(|error| error.to_string())?;
+    Ok(tokenizer)
+}
+
+/// The bytes of one of a tokenizer's files.
+fn read_limited(path: &Path) -> Result<Vec<u8>> {
+    let fail = |error: &dyn fmt::Display| Error::usage(format!("cannot read {}: {error}", path.display()));
+    let size = std::fs::metadata(path).map_err(|error| fail(&error))?.len();
+    if size > MAX_TOKENIZER_FILE_BYTES {
+        return Err(fail(&format!("larger than {MAX_TOKENIZER_FILE_BYTES} bytes: {size}")));
+    }
+    std::fs::read(path).map_err(|error| fail(&error))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,114 @@
+//! Rows to cases: templates, token counts, repetition, arms, and the hash of what is asked. Knows no source and no file.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+
+use super::{Dataset, DatasetPlan, PromptForm, Row, Rows, RowsKind};
+use crate::case::{Arm, Case, Prompt};
+use crate::constraint::Constraint;
+use crate::error::{Error, Result};
+use crate::random::PythonRandom;
+use crate::tokenizer::Tokenizer;
+
+/// Deals the rows into the plan's number of cases, row `i mod rows` as case `i`.
+pub(super) fn deal(plan: &DatasetPlan, rows: Rows, tokenizer: &Tokenizer) -> Result<Dataset> {
+    let Rows { rows, kind, source, mut notices } = rows;
+    let available = rows.len();
+    if kind == RowsKind::Collected && available < plan.num_prompts {
+        notices.push(format!("{available} rows cycled to {} prompts", plan.num_prompts));
+    }
+    let asked = rows.into_iter().take(plan.num_prompts);
+    let prepared = asked.map(|row| Prepared::new(row, plan, tokenizer)).collect::<Result<Vec<_>>>()?;
+    let is_constrained = constrained(plan);
+    let mut hash = AskedHash::default();
+    let mut cases = Vec::with_capacity(plan.num_prompts);
+    for (index, is_constrained) in is_constrained.into_iter().enumerate() {
+        let case = prepared[index % prepared.len()].case(plan, index, is_constrained);
+        hash.add(&case);
+        cases.push(case);
+    }
+    Ok(Dataset { cases, rows: available, sha256: hash.hex(), source, notices })
+}
+
+/// For each case, whether its constraint is sent: `int(N * ratio)` of them, chosen as `random.seed(seed);
+/// random.sample(range(N), int(N * ratio))` of CPython chooses, which is how vLLM's script does it.
+fn constrained(plan: &DatasetPlan) -> Vec<bool> {
+    let count = (plan.num_prompts as f64 * plan.constrained_ratio) as usize;
+    let mut is_constrained = vec![false; plan.num_prompts];
+    for index in PythonRandom::new(plan.seed).sample(plan.num_prompts, count) {
+        is_constrained[index] = true;
+    }
+    is_constrained
+}
+
+/// A row in the form that the endpoint takes, with its tokens counted once for all cases made of it.
+struct Prepared {
+    row: Row,
+    prompt_tokens: Option<u32>,
+}
+
+impl Prepared {
+    fn new(mut row: Row, plan: &DatasetPlan, tokenizer: &Tokenizer) -> Result<Self> {
+        if let (Prompt::Messages(messages), PromptForm::Text) = (&row.prompt, plan.prompt_form) {
+            let text = tokenizer.apply_chat_template(messages, true).map_err(|error| at(&row.name, error))?;
+            row.prompt = Prompt::Text(text.into());
+        }
+        let prompt_tokens = match &row.prompt {
+            Prompt::Text(text) => Some(u32::try_from(tokenizer.count(text)).unwrap_or(u32::MAX)),
+            Prompt::Messages(_) => None,
+        };
+        Ok(Self { row, prompt_tokens })
+    }
+
+    fn case(&self, plan: &DatasetPlan, index: usize, is_constrained: bool) -> Case {
+        let row = &self.row;
+        Case {
+            id: format!("{}-{index}", plan.name),
+            prompt: row.prompt.clone(),
+            prompt_tokens: self.prompt_tokens,
+            constraint: row.constraint.clone(),
+            arm: match (&row.constraint, is_constrained) {
+                (None, _) => Arm::Free,
+                (Some(_), true) => Arm::Constrained,
+                (Some(_), false) => Arm::Control,
+            },
+            output_len: row.output_len.unwrap_or(plan.output_len),
+            completion: row.completion.clone(),
+            tags: row.tags.clone(),
+            grammar_oracle: row.grammar_oracle.clone(),
+        }
+    }
+}
+
+fn at(row: &str, error: Error) -> Error {
+    Error { what: format!("{row}: {}", error.what), ..error }
+}
+
+/// SHA-256 over, for each case, the JSON text of its prompt, the fingerprint of its constraint (`-` for none) and its output
+/// length, each followed by a line end.
+#[derive(Default)]
+struct AskedHash {
+    hash: Sha256,
+    /// By address: cases of one row share the constraint, and each keeps it alive.
+    fingerprints: HashMap<usize, String>,
+}
+
+impl AskedHash {
+    fn add(&mut self, case: &Case) {
+        let prompt = serde_json::to_string(&case.prompt).expect("a prompt holds only strings and JSON values");
+        let fingerprint = match &case.constraint {
+            Some(constraint) => {
+                let address = Arc::as_ptr(constraint) as usize;
+                self.fingerprints.entry(address).or_insert_with(|| Constraint::fingerprint(constraint)).as_str()
+            }
+            None => "-",
+        };
+        self.hash.update(format!("{prompt}\n{fingerprint}\n{}\n", case.output_len));
+    }
+
+    fn hex(self) -> String {
+        self.hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}

@@ -1,0 +1,159 @@
+//! The dataset `custom`: the user's own rows as JSON Lines. The contract is `schemas/contracts/dataset-row.schema.json`.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::file::{check_rows, lines, read_text};
+use super::grammar::dialect_of_text;
+use super::message::messages;
+use super::{DatasetPlan, Row, Rows, RowsKind};
+use crate::case::Prompt;
+use crate::constraint::{AlwaysTrue, Constraint, GrammarDialect};
+use crate::error::{Error, Result};
+
+/// Every name that a row may use.
+const FIELDS: [&str; 11] = [
+    "prompt",
+    "messages",
+    "json",
+    "json_object",
+    "regex",
+    "choice",
+    "grammar",
+    "structural_tag",
+    "output_len",
+    "completion",
+    "tags",
+];
+
+/// The rows of the file, in its order.
+pub(super) fn rows(plan: &DatasetPlan) -> Result<Rows> {
+    let Some(path) = &plan.dataset_path else {
+        return Err(Error::usage("the dataset custom has no file").hint("give --dataset-path a JSONL file, a row a line"));
+    };
+    let text = read_text(Path::new(path))?;
+    let read = lines(&text).map(|(number, line)| {
+        let name = format!("{path}, line {number}");
+        row(line, &name).map_err(|words| {
+            Error::usage(format!("{name}: {words}"))
+                .hint("a row has a prompt or messages, at most one constraint, and optionally output_len, completion, tags")
+        })
+    });
+    let rows = read.collect::<Result<Vec<_>>>()?;
+    check_rows(rows.len(), path)?;
+    Ok(Rows { rows, kind: RowsKind::Collected, source: path.clone(), notices: Vec::new() })
+}
+
+fn row(line: &str, name: &str) -> std::result::Result<Row, String> {
+    let value: Value = serde_json::from_str(line).map_err(|error| format!("not JSON: {error}"))?;
+    let members = value.as_object().ok_or("a row has to be an object")?;
+    if let Some(unknown) = members.keys().find(|name| !FIELDS.contains(&name.as_str())) {
+        return Err(format!("no such field: {unknown}"));
+    }
+    Ok(Row {
+        prompt: prompt(members)?,
+        constraint: constraint(members)?.map(Arc::new),
+        output_len: members.get("output_len").map(output_len).transpose()?,
+        completion: members.get("completion").map(|value| text("completion", value)).transpose()?,
+        tags: members.get("tags").map_or(Ok(Vec::new()), |value| texts("tags", value))?,
+        grammar_oracle: None,
+        name: name.to_owned(),
+    })
+}
+
+fn prompt(members: &Map<String, Value>) -> std::result::Result<Prompt, String> {
+    match (members.get("prompt"), members.get("messages")) {
+        (Some(prompt), None) => Ok(Prompt::Text(not_empty("prompt", text("prompt", prompt)?)?.into())),
+        (None, Some(list)) => Ok(Prompt::Messages(messages("messages", list)?.into())),
+        (Some(_), Some(_)) => Err("a row has prompt or messages, not both".to_owned()),
+        (None, None) => Err("neither prompt nor messages".to_owned()),
+    }
+}
+
+fn constraint(members: &Map<String, Value>) -> std::result::Result<Option<Constraint>, String> {
+    let mut found = None;
+    for (name, value) in members {
+        let read = match name.as_str() {
+            "json" => json(value)?,
+            "json_object" => match value {
+                Value::Bool(true) => Constraint::JsonObject(AlwaysTrue),
+                _ => return Err("json_object has to be true".to_owned()),
+            },
+            "regex" => Constraint::Regex(text("regex", value)?.into()),
+            "choice" => choice(value)?,
+            "grammar" => grammar(value)?,
+            "structural_tag" if value.is_object() => Constraint::StructuralTag(Arc::new(value.clone())),
+            "structural_tag" => return Err("structural_tag has to be an object".to_owned()),
+            _ => continue,
+        };
+        if let Some(earlier) = found.replace((name, read)) {
+            return Err(format!("a row has at most one constraint, not both {} and {name}", earlier.0));
+        }
+    }
+    Ok(found.map(|(_, constraint)| constraint))
+}
+
+fn json(value: &Value) -> std::result::Result<Constraint, String> {
+    match value {
+        Value::Object(_) | Value::Bool(_) => Ok(Constraint::JsonSchema(Arc::new(value.clone()))),
+        Value::String(_) => Err("json has to be the schema itself, not a text that holds it".to_owned()),
+        _ => Err("json has to be a JSON Schema, which is an object or a boolean".to_owned()),
+    }
+}
+
+fn choice(value: &Value) -> std::result::Result<Constraint, String> {
+    let choices = texts("choice", value)?;
+    if choices.is_empty() {
+        Err("choice has to have at least one text".to_owned())
+    } else {
+        Ok(Constraint::Choice(choices.into()))
+    }
+}
+
+/// A grammar is a text, whose dialect shows, or `{dialect, text}`.
+fn grammar(value: &Value) -> std::result::Result<Constraint, String> {
+    let (dialect, text) = match value {
+        Value::String(text) => (dialect_of_text(text), text),
+        Value::Object(members) => {
+            let dialect = match members.get("dialect").and_then(Value::as_str) {
+                Some("lark") => GrammarDialect::Lark,
+                Some("ebnf") => GrammarDialect::Ebnf,
+                _ => return Err("grammar.dialect has to be lark or ebnf".to_owned()),
+            };
+            let Some(Value::String(text)) = members.get("text") else { return Err("grammar.text has to be a text".to_owned()) };
+            if let Some(unknown) = members.keys().find(|name| !matches!(name.as_str(), "dialect" | "text")) {
+                return Err(format!("grammar has dialect and text, and no {unknown:?}"));
+            }
+            (dialect, text)
+        }
+        _ => return Err("grammar has to be a text, or an object of dialect and text".to_owned()),
+    };
+    if text.trim().is_empty() {
+        return Err("grammar has to be more than blanks".to_owned());
+    }
+    Ok(Constraint::Grammar { dialect, text: text.as_str().into() })
+}
+
+fn output_len(value: &Value) -> std::result::Result<u32, String> {
+    // JSON Schema takes 64.0 for an integer, and so must the loader, which has it as its contract.
+    let double = value.as_f64().filter(|length| length.fract() == 0.0 && (1.0..=f64::from(u32::MAX)).contains(length));
+    double.map(|length| length as u32).ok_or_else(|| format!("output_len has to be an integer from 1 to {}", u32::MAX))
+}
+
+fn text(field: &str, value: &Value) -> std::result::Result<String, String> {
+    value.as_str().map(str::to_owned).ok_or_else(|| format!("{field} has to be a text"))
+}
+
+fn not_empty(field: &str, text: String) -> std::result::Result<String, String> {
+    if text.is_empty() { Err(format!("{field} is empty")) } else { Ok(text) }
+}
+
+fn texts(field: &str, value: &Value) -> std::result::Result<Vec<String>, String> {
+    let items = value.as_array().ok_or_else(|| format!("{field} has to be a list of texts"))?;
+    items.iter().map(|item| text(field, item).map_err(|_| format!("{field} has to be a list of texts"))).collect()
+}
+
+#[cfg(test)]
+mod tests;

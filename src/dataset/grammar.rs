@@ -1,0 +1,91 @@
+//! The dataset `grammar`: a small subset of SQL. Knows the dialects apart by their looks; what a grammar means is for `grammar`.
+
+use std::path::Path;
+use std::sync::{Arc, LazyLock};
+
+use ::regex::Regex;
+
+use super::file::read_text;
+use super::{DatasetPlan, Row, Rows, SHIPPED};
+use crate::constraint::{Constraint, GrammarDialect};
+use crate::error::{Error, Result};
+
+/// The prompt of vLLM's script, the blanks of its indentation included. It asks for columns that the grammar does not have.
+const PROMPT: &str = "Generate an SQL query to show the 'username'             and 'email' from the 'users' table.";
+/// The script's grammar to the byte, its indentation included.
+const EBNF: &str = include_str!("../../grammars/sql.ebnf");
+const LARK: &str = include_str!("../../grammars/sql.lark");
+const PEST: &str = include_str!("../../grammars/sql.pest");
+
+/// One row: the shipped grammar in the dialect that the server takes, or the user's own in the dialect it is written in.
+pub(super) fn rows(plan: &DatasetPlan) -> Result<Rows> {
+    let mut notices = Vec::new();
+    let (dialect, text, source) = match &plan.grammar_path {
+        None => (plan.grammar_dialect, shipped(plan.grammar_dialect).to_owned(), SHIPPED.to_owned()),
+        Some(path) => {
+            let text = not_blank(path)?;
+            let dialect = dialect_of(path, &text);
+            if dialect != plan.grammar_dialect {
+                let wanted = plan.grammar_dialect;
+                notices.push(format!("{} is {dialect} and sent as such, where {wanted} was expected", path.display()));
+            }
+            (dialect, text, path.display().to_string())
+        }
+    };
+    let oracle = match (&plan.grammar_oracle, &plan.grammar_path) {
+        (Some(path), _) => Some(not_blank(path)?),
+        (None, None) => Some(PEST.to_owned()),
+        (None, Some(_)) => None,
+    };
+    let mut row = Row::new(PROMPT, Constraint::Grammar { dialect, text: text.into() });
+    row.grammar_oracle = oracle.map(Arc::from);
+    Ok(Rows { notices, ..Rows::generated(vec![row], source) })
+}
+
+/// The dialect that a grammar is written in: EBNF where something that could be a rule's name stands before `::=`.
+pub(super) fn dialect_of_text(text: &str) -> GrammarDialect {
+    static RULE: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(r"(?m)^\s*[\w-]+\s*::=").expect("the expression is fixed and well formed"));
+    if RULE.is_match(text) { GrammarDialect::Ebnf } else { GrammarDialect::Lark }
+}
+
+fn shipped(dialect: GrammarDialect) -> &'static str {
+    match dialect {
+        GrammarDialect::Lark => LARK,
+        GrammarDialect::Ebnf => EBNF,
+    }
+}
+
+fn dialect_of(path: &Path, text: &str) -> GrammarDialect {
+    let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+    match extension.to_ascii_lowercase().as_str() {
+        "lark" => GrammarDialect::Lark,
+        "ebnf" | "gbnf" => GrammarDialect::Ebnf,
+        _ => dialect_of_text(text),
+    }
+}
+
+fn not_blank(path: &Path) -> Result<String> {
+    let text = read_text(path)?;
+    if text.trim().is_empty() { Err(Error::usage(format!("the grammar is blank: {}", path.display()))) } else { Ok(text) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dialects_are_told_by_extension_then_by_looks() {
+        for (name, text, expected) in [
+            ("a.lark", "root ::= \"a\"", GrammarDialect::Lark),
+            ("a.ebnf", "start: \"a\"", GrammarDialect::Ebnf),
+            ("a.GBNF", "start: \"a\"", GrammarDialect::Ebnf),
+            ("a.txt", "# comment\n  root ::= \"a\"", GrammarDialect::Ebnf),
+            ("a", "root\n  ::= \"a\"", GrammarDialect::Ebnf),
+            ("a", "start: \"root ::= a\"", GrammarDialect::Lark),
+            ("a.txt", "start: \"a\"", GrammarDialect::Lark),
+        ] {
+            assert_eq!(dialect_of(Path::new(name), text), expected, "{name}: {text}");
+        }
+    }
+}

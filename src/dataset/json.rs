@@ -1,0 +1,116 @@
+//! The datasets `json` and `json-unique`: a prompt that shows a JSON Schema and asks for an example of it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::file::read_text;
+use super::{DatasetPlan, JsonSchemaSource, Row, Rows, SHIPPED};
+use crate::constraint::Constraint;
+use crate::error::{Error, Result};
+use crate::random::PythonRandom;
+use crate::tokenizer::python_json::dumps;
+
+/// The prompt of vLLM's `benchmark_serving_structured_output.py` since 0.9, up to the schema.
+const PROMPT: &str = "Generate an example of a brief user profile given the following schema: ";
+const BRIEF: &str = include_str!("../../schemas/workloads/structured_schema_1.json");
+/// Written by us in the shape of the profile that the script had up to 0.7; the bytes are not the script's.
+const NESTED: &str = include_str!("../../schemas/workloads/user_profile.json");
+
+/// Sets the names of `json-unique` apart from the choice of constrained requests: the ASCII codes of `uuid` above the seed's 64
+/// bits.
+const UUID_STREAM: u128 = 0x7575_6964 << 64;
+
+/// One row for the one schema.
+pub(super) fn rows(plan: &DatasetPlan) -> Result<Rows> {
+    let (schema, source) = schema(&plan.json_schema)?;
+    Ok(Rows::generated(vec![row(schema)], source))
+}
+
+/// A row for each request, whose schema has one more optional member, named by a UUID that the seed decides: the script's are
+/// random. CPython draws the same with `uuid.UUID(int=r.getrandbits(128), version=4)`, `r = random.Random((0x75756964 << 64) |
+/// seed)`.
+pub(super) fn unique_rows(plan: &DatasetPlan) -> Result<Rows> {
+    let (schema, source) = schema(&plan.json_schema)?;
+    let mut random = PythonRandom::from_big(UUID_STREAM | u128::from(plan.seed));
+    let unique = |_| {
+        let mut schema = schema.clone();
+        let properties = schema.get_mut("properties").and_then(Value::as_object_mut).ok_or_else(|| {
+            Error::usage(format!("json-unique needs a schema whose \"properties\" are an object: {source}"))
+                .hint("add \"properties\" to the schema, or use the dataset json")
+        })?;
+        properties.insert(
+            format!("__optional_field_{}", uuid(random.getrandbits(128))),
+            json!({"type": "string", "description": "An unique optional field to avoid cached schemas"}),
+        );
+        Ok(row(schema))
+    };
+    let rows = (0..plan.num_prompts).map(unique).collect::<Result<Vec<_>>>()?;
+    Ok(Rows::generated(rows, source.clone()))
+}
+
+/// Reads a JSON Schema. Whether it is a good one is for those to say who use it; that it is an object or a boolean is not.
+pub(super) fn parse_schema(text: &str) -> std::result::Result<Value, String> {
+    let schema: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    match schema {
+        Value::Object(_) | Value::Bool(_) => Ok(schema),
+        _ => Err("a JSON Schema is an object or a boolean".to_owned()),
+    }
+}
+
+fn row(schema: Value) -> Row {
+    let prompt = format!("{PROMPT}{}", dumps(&schema));
+    Row::new(&prompt, Constraint::JsonSchema(Arc::new(schema)))
+}
+
+/// The schema, and what it is called.
+fn schema(source: &JsonSchemaSource) -> Result<(Value, String)> {
+    let shipped = |text| (parse_schema(text).expect("a test reads what is shipped"), SHIPPED.to_owned());
+    match source {
+        JsonSchemaSource::Brief => Ok(shipped(BRIEF)),
+        JsonSchemaSource::Nested => Ok(shipped(NESTED)),
+        JsonSchemaSource::Path(path) => Ok((own_schema(path)?, path.display().to_string())),
+    }
+}
+
+fn own_schema(path: &Path) -> Result<Value> {
+    let wrong = |words: String| {
+        Error::usage(format!("{}: {words}", path.display())).hint("the file has to hold one JSON Schema, and nothing else")
+    };
+    parse_schema(&read_text(path)?).map_err(wrong)
+}
+
+/// The 128 bits as a UUID of version 4 (RFC 9562): six of them are overwritten.
+fn uuid(bits: u128) -> String {
+    let bits = (bits & !(0xf << 76) & !(0x3 << 62)) | (0x4 << 76) | (0x2 << 62);
+    let hex = format!("{bits:032x}");
+    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uuids_are_those_of_cpython() {
+        for (seed, expected) in [
+            (0, ["340ac475-31b5-413e-8d17-87ad24882bb7", "ab890aed-df15-4768-988e-01f772d9f781"]),
+            (1, ["b15a43ff-1878-43f5-94b9-ced00cf41959", "2e4dde22-3efd-4e6e-9918-c6fba811e44c"]),
+            (u64::MAX, ["fa1f5b5a-f359-434a-bc94-a1a9766e408d", "04b703e2-ad54-4bd5-9415-c2ad208de05f"]),
+        ] {
+            let mut random = PythonRandom::from_big(UUID_STREAM | u128::from(seed));
+            assert_eq!([(); 2].map(|()| uuid(random.getrandbits(128))), expected);
+        }
+    }
+
+    #[test]
+    fn only_objects_and_booleans_are_schemas() {
+        for good in ["{}", "true", " false ", r#"{"type":"nonsense"}"#] {
+            parse_schema(good).unwrap();
+        }
+        for bad in ["", "[]", "1", "null", "\"{}\"", "{} {}", "{\"a\": NaN}"] {
+            parse_schema(bad).unwrap_err();
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! What decides which cases are loaded. Knows no file's content and no format.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::constraint::GrammarDialect;
+use crate::error::{Error, Result};
+
+/// The most requests of one run; each is kept in memory from the start.
+pub const MAX_PROMPTS: usize = 10_000_000;
+
+/// Which dataset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum DatasetName {
+    /// One JSON Schema for all requests.
+    #[serde(rename = "json")]
+    Json,
+    /// A JSON Schema of its own for each request, which defeats caches of compiled grammars.
+    #[serde(rename = "json-unique")]
+    JsonUnique,
+    /// A small subset of SQL, as a context-free grammar.
+    #[serde(rename = "grammar")]
+    Grammar,
+    /// An e-mail address, as a regular expression.
+    #[serde(rename = "regex")]
+    Regex,
+    /// One of two words.
+    #[serde(rename = "choice")]
+    Choice,
+    /// `NousResearch/json-mode-eval`: chats, each with a schema and a reference answer.
+    #[serde(rename = "xgrammar_bench")]
+    XgrammarBench,
+    /// The user's own rows.
+    #[serde(rename = "custom")]
+    Custom,
+}
+
+impl DatasetName {
+    /// All of them, in the order in which they are listed to people.
+    pub const ALL: [Self; 7] =
+        [Self::Json, Self::JsonUnique, Self::Grammar, Self::Regex, Self::Choice, Self::XgrammarBench, Self::Custom];
+
+    /// The name in flags, files and messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Json => "json",
+            Self::JsonUnique => "json-unique",
+            Self::Grammar => "grammar",
+            Self::Regex => "regex",
+            Self::Choice => "choice",
+            Self::XgrammarBench => "xgrammar_bench",
+            Self::Custom => "custom",
+        }
+    }
+}
+
+impl fmt::Display for DatasetName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for DatasetName {
+    type Err = Error;
+
+    /// Reads a name; `_` and `-` are the same.
+    fn from_str(text: &str) -> Result<Self> {
+        let plain = |name: &str| name.replace('_', "-");
+        Self::ALL.into_iter().find(|dataset| plain(dataset.name()) == plain(text)).ok_or_else(|| {
+            Error::usage(format!("no such dataset: {text}"))
+                .hint(format!("the datasets are {}", Self::ALL.map(Self::name).join(", ")))
+        })
+    }
+}
+
+/// Which JSON Schema the datasets `json` and `json-unique` are about.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum JsonSchemaSource {
+    /// The brief user profile of vLLM's script, ten flat members.
+    Brief,
+    /// A nested user profile in the shape of the one that the script had before, with patterns and bounds.
+    Nested,
+    /// The user's own.
+    Path(PathBuf),
+}
+
+/// What the endpoint takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PromptForm {
+    /// Text: messages are put into the tokenizer's chat template.
+    Text,
+    /// Chat messages, which are passed as they are: the server has the template, and a prompt must not be templated twice.
+    Messages,
+}
+
+/// Everything that decides what is loaded.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DatasetPlan {
+    pub name: DatasetName,
+    pub num_prompts: usize,
+    /// The most tokens of an answer, for rows that do not say.
+    pub output_len: u32,
+    pub seed: u64,
+    /// Share of the requests whose constraint is sent, from 0 to 1.
+    pub constrained_ratio: f64,
+    pub prompt_form: PromptForm,
+    pub json_schema: JsonSchemaSource,
+    /// The user's own grammar, for `grammar`.
+    pub grammar_path: Option<PathBuf>,
+    /// The dialect that the server takes; decides which of the shipped grammars is sent.
+    pub grammar_dialect: GrammarDialect,
+    /// A pest grammar that decides membership, for `grammar`.
+    pub grammar_oracle: Option<PathBuf>,
+    /// The user's own expression, for `regex`.
+    pub regex: Option<String>,
+    /// The user's own choices, for `choice`.
+    pub choice: Option<Vec<String>>,
+    /// A local path; for `xgrammar_bench` also a repository of the Hub, `owner/name`.
+    pub dataset_path: Option<String>,
+}
+
+impl DatasetPlan {
+    /// Refuses numbers that mean nothing, and options of another dataset, which would go unheeded.
+    pub(super) fn check(&self) -> Result<()> {
+        if self.num_prompts == 0 || self.num_prompts > MAX_PROMPTS {
+            return Err(Error::usage(format!("the number of prompts has to be from 1 to {MAX_PROMPTS}: {}", self.num_prompts)));
+        }
+        if self.output_len == 0 {
+            return Err(Error::usage("the output length has to be at least one token: 0"));
+        }
+        if !(0.0..=1.0).contains(&self.constrained_ratio) {
+            return Err(Error::usage(format!("the constrained ratio has to be from 0 to 1: {}", self.constrained_ratio)));
+        }
+        let is_json = matches!(self.name, DatasetName::Json | DatasetName::JsonUnique);
+        let is_grammar = self.name == DatasetName::Grammar;
+        let takes_path = matches!(self.name, DatasetName::XgrammarBench | DatasetName::Custom);
+        for (flag, is_given, is_read) in [
+            ("a JSON schema", self.json_schema != JsonSchemaSource::Brief, is_json),
+            ("a grammar file", self.grammar_path.is_some(), is_grammar),
+            ("a grammar oracle", self.grammar_oracle.is_some(), is_grammar),
+            ("a regex", self.regex.is_some(), self.name == DatasetName::Regex),
+            ("a choice list", self.choice.is_some(), self.name == DatasetName::Choice),
+            ("a dataset path", self.dataset_path.is_some(), takes_path),
+        ] {
+            if is_given && !is_read {
+                return Err(Error::usage(format!("{flag} is given, and not read by the dataset {}", self.name))
+                    .hint("name the dataset that reads it, or leave it away"));
+            }
+        }
+        if self.choice.as_ref().is_some_and(Vec::is_empty) {
+            return Err(Error::usage("the choice list is empty").hint("give at least one choice"));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_as_they_are_written() {
+        for name in DatasetName::ALL {
+            assert_eq!(name.to_string().parse::<DatasetName>().unwrap(), name);
+            assert_eq!(serde_json::to_value(name).unwrap(), name.name());
+        }
+        assert_eq!("xgrammar-bench".parse::<DatasetName>().unwrap(), DatasetName::XgrammarBench);
+        let error = "jsn".parse::<DatasetName>().unwrap_err();
+        assert_eq!(error.what, "no such dataset: jsn");
+        assert!(error.hint.unwrap().contains("json-unique"));
+    }
+}

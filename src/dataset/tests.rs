@@ -1,0 +1,292 @@
+//! Tests of the datasets as a whole: exact prompts and constraints, arms, repetition, forms of prompt, and the hash.
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use super::*;
+use crate::case::Arm;
+use crate::constraint::{GrammarDialect, sha256_hex};
+
+const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures");
+
+/// A plan as the command line's defaults make it.
+pub(super) fn plan(name: DatasetName) -> DatasetPlan {
+    DatasetPlan {
+        name,
+        num_prompts: 10,
+        output_len: 128,
+        seed: 0,
+        constrained_ratio: 1.0,
+        prompt_form: PromptForm::Text,
+        json_schema: JsonSchemaSource::Brief,
+        grammar_path: None,
+        grammar_dialect: GrammarDialect::Ebnf,
+        grammar_oracle: None,
+        regex: None,
+        choice: None,
+        dataset_path: None,
+    }
+}
+
+/// The small tokenizer of the fixtures, which has a chat template.
+pub(super) fn tokenizer() -> Tokenizer {
+    Tokenizer::open(&format!("{FIXTURES}/tokenizer")).unwrap()
+}
+
+fn loaded(plan: &DatasetPlan) -> Dataset {
+    load(plan, &tokenizer()).unwrap()
+}
+
+fn prompt_of(case: &Case) -> &str {
+    match &case.prompt {
+        Prompt::Text(text) => text,
+        Prompt::Messages(_) => panic!("a text was expected"),
+    }
+}
+
+fn schema_of(case: &Case) -> &Value {
+    match case.constraint.as_deref() {
+        Some(Constraint::JsonSchema(schema)) => schema,
+        other => panic!("a schema was expected: {other:?}"),
+    }
+}
+
+#[track_caller]
+fn check_prompt(name: DatasetName, sha256: &str) -> Dataset {
+    let dataset = loaded(&plan(name));
+    assert_eq!(sha256_hex(prompt_of(&dataset.cases[0]).as_bytes()), sha256);
+    assert_eq!((dataset.rows, dataset.cases.len(), dataset.source.as_str()), (1, 10, SHIPPED));
+    assert_eq!(dataset.notices, [""; 0]);
+    let tokens = tokenizer().count(prompt_of(&dataset.cases[0]));
+    for (index, case) in dataset.cases.iter().enumerate() {
+        assert_eq!(case.id, format!("{name}-{index}"));
+        assert_eq!((case.arm, case.output_len, case.prompt_tokens), (Arm::Constrained, 128, Some(tokens as u32)));
+        assert!(Arc::ptr_eq(case.constraint.as_ref().unwrap(), dataset.cases[0].constraint.as_ref().unwrap()));
+    }
+    dataset
+}
+
+/// The hashes are those of the prompts of vLLM 0.33's `benchmark_serving_structured_output.py`.
+#[test]
+fn prompts_are_those_of_the_script_to_the_byte() {
+    let json = check_prompt(DatasetName::Json, "14f19e3b1ee90a60e4643a6a47752d08ca18991bbfc0cc1c5dcfb800b60d4838");
+    assert_eq!(schema_of(&json.cases[0])["required"], serde_json::json!(["name", "email"]));
+
+    let grammar = check_prompt(DatasetName::Grammar, "fcb2827489bbb8cec78ba7ea4cd274a2769cd50d59656b8c1d2a6f446f06fa10");
+    let Some(Constraint::Grammar { dialect: GrammarDialect::Ebnf, text }) = grammar.cases[0].constraint.as_deref() else {
+        panic!("EBNF was asked for")
+    };
+    assert_eq!(sha256_hex(text.as_bytes()), "bb363e37dd3d311bf22f99db8ba3e5d1f588a4b5b0a58b6b577c765d65ff9cc6");
+    assert!(grammar.cases[0].grammar_oracle.as_ref().unwrap().contains("start"));
+
+    let regex = check_prompt(DatasetName::Regex, "db33544fa8ee31ffff14c0b08448ce52cedd5e36ff3514907a6881aea86e464d");
+    assert_eq!(regex.cases[0].constraint.as_deref(), Some(&Constraint::Regex(r"\w+@\w+\.com\n".into())));
+
+    let choice = check_prompt(DatasetName::Choice, &sha256_hex(b"Classify this sentiment: vLLM is wonderful!"));
+    let choices: Arc<[String]> = ["Positive", "Negative"].map(str::to_owned).into();
+    assert_eq!(choice.cases[0].constraint.as_deref(), Some(&Constraint::Choice(choices)));
+}
+
+#[test]
+fn the_users_own_constraint_keeps_the_prompt() {
+    let mut own = plan(DatasetName::Regex);
+    own.regex = Some("a+".to_owned());
+    let dataset = loaded(&own);
+    assert_eq!(prompt_of(&dataset.cases[0]), prompt_of(&loaded(&plan(DatasetName::Regex)).cases[0]));
+    assert_eq!(dataset.cases[0].constraint.as_deref(), Some(&Constraint::Regex("a+".into())));
+
+    let mut own = plan(DatasetName::Choice);
+    own.choice = Some(vec!["x".to_owned()]);
+    let expected = Constraint::Choice(vec!["x".to_owned()].into());
+    assert_eq!(loaded(&own).cases[0].constraint.as_deref(), Some(&expected));
+}
+
+#[test]
+fn the_nested_profile_has_the_members_of_the_older_one() {
+    let mut nested = plan(DatasetName::Json);
+    nested.json_schema = JsonSchemaSource::Nested;
+    let dataset = loaded(&nested);
+    let schema = schema_of(&dataset.cases[0]);
+    let members: Vec<_> = schema["properties"].as_object().unwrap().keys().map(String::as_str).collect();
+    assert_eq!(members, ["userId", "personalInfo", "address", "preferences", "accountStatus", "registrationDate"]);
+    assert!(jsonschema::validator_for(schema).is_ok());
+}
+
+#[test]
+fn a_schema_of_each_requests_own_comes_from_the_seed() {
+    let unique = plan(DatasetName::JsonUnique);
+    let dataset = loaded(&unique);
+    assert_eq!((dataset.rows, dataset.notices.len()), (10, 0));
+    let schemas: std::collections::HashSet<_> = dataset.cases.iter().map(|case| schema_of(case).to_string()).collect();
+    assert_eq!(schemas.len(), 10);
+    let properties = schema_of(&dataset.cases[0])["properties"].as_object().unwrap();
+    let (name, member) = properties.iter().next_back().unwrap();
+    assert_eq!(name, "__optional_field_340ac475-31b5-413e-8d17-87ad24882bb7");
+    assert_eq!(member["description"], "An unique optional field to avoid cached schemas");
+    assert!(prompt_of(&dataset.cases[0]).contains(&format!("\"{name}\": {{\"type\": \"string\", \"description\": ")));
+    assert_eq!(loaded(&unique), dataset);
+    assert_ne!(loaded(&DatasetPlan { seed: 1, ..unique.clone() }).sha256, dataset.sha256);
+    // The first requests do not depend on how many follow.
+    let longer = loaded(&DatasetPlan { num_prompts: 12, ..unique });
+    assert_eq!(longer.cases[..10], dataset.cases[..]);
+}
+
+/// Indices by `random.seed(seed); random.sample(range(N), int(N * ratio))` of CPython 3.11, sorted.
+#[test]
+fn constrained_requests_are_those_that_the_script_picks() {
+    for (seed, num_prompts, ratio, expected) in [
+        (0, 10, 0.5, vec![0, 2, 4, 6, 9]),
+        (0, 20, 0.3, vec![1, 6, 8, 12, 13, 15]),
+        (1, 10, 0.39, vec![1, 2, 4]),
+        (18446744073709551557, 5, 1.0, vec![0, 1, 2, 3, 4]),
+        (3, 7, 0.1, vec![]),
+    ] {
+        for name in [DatasetName::Choice, DatasetName::JsonUnique] {
+            let dataset = loaded(&DatasetPlan { seed, num_prompts, constrained_ratio: ratio, ..plan(name) });
+            let is_sent = |index: &usize| dataset.cases[*index].arm == Arm::Constrained;
+            let sent: Vec<usize> = (0..num_prompts).filter(is_sent).collect();
+            assert_eq!(sent, expected, "{name}, seed {seed}");
+            assert!(dataset.cases.iter().all(|case| case.constraint.is_some()), "a control request keeps its constraint");
+        }
+    }
+}
+
+#[test]
+fn the_hash_is_over_what_is_asked_and_not_over_the_arms() {
+    let base = loaded(&plan(DatasetName::Choice)).sha256;
+    let control = DatasetPlan { constrained_ratio: 0.0, ..plan(DatasetName::Choice) };
+    assert_eq!(loaded(&control).sha256, base);
+    assert_eq!(base.len(), 64);
+    for other in [
+        DatasetPlan { output_len: 64, ..plan(DatasetName::Choice) },
+        DatasetPlan { num_prompts: 11, ..plan(DatasetName::Choice) },
+        DatasetPlan { choice: Some(vec!["x".to_owned()]), ..plan(DatasetName::Choice) },
+        plan(DatasetName::Regex),
+    ] {
+        assert_ne!(loaded(&other).sha256, base);
+    }
+}
+
+fn evaluation(file: &str, prompt_form: PromptForm) -> DatasetPlan {
+    let dataset_path = Some(format!("{FIXTURES}/datasets/{file}"));
+    DatasetPlan { dataset_path, prompt_form, ..plan(DatasetName::XgrammarBench) }
+}
+
+#[test]
+fn chats_are_the_same_from_every_format() {
+    let parquet = loaded(&evaluation("json_mode_eval.parquet", PromptForm::Messages));
+    for file in ["json_mode_eval.jsonl", "json_mode_eval.json"] {
+        let other = loaded(&evaluation(file, PromptForm::Messages));
+        assert_eq!(other.cases, parquet.cases);
+        assert_eq!(other.sha256, parquet.sha256);
+    }
+    assert_eq!(parquet.rows, 4);
+    assert_eq!(parquet.notices, ["4 rows cycled to 10 prompts"]);
+    assert_eq!(parquet.cases[1].prompt, parquet.cases[9].prompt);
+    let Prompt::Messages(messages) = &parquet.cases[0].prompt else { panic!("messages were asked for") };
+    assert_eq!((messages[0].role.as_str(), messages[1].role.as_str()), ("system", "user"));
+    assert_eq!(parquet.cases[0].prompt_tokens, None);
+    assert_eq!(schema_of(&parquet.cases[1])["properties"]["trees"]["minItems"], 1);
+    assert!(parquet.cases[2].completion.as_ref().unwrap().contains("24.9"));
+}
+
+#[test]
+fn a_text_endpoint_gets_chats_through_the_template_once() {
+    let dataset = loaded(&evaluation("json_mode_eval.parquet", PromptForm::Text));
+    let prompt = prompt_of(&dataset.cases[3]);
+    assert!(prompt.starts_with("<|im_start|>system\nYou answer in JSON only."), "{prompt}");
+    assert!(
+        prompt.ends_with("<|im_start|>user\nDescribe a folder src with a folder bin inside.<|im_end|>\n<|im_start|>assistant\n")
+    );
+    assert_eq!(dataset.cases[3].prompt_tokens, Some(tokenizer().count(prompt) as u32));
+
+    let error = load(&evaluation("json_mode_eval.parquet", PromptForm::Text), &Tokenizer::embedded()).unwrap_err();
+    assert!(error.what.contains("row index 0: messages need a chat template"), "{error}");
+    // A chat endpoint needs none.
+    load(&evaluation("json_mode_eval.parquet", PromptForm::Messages), &Tokenizer::embedded()).unwrap();
+}
+
+#[test]
+fn a_text_stays_a_text_for_a_chat_endpoint() {
+    let dataset = loaded(&DatasetPlan { prompt_form: PromptForm::Messages, ..plan(DatasetName::Json) });
+    assert!(prompt_of(&dataset.cases[0]).starts_with("Generate an example"));
+}
+
+/// Writes a file and loads the plan that `with` makes of its path.
+fn with_file(name: &str, text: &str, with: impl Fn(PathBuf) -> DatasetPlan) -> Result<Dataset> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(name);
+    std::fs::write(&path, text).unwrap();
+    load(&with(path), &tokenizer())
+}
+
+fn with_schema(name: DatasetName) -> impl Fn(PathBuf) -> DatasetPlan {
+    move |path| DatasetPlan { json_schema: JsonSchemaSource::Path(path), ..plan(name) }
+}
+
+#[test]
+fn own_schemas_keep_their_text_and_bad_ones_name_the_place() {
+    let dataset =
+        with_file("s.json", r#"{"b":1.50,"a":12345678901234567890123,"t":"é"}"#, with_schema(DatasetName::Json)).unwrap();
+    assert!(prompt_of(&dataset.cases[0]).ends_with(r#"schema: {"b": 1.5, "a": 12345678901234567890123, "t": "\u00e9"}"#));
+    assert_eq!(schema_of(&dataset.cases[0]).to_string(), r#"{"b":1.50,"a":12345678901234567890123,"t":"é"}"#);
+    // Whether a schema means anything is for those to find out who use it.
+    with_file("s.json", r#"{"type":"nonsense","properties":{}}"#, with_schema(DatasetName::JsonUnique)).unwrap();
+    for (name, text, words) in [
+        (DatasetName::Json, "{\n \"a\": }", "s.json: expected value at line 2 column 7"),
+        (DatasetName::Json, "[]", "s.json: a JSON Schema is an object or a boolean"),
+        (DatasetName::JsonUnique, "true", "json-unique needs a schema whose \"properties\" are an object"),
+    ] {
+        let error = with_file("s.json", text, with_schema(name)).unwrap_err();
+        assert!(error.what.contains(words), "{error}");
+    }
+}
+
+#[test]
+fn own_grammars_keep_their_dialect_and_have_no_oracle_but_their_own() {
+    let with_grammar = |path| DatasetPlan { grammar_path: Some(path), ..plan(DatasetName::Grammar) };
+    let dataset = with_file("g.lark", "start: \"a\"", with_grammar).unwrap();
+    let expected = Constraint::Grammar { dialect: GrammarDialect::Lark, text: "start: \"a\"".into() };
+    assert_eq!(dataset.cases[0].constraint.as_deref(), Some(&expected));
+    assert_eq!(dataset.cases[0].grammar_oracle, None);
+    assert!(dataset.notices[0].ends_with("g.lark is lark and sent as such, where ebnf was expected"));
+    let same = with_file("g.gbnf", "root ::= \"a\"", with_grammar).unwrap();
+    assert_eq!(same.notices, [""; 0]);
+    assert!(with_file("g.lark", " \n", with_grammar).unwrap_err().what.contains("blank"));
+
+    let with_oracle = |path| DatasetPlan { grammar_oracle: Some(path), ..plan(DatasetName::Grammar) };
+    let dataset = with_file("o.pest", "start = { \"a\" }", with_oracle).unwrap();
+    assert_eq!(dataset.cases[0].grammar_oracle.as_deref(), Some("start = { \"a\" }"));
+
+    let lark = loaded(&DatasetPlan { grammar_dialect: GrammarDialect::Lark, ..plan(DatasetName::Grammar) });
+    let Some(Constraint::Grammar { dialect, text }) = lark.cases[0].constraint.as_deref() else { panic!("a grammar") };
+    assert!(*dialect == GrammarDialect::Lark && text.contains("start:"));
+}
+
+#[track_caller]
+fn check_refused(plan: &DatasetPlan, words: &str) {
+    let error = load(plan, &tokenizer()).unwrap_err();
+    assert!(error.what.contains(words), "{error}");
+    assert_eq!(error.exit_code(), 2);
+}
+
+#[test]
+fn plans_that_mean_nothing_or_would_go_unheeded_are_refused() {
+    let json = || plan(DatasetName::Json);
+    check_refused(&DatasetPlan { num_prompts: 0, ..json() }, "number of prompts");
+    check_refused(&DatasetPlan { num_prompts: MAX_PROMPTS + 1, ..json() }, "number of prompts");
+    check_refused(&DatasetPlan { output_len: 0, ..json() }, "output length");
+    for ratio in [-0.1, 1.1, f64::NAN] {
+        check_refused(&DatasetPlan { constrained_ratio: ratio, ..json() }, "ratio");
+    }
+    check_refused(&DatasetPlan { regex: Some("a".to_owned()), ..json() }, "a regex is given, and not read by the dataset json");
+    check_refused(&DatasetPlan { dataset_path: Some("a".to_owned()), ..json() }, "a dataset path is given");
+    check_refused(&DatasetPlan { json_schema: JsonSchemaSource::Nested, ..plan(DatasetName::Regex) }, "a JSON schema is given");
+    check_refused(&DatasetPlan { choice: Some(vec![]), ..plan(DatasetName::Choice) }, "choice list is empty");
+    let missing = |path: &str| DatasetPlan { dataset_path: Some(path.to_owned()), ..plan(DatasetName::XgrammarBench) };
+    check_refused(&missing("no/such.parquet"), "no such dataset file or folder: no/such.parquet");
+    check_refused(&missing("./nothing"), "no such dataset file or folder");
+    check_refused(&missing(&format!("{FIXTURES}/tokenizer/make.py")), "neither .parquet, .jsonl nor .json");
+    check_refused(&missing(&format!("{FIXTURES}/datasets")), "no file of the split train");
+}

@@ -1,0 +1,137 @@
+//! What stands beside a `tokenizer.json`: special tokens and the chat template. Knows neither vocabularies nor Jinja.
+
+use std::path::Path;
+
+use serde_json::{Map, Value};
+
+use crate::error::{Error, Result};
+
+/// Settings of the transformers library.
+pub(super) const CONFIG_FILE: &str = "tokenizer_config.json";
+/// Where older repositories keep the special tokens.
+pub(super) const SPECIAL_TOKENS_FILE: &str = "special_tokens_map.json";
+/// Where newer repositories keep the template; it wins over one in the settings.
+pub(super) const TEMPLATE_FILE: &str = "chat_template.jinja";
+/// Of several named templates, the one for chats without tools.
+const DEFAULT_TEMPLATE: &str = "default";
+
+/// What the folder of a tokenizer says besides its vocabulary.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Config {
+    pub(super) chat_template: Option<String>,
+    /// `bos_token`, `eos_token` and so on, with their text.
+    pub(super) special_tokens: Vec<(String, String)>,
+}
+
+impl Config {
+    /// Reads the files that there are; none of them has to be there.
+    pub(super) fn read(folder: &Path) -> Result<Self> {
+        let settings = read_object(&folder.join(CONFIG_FILE))?;
+        let mut special_tokens = special_tokens(&settings);
+        for (name, text) in special_tokens_of_older(folder)? {
+            if !settings.contains_key(&name) {
+                special_tokens.push((name, text));
+            }
+        }
+        let template_file = folder.join(TEMPLATE_FILE);
+        let chat_template = if template_file.exists() {
+            Some(text(&template_file)?)
+        } else {
+            default_template(&settings, &folder.join(CONFIG_FILE))?
+        };
+        Ok(Self { chat_template, special_tokens })
+    }
+}
+
+fn special_tokens_of_older(folder: &Path) -> Result<Vec<(String, String)>> {
+    Ok(special_tokens(&read_object(&folder.join(SPECIAL_TOKENS_FILE))?))
+}
+
+/// Every `*_token` with a text: either a string, or an object whose `content` is the string.
+fn special_tokens(settings: &Map<String, Value>) -> Vec<(String, String)> {
+    let text = |value: &Value| Some(value.as_str().or_else(|| value.get("content")?.as_str())?.to_owned());
+    let named = settings.iter().filter(|(name, _)| name.ends_with("_token"));
+    named.filter_map(|(name, value)| Some((name.clone(), text(value)?))).collect()
+}
+
+/// `chat_template` is one template, or a list of `{name, template}`.
+fn default_template(settings: &Map<String, Value>, file: &Path) -> Result<Option<String>> {
+    let wrong = || {
+        Error::usage(format!("chat_template is neither a text nor a list of named templates: {}", file.display()))
+            .hint(format!("a list needs an entry named {DEFAULT_TEMPLATE:?} with a \"template\""))
+    };
+    match settings.get("chat_template") {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(template)) => Ok(Some(template.clone())),
+        Some(Value::Array(entries)) => {
+            let named = entries.iter().find(|entry| entry["name"] == DEFAULT_TEMPLATE);
+            let template = named.and_then(|entry| entry["template"].as_str()).ok_or_else(wrong)?;
+            Ok(Some(template.to_owned()))
+        }
+        Some(_) => Err(wrong()),
+    }
+}
+
+fn read_object(file: &Path) -> Result<Map<String, Value>> {
+    if !file.exists() {
+        return Ok(Map::new());
+    }
+    serde_json::from_str(&text(file)?).map_err(|error| Error::usage(format!("not a JSON object: {}: {error}", file.display())))
+}
+
+fn text(file: &Path) -> Result<String> {
+    let bytes = super::read_limited(file)?;
+    String::from_utf8(bytes).map_err(|_| Error::usage(format!("not UTF-8: {}", file.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(files: &[(&str, &str)], template: Option<&str>, special_tokens: &[(&str, &str)]) {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            std::fs::write(folder.path().join(name), text).unwrap();
+        }
+        let config = Config::read(folder.path()).unwrap();
+        assert_eq!(config.chat_template.as_deref(), template);
+        let read: Vec<_> = config.special_tokens.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+        assert_eq!(read, special_tokens);
+    }
+
+    #[test]
+    fn reads_every_form_in_use() {
+        check(&[], None, &[]);
+        check(
+            &[(
+                CONFIG_FILE,
+                r#"{"chat_template":"t","bos_token":"<s>","eos_token":{"content":"</s>","lstrip":false},"unk_token":null}"#,
+            )],
+            Some("t"),
+            &[("bos_token", "<s>"), ("eos_token", "</s>")],
+        );
+        check(
+            &[
+                (
+                    CONFIG_FILE,
+                    r#"{"chat_template":[{"name":"tool_use","template":"u"},{"name":"default","template":"d"}],"bos_token":null}"#,
+                ),
+                (SPECIAL_TOKENS_FILE, r#"{"bos_token":"<old>","eos_token":"<end>","additional_special_tokens":["<a>"]}"#),
+            ],
+            Some("d"),
+            &[("eos_token", "<end>")],
+        );
+        check(&[(CONFIG_FILE, r#"{"chat_template":"settings"}"#), (TEMPLATE_FILE, "file")], Some("file"), &[]);
+    }
+
+    #[test]
+    fn refuses_what_it_cannot_read() {
+        for text in [r#"{"chat_template":1}"#, r#"{"chat_template":[{"name":"rag","template":"r"}]}"#, "[]", "{"] {
+            let folder = tempfile::tempdir().unwrap();
+            std::fs::write(folder.path().join(CONFIG_FILE), text).unwrap();
+            let error = Config::read(folder.path()).unwrap_err();
+            assert!(error.what.contains(CONFIG_FILE), "{error}");
+        }
+    }
+}
