@@ -19,6 +19,10 @@ pub(super) fn deal(plan: &DatasetPlan, rows: Rows, tokenizer: &Tokenizer) -> Res
     if kind == RowsKind::Collected && available < plan.num_prompts {
         notices.push(format!("{available} rows cycled to {} prompts", plan.num_prompts));
     }
+    let is_templated = |row: &Row| plan.prompt_form == PromptForm::Text && matches!(row.prompt, Prompt::Messages(_));
+    if let Some(date) = tokenizer.template_date().filter(|_| rows.iter().any(is_templated)) {
+        notices.push(format!("the chat template prints the present day, which is set to {date} to keep prompts the same"));
+    }
     let asked = rows.into_iter().take(plan.num_prompts);
     let prepared = asked.map(|row| Prepared::new(row, plan, tokenizer)).collect::<Result<Vec<_>>>()?;
     let is_constrained = constrained(plan);

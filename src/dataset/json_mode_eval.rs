@@ -46,11 +46,8 @@ fn find(dataset_path: Option<&str>, hub: &HubSettings) -> Result<Found> {
     let local = |files| Ok(Found { files, source: name.to_owned(), notices: Vec::new() });
     if dataset_path.is_some() && path.is_dir() {
         let files = of_split_train(&list(path));
-        return if files.is_empty() {
-            Err(no_rows(name))
-        } else {
-            local(files.into_iter().map(|file| path.join(file)).collect())
-        };
+        check_whole(name, &files)?;
+        return local(files.into_iter().map(|file| path.join(file)).collect());
     }
     if dataset_path.is_some() && path.exists() {
         return local(vec![path.to_path_buf()]);
@@ -60,10 +57,8 @@ fn find(dataset_path: Option<&str>, hub: &HubSettings) -> Result<Found> {
             .hint("give --dataset-path a .parquet, .jsonl or .json file, a folder with one, or owner/name on the Hub"));
     }
     let snapshot = hub::fetch(hub, RepoKind::Dataset, name, of_split_train)?;
-    if snapshot.files.is_empty() {
-        return Err(no_rows(name));
-    }
-    let names: Vec<_> = snapshot.files.iter().map(|(name, _)| name.as_str()).collect();
+    let names: Vec<_> = snapshot.files.iter().map(|(name, _)| name.clone()).collect();
+    check_whole(name, &names)?;
     Ok(Found {
         source: format!("{name} at commit {}, {}", snapshot.commit, names.join(", ")),
         files: snapshot.files.into_iter().map(|(_, path)| path).collect(),
@@ -71,9 +66,23 @@ fn find(dataset_path: Option<&str>, hub: &HubSettings) -> Result<Found> {
     })
 }
 
-fn no_rows(name: &str) -> Error {
-    Error::usage(format!("no file of the split train, and no single .parquet, .jsonl or .json file, in {name}"))
-        .hint("give --dataset-path the file itself")
+/// Refuses a folder or repository without the split, or with a part of it: files named `...-00000-of-00002.parquet` are parts, and
+/// one that is missing would change what is measured.
+fn check_whole(name: &str, files: &[String]) -> Result<()> {
+    static PART: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(r"-\d{5}-of-(\d{5})\.\w+$").expect("the expression is fixed and well formed"));
+    if files.is_empty() {
+        let what = format!("no file of the split train, and no single .parquet, .jsonl or .json file, in {name}");
+        return Err(Error::usage(what).hint("give --dataset-path the file itself"));
+    }
+    let promised = files.iter().filter_map(|file| PART.captures(file)?[1].parse::<usize>().ok()).max();
+    match promised {
+        Some(promised) if promised != files.len() => {
+            Err(Error::usage(format!("of {promised} parts of the split train, {} are there: {name}", files.len()))
+                .hint("fetch the repository again while online, or give --dataset-path one part itself"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Of the first format that has any, the files whose name says `train`, sorted; else the only file of the first format that there
@@ -185,6 +194,16 @@ mod tests {
         check_choice(&["a.parquet", "b.parquet"], &[]);
         check_choice(&["a.parquet", "b.parquet", "c.json"], &[]);
         check_choice(&["constrain.txt"], &[]);
+    }
+
+    #[test]
+    fn a_split_with_a_part_missing_is_refused() {
+        let parts =
+            |count: usize| -> Vec<String> { (0..count).map(|part| format!("data/train-{part:05}-of-00002.parquet")).collect() };
+        check_whole("a/b", &parts(2)).unwrap();
+        check_whole("a/b", &["train.jsonl".to_owned()]).unwrap();
+        let error = check_whole("a/b", &parts(1)).unwrap_err();
+        assert_eq!(error.what, "of 2 parts of the split train, 1 are there: a/b");
     }
 
     #[track_caller]

@@ -208,6 +208,21 @@ fn a_text_endpoint_gets_chats_through_the_template_once() {
 }
 
 #[test]
+fn a_template_that_prints_the_day_is_noted() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::copy(format!("{FIXTURES}/tokenizer/tokenizer.json"), folder.path().join("tokenizer.json")).unwrap();
+    let template = "{{ strftime_now('%d %b %Y') }}: {{ messages[1].content }}";
+    std::fs::write(folder.path().join("chat_template.jinja"), template).unwrap();
+    let tokenizer = Tokenizer::open(folder.path().to_str().unwrap()).unwrap();
+    let dataset = load(&evaluation("json_mode_eval.parquet", PromptForm::Text), &tokenizer).unwrap();
+    assert_eq!(prompt_of(&dataset.cases[3]), "26 Jul 2024: Describe a folder src with a folder bin inside.");
+    assert!(dataset.notices[1].contains("2024-07-26"), "{:?}", dataset.notices);
+    // A chat endpoint's server prints its own.
+    let dataset = load(&evaluation("json_mode_eval.parquet", PromptForm::Messages), &tokenizer).unwrap();
+    assert_eq!(dataset.notices.len(), 1);
+}
+
+#[test]
 fn a_text_stays_a_text_for_a_chat_endpoint() {
     let dataset = loaded(&DatasetPlan { prompt_form: PromptForm::Messages, ..plan(DatasetName::Json) });
     assert!(prompt_of(&dataset.cases[0]).starts_with("Generate an example"));

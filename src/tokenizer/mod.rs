@@ -112,6 +112,12 @@ impl Tokenizer {
         self.template.as_ref().map(ChatTemplate::source)
     }
 
+    /// The day, as `2024-07-26`, that the template prints for the present one; `None` where it prints none.
+    pub fn template_date(&self) -> Option<String> {
+        let prints_date = self.chat_template()?.contains("strftime_now");
+        prints_date.then(|| strftime::strftime("%F", self.unix_time_s).expect("the directive is known"))
+    }
+
     /// The prompt that the tokenizer's chat template makes of these messages, as `apply_chat_template(messages, tokenize=False)`
     /// of the transformers library does.
     ///

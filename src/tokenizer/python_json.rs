@@ -53,15 +53,31 @@ pub fn float_repr(value: f64) -> String {
     if value.is_infinite() {
         return if value > 0.0 { "Infinity" } else { "-Infinity" }.to_owned();
     }
-    let scientific = format!("{value:e}");
+    let scientific = shortest(value);
     let (mantissa, exponent) = scientific.split_once('e').expect("scientific notation has an exponent");
     let exponent: i32 = exponent.parse().expect("the exponent of a double is a small integer");
     if !(-4..16).contains(&exponent) {
         let sign = if exponent < 0 { '-' } else { '+' };
         return format!("{mantissa}e{sign}{:02}", exponent.abs());
     }
-    let plain = format!("{value}");
-    if plain.contains('.') { plain } else { format!("{plain}.0") }
+    let (sign, digits) = mantissa.strip_prefix('-').map_or(("", mantissa), |digits| ("-", digits));
+    let digits = digits.replace('.', "");
+    if exponent < 0 {
+        return format!("{sign}0.{}{digits}", "0".repeat(exponent.unsigned_abs() as usize - 1));
+    }
+    let before_point = exponent as usize + 1;
+    let digits = format!("{digits:0<before_point$}");
+    let (whole, fraction) = digits.split_at(before_point);
+    format!("{sign}{whole}.{}", if fraction.is_empty() { "0" } else { fraction })
+}
+
+/// The shortest digits that read back, in scientific notation. Of two that are equally near, Python takes the even one, and Rust's
+/// shortest form the greater; Rust's form of a given number of digits rounds to even.
+fn shortest(value: f64) -> String {
+    let greater = format!("{value:e}");
+    let digits = greater.chars().take_while(|letter| *letter != 'e').filter(char::is_ascii_digit).count();
+    let nearest = format!("{value:.*e}", digits - 1);
+    if nearest.parse() == Ok(value) { nearest } else { greater }
 }
 
 struct Writer<'a> {
@@ -181,6 +197,9 @@ mod tests {
             ("2.5e-300", "2.5e-300"),
             ("5e-324", "5e-324"),
             ("1.7976931348623157e308", "1.7976931348623157e+308"),
+            // Exactly between two shortest forms.
+            ("1286065912525275.25", "1286065912525275.2"),
+            ("-2152548015248394.25", "-2152548015248394.2"),
             ("1e400", "Infinity"),
             ("-1e400", "-Infinity"),
         ] {
