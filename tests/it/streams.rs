@@ -1,1 +1,77 @@
-//! (see main.rs)
+//! The wire, end to end: every recorded shape of answer, however it is cut, and every way in which an exchange can fail. Knows no
+//! verdicts. A scripted server on a free port stands in for real ones.
+
+mod faults;
+mod fixtures;
+mod probes;
+mod runs;
+mod scripted;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sobench::backend::{Adapter, ConstraintDialect, RequestOptions, Sampling, ServerKind, adapter};
+use sobench::case::{Arm, Case, Prompt};
+use sobench::driver::{Client, DriverOptions, Endpoint, Limits, Stop, send_one};
+use sobench::observation::Observation;
+
+fn case(id: &str) -> Case {
+    Case {
+        id: id.to_owned(),
+        prompt: Prompt::Text("Say it".into()),
+        prompt_tokens: Some(2),
+        constraint: None,
+        arm: Arm::Free,
+        output_len: 16,
+        completion: None,
+        tags: vec![],
+        grammar_oracle: None,
+    }
+}
+
+fn request(stream: bool) -> RequestOptions {
+    RequestOptions {
+        model: "m".to_owned(),
+        stream,
+        sampling: Sampling::default(),
+        ignore_eos: false,
+        dialect: ConstraintDialect::StructuredOutputs,
+        guided_decoding_backend: None,
+        extra_body: None,
+    }
+}
+
+fn options(base_url: &str, kind: ServerKind) -> DriverOptions {
+    let endpoint = Endpoint {
+        base_url: base_url.to_owned(),
+        path: kind.default_path().to_owned(),
+        headers: vec![],
+        api_key: None,
+        insecure: false,
+    };
+    DriverOptions { endpoint, max_concurrency: None, request_timeout: None, request_id_prefix: None, limits: Limits::default() }
+}
+
+fn shared(kind: ServerKind) -> Arc<dyn Adapter> {
+    adapter(kind).into()
+}
+
+/// Sends one request and returns what was seen of it.
+async fn observe(options: DriverOptions, kind: ServerKind, stream: bool) -> Observation {
+    let client = Client::new(options).unwrap();
+    send_one(&client, shared(kind), &request(stream), &case("t-0"), "trial", Stop::never()).await.unwrap()
+}
+
+/// Instants must come in the order of what happened, whatever happened.
+#[track_caller]
+fn check_order(observation: &Observation) {
+    let timing = &observation.timing;
+    let sent = timing.sent_ns.into_iter();
+    let instants: Vec<u64> = sent.chain(timing.headers_ns).chain(timing.chunks_ns.iter().copied()).chain(timing.end_ns).collect();
+    assert!(instants.is_sorted(), "{timing:?}");
+    assert!(instants.first().is_none_or(|sent| timing.due_ns <= *sent), "{timing:?}");
+    assert_eq!(timing.sent_ns.is_some(), timing.end_ns.is_some());
+}
+
+/// Long enough that it never runs out in a test that passes.
+const FOREVER: Duration = Duration::from_secs(600);

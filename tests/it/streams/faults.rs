@@ -1,0 +1,195 @@
+//! Every way in which an exchange can fail has an outcome of its own, and nothing is sent twice.
+
+use std::io::Write;
+use std::net::TcpListener;
+use std::time::Duration;
+
+use sobench::backend::ServerKind;
+use sobench::observation::{Observation, Outcome, TransportCause};
+
+use super::scripted::{STREAM_HEAD, Scripted, Then, chunk, until_closed, whole};
+use super::{check_order, observe, options};
+
+const KIND: ServerKind = ServerKind::Openai;
+const CONTENT: &str = "data: {\"choices\":[{\"index\":0,\"text\":\"hi\"}]}\n\n";
+const STOP: &str = "data: {\"choices\":[{\"index\":0,\"text\":\"\",\"finish_reason\":\"stop\"}]}\n\n";
+const DONE: &str = "data: [DONE]\n\n";
+
+async fn observed(server: &Scripted) -> Observation {
+    let observation = observe(options(&server.base_url, KIND), KIND, true).await;
+    check_order(&observation);
+    assert_eq!(server.requests().len(), 1, "nothing is ever sent twice: {:?}", observation.outcome);
+    observation
+}
+
+async fn outcome_of(bytes: impl Into<Vec<u8>>) -> Outcome {
+    observed(&Scripted::saying(bytes)).await.outcome
+}
+
+#[tokio::test]
+async fn statuses_other_than_200() {
+    let error = r#"{"error":{"message":"no such model","code":404}}"#;
+    for (answer, expected) in [
+        (whole("400 Bad Request", "application/json", "no"), Outcome::Rejected { status: 400, body: "no".to_owned() }),
+        (whole("404 Not Found", "application/json", error), Outcome::Rejected { status: 404, body: error.to_owned() }),
+        (whole("429 Too Many", "text/plain", ""), Outcome::Rejected { status: 429, body: String::new() }),
+        (
+            whole("500 Oops", "text/html", "<h1>Internal</h1>"),
+            Outcome::ServerError { status: 500, body: "<h1>Internal</h1>".to_owned() },
+        ),
+        (whole("204 No Content", "text/plain", ""), Outcome::ServerError { status: 204, body: String::new() }),
+        (
+            "HTTP/1.1 307 Moved\r\nlocation: /elsewhere\r\ncontent-length: 0\r\n\r\n".to_owned(),
+            Outcome::ServerError { status: 307, body: String::new() },
+        ),
+    ] {
+        assert_eq!(outcome_of(answer).await, expected);
+    }
+}
+
+#[tokio::test]
+async fn a_refusals_body_is_cut_aloud_and_may_break_off() {
+    let server = Scripted::saying(whole("400 Bad Request", "text/plain", &"x".repeat(100)));
+    let mut options = options(&server.base_url, KIND);
+    options.limits.max_error_body_bytes = 10;
+    let Outcome::Rejected { body, .. } = observe(options, KIND, true).await.outcome else { panic!("not rejected") };
+    assert_eq!(body, "xxxxxxxxxx... (cut at 10 bytes)");
+    let broken = "HTTP/1.1 400 Bad Request\r\ncontent-length: 100\r\n\r\nhalf";
+    assert_eq!(outcome_of(broken).await, Outcome::Rejected { status: 400, body: "half".to_owned() });
+}
+
+#[tokio::test]
+async fn whole_answers_where_a_stream_was_asked_for() {
+    let answer =
+        r#"{"choices":[{"index":0,"text":"hi","finish_reason":"stop"}],"usage":{"prompt_tokens":2,"completion_tokens":1}}"#;
+    let observation = observed(&Scripted::saying(whole("200 OK", "application/json", answer))).await;
+    assert_eq!((&observation.outcome, observation.text.as_str()), (&Outcome::Completed, "hi"));
+    assert_eq!(observation.timing.chunks_ns.len(), 1);
+    assert_eq!(observation.timing.chunks_ns.last(), observation.timing.end_ns.as_ref());
+    for (answer, name) in [
+        (whole("200 OK", "text/html", "<h1>Welcome</h1>"), "stream_error"),
+        (whole("200 OK", "application/json", r#"{"object":"list"}"#), "stream_error"),
+        (whole("200 OK", "application/json", r#"{"error":{"message":"no","code":400}}"#), "rejected"),
+        (format!("HTTP/1.1 200 OK\r\n\r\n{CONTENT}{STOP}{DONE}"), "stream_error"),
+    ] {
+        assert_eq!(outcome_of(answer).await.name(), name);
+    }
+}
+
+#[tokio::test]
+async fn whole_answers_that_were_asked_for() {
+    let answer =
+        r#"{"choices":[{"index":0,"message":{"role":"assistant","content":"{}","reasoning":"why"},"finish_reason":"length"}]}"#;
+    let server = Scripted::saying(whole("200 OK", "application/json", answer));
+    let observation = observe(options(&server.base_url, KIND), KIND, false).await;
+    check_order(&observation);
+    assert_eq!((&observation.outcome, observation.text.as_str()), (&Outcome::Truncated, "{}"));
+    assert_eq!((observation.reasoning.as_str(), observation.timing.chunks_ns.len()), ("why", 1));
+    let body = String::from_utf8(server.requests()[0].body.clone()).unwrap();
+    assert!(body.contains(r#""stream":false"#) && !body.contains("stream_options"), "{body}");
+}
+
+#[tokio::test]
+async fn nobody_is_there() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let base_url = format!("http://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let observation = observe(options(&base_url, KIND), KIND, true).await;
+    check_order(&observation);
+    let Outcome::Transport { cause, message } = observation.outcome else { panic!("{:?}", observation.outcome) };
+    assert_eq!(cause, TransportCause::Connect);
+    assert!(message.contains("refused"), "{message}");
+}
+
+#[track_caller]
+fn check_cause(outcome: &Outcome, expected: TransportCause) {
+    let Outcome::Transport { cause, message } = outcome else { panic!("{outcome:?}") };
+    assert_eq!(*cause, expected, "{message}");
+}
+
+#[tokio::test]
+async fn connections_that_end_early() {
+    // Closed without a word.
+    check_cause(&outcome_of("").await, TransportCause::Closed);
+    // llama-cpp-python, when a grammar kills it: a head, then neither a chunk nor the end of the chunks.
+    check_cause(&outcome_of(STREAM_HEAD).await, TransportCause::Closed);
+    let part = [STREAM_HEAD.as_bytes(), &chunk(CONTENT.as_bytes())].concat();
+    let observation = observed(&Scripted::saying(part.clone())).await;
+    check_cause(&observation.outcome, TransportCause::Closed);
+    assert_eq!((observation.text.as_str(), observation.timing.chunks_ns.len()), ("hi", 1), "what came is kept");
+    // Closed with half a chunk.
+    check_cause(&outcome_of([&part, b"ff\r\ndata: {".as_slice()].concat()).await, TransportCause::Closed);
+    // Not HTTP at all.
+    check_cause(&outcome_of("SSH-2.0-OpenSSH_9.6\r\n").await, TransportCause::Other);
+    // The whole answer came; only the end of the chunks did not.
+    let answer = [STREAM_HEAD.as_bytes(), &chunk([CONTENT, STOP, DONE].concat().as_bytes())].concat();
+    assert_eq!(outcome_of(answer).await, Outcome::Completed);
+}
+
+#[tokio::test]
+async fn a_connection_that_is_reset() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let base_url = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        let (stream, _) = listener.accept().unwrap();
+        // Waits for the request and closes without reading it, which makes the kernel send a reset.
+        let _ = stream.peek(&mut [0; 1]);
+    });
+    let observation = observe(options(&base_url, KIND), KIND, true).await;
+    check_cause(&observation.outcome, TransportCause::Reset);
+}
+
+#[tokio::test]
+async fn bodies_and_events_have_limits() {
+    let answer = format!("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n{}{STOP}{DONE}", CONTENT.repeat(20));
+    let server = Scripted::saying(answer);
+    let mut small = options(&server.base_url, KIND);
+    small.limits.max_body_bytes = 100;
+    check_cause(&observe(small, KIND, true).await.outcome, TransportCause::BodyTooLarge);
+    let mut small = options(&server.base_url, KIND);
+    small.limits.max_event_bytes = 20;
+    let message = "an event larger than 20 bytes".to_owned();
+    assert_eq!(observe(small, KIND, true).await.outcome, Outcome::StreamError { message });
+    assert_eq!(observe(options(&server.base_url, KIND), KIND, true).await.text, "hi".repeat(20));
+}
+
+#[tokio::test]
+async fn a_server_that_never_answers_runs_into_the_timeout() {
+    let server = Scripted::new(|_, stream| {
+        until_closed(stream);
+        Then::Close
+    });
+    let mut options = options(&server.base_url, KIND);
+    options.request_timeout = Some(Duration::from_millis(30));
+    let observation = observe(options, KIND, true).await;
+    check_order(&observation);
+    assert_eq!((observation.outcome, observation.timing.headers_ns), (Outcome::TimedOut { limit_ms: 30 }, None));
+}
+
+#[tokio::test]
+async fn a_server_that_stalls_in_the_middle_keeps_what_it_said() {
+    let server = Scripted::new(|_, stream| {
+        stream.write_all(&[STREAM_HEAD.as_bytes(), &chunk(CONTENT.as_bytes())].concat()).unwrap();
+        until_closed(stream);
+        Then::Close
+    });
+    let mut options = options(&server.base_url, KIND);
+    options.request_timeout = Some(Duration::from_millis(300));
+    let observation = observe(options, KIND, true).await;
+    check_order(&observation);
+    assert_eq!((&observation.outcome, observation.text.as_str()), (&Outcome::TimedOut { limit_ms: 300 }, "hi"));
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_end_after_done_costs_only_the_connection() {
+    let server = Scripted::new(|_, stream| {
+        stream.write_all(&[STREAM_HEAD.as_bytes(), &chunk([CONTENT, STOP, DONE].concat().as_bytes())].concat()).unwrap();
+        until_closed(stream);
+        Then::Close
+    });
+    let mut options = options(&server.base_url, KIND);
+    options.limits.linger = Duration::from_millis(1);
+    let observation = observe(options, KIND, true).await;
+    check_order(&observation);
+    assert_eq!((observation.outcome, observation.text.as_str()), (Outcome::Completed, "hi"));
+}

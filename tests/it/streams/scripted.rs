@@ -1,0 +1,144 @@
+//! A server that does exactly what a test says, on a free loopback port, in threads of its own. Knows HTTP/1.1 well enough to
+//! break it.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// One request as it came.
+#[derive(Clone, Debug)]
+pub(super) struct Request {
+    /// Method, path and version.
+    pub(super) line: String,
+    /// Names in lower case.
+    pub(super) headers: Vec<(String, String)>,
+    pub(super) body: Vec<u8>,
+    /// How many requests came before, on all connections.
+    pub(super) number: usize,
+}
+
+impl Request {
+    pub(super) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(given, _)| given == name).map(|(_, value)| value.as_str())
+    }
+}
+
+/// What to do with the connection after an answer.
+pub(super) enum Then {
+    Keep,
+    Close,
+}
+
+/// Listens until dropped.
+pub(super) struct Scripted {
+    pub(super) base_url: String,
+    address: SocketAddr,
+    stopped: Arc<AtomicBool>,
+    pub(super) connections: Arc<AtomicUsize>,
+    requests: Arc<Mutex<Vec<Request>>>,
+}
+
+impl Scripted {
+    /// Calls `answer` for every request; it writes whatever it wants to the connection.
+    pub(super) fn new(answer: impl Fn(&Request, &mut TcpStream) -> Then + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = Self {
+            base_url: format!("http://{address}"),
+            address,
+            stopped: Arc::default(),
+            connections: Arc::default(),
+            requests: Arc::default(),
+        };
+        let (stopped, connections, requests) =
+            (Arc::clone(&server.stopped), Arc::clone(&server.connections), Arc::clone(&server.requests));
+        let answer = Arc::new(answer);
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                if stopped.load(Ordering::SeqCst) {
+                    return;
+                }
+                connections.fetch_add(1, Ordering::SeqCst);
+                let (answer, requests) = (Arc::clone(&answer), Arc::clone(&requests));
+                std::thread::spawn(move || converse(stream.unwrap(), &requests, answer.as_ref()));
+            }
+        });
+        server
+    }
+
+    /// A server that answers everything with the same bytes and closes.
+    pub(super) fn saying(bytes: impl Into<Vec<u8>>) -> Self {
+        let bytes = bytes.into();
+        Self::new(move |_, stream| {
+            stream.write_all(&bytes).unwrap();
+            Then::Close
+        })
+    }
+
+    /// What has been asked so far.
+    pub(super) fn requests(&self) -> Vec<Request> {
+        self.requests.lock().unwrap().clone()
+    }
+}
+
+impl Drop for Scripted {
+    fn drop(&mut self) {
+        self.stopped.store(true, Ordering::SeqCst);
+        // Wakes the listener, which then sees that it is to stop.
+        let _ = TcpStream::connect(self.address);
+    }
+}
+
+fn converse(mut stream: TcpStream, requests: &Mutex<Vec<Request>>, answer: &dyn Fn(&Request, &mut TcpStream) -> Then) {
+    stream.set_nodelay(true).unwrap();
+    let mut reader = BufReader::new(stream.try_clone().unwrap());
+    while let Some(mut request) = read_request(&mut reader) {
+        {
+            let mut requests = requests.lock().unwrap();
+            request.number = requests.len();
+            requests.push(request.clone());
+        }
+        if let Then::Close = answer(&request, &mut stream) {
+            return;
+        }
+    }
+}
+
+fn read_request(reader: &mut BufReader<TcpStream>) -> Option<Request> {
+    let mut line = String::new();
+    if reader.read_line(&mut line).ok()? == 0 {
+        return None;
+    }
+    let mut headers = vec![];
+    loop {
+        let mut header = String::new();
+        reader.read_line(&mut header).ok()?;
+        let Some((name, value)) = header.trim_end().split_once(':') else { break };
+        headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
+    }
+    let mut request = Request { line: line.trim_end().to_owned(), headers, body: vec![], number: 0 };
+    let length = request.header("content-length").map_or(0, |length| length.parse().unwrap());
+    request.body = vec![0; length];
+    reader.read_exact(&mut request.body).ok()?;
+    Some(request)
+}
+
+/// A whole answer with a length.
+pub(super) fn whole(status: &str, content_type: &str, body: &str) -> String {
+    format!("HTTP/1.1 {status}\r\ncontent-type: {content_type}\r\ncontent-length: {}\r\n\r\n{body}", body.len())
+}
+
+/// The head of an event stream in chunks.
+pub(super) const STREAM_HEAD: &str =
+    "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\ntransfer-encoding: chunked\r\n\r\n";
+
+/// One chunk of the transfer coding; the last one is empty.
+pub(super) fn chunk(bytes: &[u8]) -> Vec<u8> {
+    [format!("{:x}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat()
+}
+
+/// Blocks until the client goes away.
+pub(super) fn until_closed(stream: &mut TcpStream) {
+    let _ = stream.read(&mut [0; 1]);
+}
