@@ -20,7 +20,7 @@ pub fn check(kind: ServerKind, cases: &[Case], options: &RequestOptions) -> Resu
 
 fn check_extra_body(cases: &[Case], options: &RequestOptions) -> Result<()> {
     let Some(extra) = &options.extra_body else { return Ok(()) };
-    let unconstrained = cases.iter().any(|case| case.arm != Arm::Constrained);
+    let has_control = cases.iter().any(|case| case.arm == Arm::Control);
     for (field, value) in extra {
         match field.as_str() {
             "n" | "best_of" if value.as_u64() != Some(1) => {
@@ -31,8 +31,8 @@ fn check_extra_body(cases: &[Case], options: &RequestOptions) -> Result<()> {
                 return Err(Error::usage(format!("--extra-body sets what sobench has to know: stream = {value}"))
                     .hint("take the field out; streaming is a flag of its own"));
             }
-            name if unconstrained && ConstraintDialect::is_constraint_field(name) => {
-                return Err(Error::usage(format!("--extra-body would reach unconstrained requests too: {name}"))
+            name if has_control && ConstraintDialect::is_constraint_field(name) => {
+                return Err(Error::usage(format!("--extra-body would constrain the control requests too: {name}"))
                     .hint("take the field out, or constrain every request with --guided-decoding-ratio 1.0"));
             }
             _ => {}
@@ -78,7 +78,10 @@ mod tests {
             ignore_eos: false,
             dialect,
             guided_decoding_backend: None,
-            extra_body: extra.as_object().cloned(),
+            extra_body: match extra {
+                Value::Object(fields) => Some(fields),
+                _ => None,
+            },
         }
     }
 
@@ -190,7 +193,7 @@ mod tests {
             json!({"structured_outputs": "off"}),
             "--extra-body changes what the constraint sets: /structured_outputs/regex: case \"t-0\"",
         );
-        refused(Guided, &mixed, json!({"guided_json": {}}), "--extra-body would reach unconstrained requests too: guided_json");
+        refused(Guided, &mixed, json!({"guided_json": {}}), "--extra-body would constrain the control requests too: guided_json");
         refused(Guided, &constrained, json!({"n": 4}), "--extra-body asks for several choices: n = 4");
         refused(Guided, &constrained, json!({"stream": true}), "--extra-body sets what sobench has to know: stream = true");
         refused(Guided, &[case(None, Arm::Constrained)], Value::Null, "a constrained case has no constraint: case \"t-0\"");

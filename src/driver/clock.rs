@@ -4,6 +4,9 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
+/// The end of a wait that is not left to tokio's timer: its tick, its rounding, and a tick to spare.
+const LAST_STRETCH: Duration = Duration::from_millis(3);
+
 /// Nanoseconds since the begin, by a monotonic clock; and the begin by the wall clock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {
@@ -25,15 +28,27 @@ impl Clock {
         self.started
     }
 
-    /// Sleeps until an absolute instant, so that lateness does not add up. Tokio's timer counts whole milliseconds and rounds
-    /// up: a request may go out up to a millisecond late, which its schedule lag shows.
+    /// Sleeps until an absolute instant, so that lateness does not add up.
+    ///
+    /// Tokio's timer counts whole milliseconds and rounds up: at hundreds of requests a second every one would go out about a
+    /// millisecond late. So the last stretch is slept on a thread, where the kernel's timer is good to some 0.1 ms.
     pub(super) async fn sleep_until(&self, due: Duration) {
-        match self.begin.checked_add(due) {
-            Some(instant) if instant > Instant::now() => tokio::time::sleep_until(instant).await,
-            // Due already: no trip through the timer, which would cost a tick.
-            Some(_) => {}
+        let Some(instant) = self.begin.checked_add(due) else {
             // Beyond what the clock can count, centuries from now.
-            None => std::future::pending().await,
+            return std::future::pending().await;
+        };
+        if let Some(early) = instant.checked_sub(LAST_STRETCH)
+            && early > Instant::now()
+        {
+            tokio::time::sleep_until(early).await;
+        }
+        let left = instant.saturating_duration_since(Instant::now());
+        if !left.is_zero() {
+            let slept = tokio::task::spawn_blocking(move || std::thread::sleep(left)).await;
+            if slept.is_err() {
+                // The runtime is shutting down and starts no threads any more. Even so nobody is sent early.
+                tokio::time::sleep_until(instant).await;
+            }
         }
     }
 }

@@ -7,6 +7,7 @@ mod client;
 mod clock;
 mod endpoint;
 mod exchange;
+mod files;
 mod probe;
 mod stop;
 
@@ -66,6 +67,8 @@ pub async fn run(
     mut progress: impl FnMut(Event<'_>),
 ) -> Result<RunOutcome> {
     let queue = prepare(adapter.as_ref(), request, cases, due)?;
+    let at_once = client.options().max_concurrency.map_or(cases.len(), |most| most.min(cases.len()));
+    files::raise_limit(files::needed_for(at_once));
     let (tell, mut told) = unbounded_channel();
     let clock = Clock::start();
     let sender = Sender { client: client.clone(), adapter, stream: request.stream, clock, stop };

@@ -2,13 +2,17 @@
 
 use std::io::Write;
 use std::net::TcpListener;
+use std::sync::Arc;
 use std::time::Duration;
 
-use sobench::backend::ServerKind;
+use bytes::Bytes;
+use sobench::backend::{Adapter, Answer, Decoder, Fed, RequestOptions, ServerKind, Unsendable};
+use sobench::case::Case;
+use sobench::driver::{Client, Stopper, send_one, stop};
 use sobench::observation::{Observation, Outcome, TransportCause};
 
 use super::scripted::{STREAM_HEAD, Scripted, Then, chunk, until_closed, whole};
-use super::{check_order, observe, options};
+use super::{case, check_order, observe, options, request, shared};
 
 const KIND: ServerKind = ServerKind::Openai;
 const CONTENT: &str = "data: {\"choices\":[{\"index\":0,\"text\":\"hi\"}]}\n\n";
@@ -166,18 +170,62 @@ async fn a_server_that_never_answers_runs_into_the_timeout() {
     assert_eq!((observation.outcome, observation.timing.headers_ns), (Outcome::TimedOut { limit_ms: 30 }, None));
 }
 
+/// An adapter whose decoders signal the stopper twice as soon as they have been given anything.
+struct Stopping {
+    inner: Arc<dyn Adapter>,
+    stopper: Arc<Stopper>,
+}
+
+struct StoppingDecoder {
+    inner: Box<dyn Decoder>,
+    stopper: Arc<Stopper>,
+}
+
+impl Adapter for Stopping {
+    fn kind(&self) -> ServerKind {
+        self.inner.kind()
+    }
+
+    fn encode(&self, case: &Case, options: &RequestOptions) -> Result<Bytes, Unsendable> {
+        self.inner.encode(case, options)
+    }
+
+    fn decoder(&self, stream: bool, max_event_bytes: usize) -> Box<dyn Decoder> {
+        Box::new(StoppingDecoder { inner: self.inner.decoder(stream, max_event_bytes), stopper: Arc::clone(&self.stopper) })
+    }
+}
+
+impl Decoder for StoppingDecoder {
+    fn push(&mut self, bytes: &[u8]) -> Fed {
+        let fed = self.inner.push(bytes);
+        self.stopper.signal();
+        self.stopper.signal();
+        fed
+    }
+
+    fn finish(&mut self) -> Fed {
+        self.inner.finish()
+    }
+
+    fn into_answer(self: Box<Self>) -> Answer {
+        self.inner.into_answer()
+    }
+}
+
 #[tokio::test]
-async fn a_server_that_stalls_in_the_middle_keeps_what_it_said() {
+async fn what_came_before_the_cut_is_kept() {
     let server = Scripted::new(|_, stream| {
         stream.write_all(&[STREAM_HEAD.as_bytes(), &chunk(CONTENT.as_bytes())].concat()).unwrap();
         until_closed(stream);
         Then::Close
     });
-    let mut options = options(&server.base_url, KIND);
-    options.request_timeout = Some(Duration::from_millis(300));
-    let observation = observe(options, KIND, true).await;
+    let (stopper, listener) = stop();
+    let adapter = Arc::new(Stopping { inner: shared(KIND), stopper: Arc::new(stopper) });
+    let client = Client::new(options(&server.base_url, KIND)).unwrap();
+    let observation = send_one(&client, adapter, &request(true), &case("t-0"), "trial", listener).await.unwrap();
     check_order(&observation);
-    assert_eq!((&observation.outcome, observation.text.as_str()), (&Outcome::TimedOut { limit_ms: 300 }, "hi"));
+    assert_eq!((&observation.outcome, observation.text.as_str()), (&Outcome::Cancelled, "hi"));
+    assert_eq!(observation.timing.chunks_ns.len(), 1);
 }
 
 #[tokio::test]

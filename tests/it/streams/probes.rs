@@ -75,7 +75,7 @@ async fn waiting_ends_when_the_server_is_up() {
 #[tokio::test]
 async fn waiting_ends_with_the_last_words() {
     let server = Scripted::saying(whole("503 Loading", "text/plain", "Loading model"));
-    let error = wait_ready(&client(&server.base_url), Duration::from_millis(200)).await.unwrap_err();
+    let error = wait_ready(&client(&server.base_url), Duration::from_millis(500)).await.unwrap_err();
     assert_eq!(error.kind, Kind::Environment);
     assert!(error.what.ends_with("503: Loading model"), "{}", error.what);
     wait_ready(&client("http://127.0.0.1:9"), Duration::ZERO).await.unwrap();
