@@ -184,6 +184,8 @@ mod tests {
         check(b"data: a\r\n\r\ndata: b\r\n\r\n", &[("", "a"), ("", "b")]);
         check(b"data: a\r\rdata: b\r\r", &[("", "a"), ("", "b")]);
         check(b"data: a\r\n\ndata: b\n\r\n", &[("", "a"), ("", "b")]);
+        check(b"event: x\r\ndata: a\r\ndata: b\r\n\r\ndata: c\r\n\r\n", &[("x", "a\nb"), ("", "c")]);
+        check(b"event: x\rdata: a\rdata: b\r\rdata: c\r\r", &[("x", "a\nb"), ("", "c")]);
         check(b"\n\r\n\rdata: a\n\n\n\n", &[("", "a")]);
     }
 
