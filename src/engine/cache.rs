@@ -1,0 +1,192 @@
+//! Compiles each constraint once. Knows neither the libraries nor who asks.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use super::{Engine, EngineError, Grammar};
+use crate::constraint::Constraint;
+
+/// Compiled constraints that are kept; the one that nobody asked for longest makes room. A compiled JSON Schema takes some
+/// hundred kilobytes.
+pub const CACHED_GRAMMARS: usize = 512;
+
+type Compiled = Result<Arc<dyn Grammar>, EngineError>;
+
+/// Compiled constraints by fingerprint. Requests that ask for the same one at the same time wait for one compile.
+pub struct CompileCache {
+    engine: Arc<dyn Engine>,
+    capacity: usize,
+    entries: Mutex<Entries>,
+    hits: AtomicU64,
+    misses: AtomicU64,
+}
+
+#[derive(Default)]
+struct Entries {
+    slots: HashMap<String, Slot>,
+    /// Counts look-ups, to know which slot was asked for longest ago.
+    tick: u64,
+}
+
+struct Slot {
+    compiled: Arc<OnceLock<Compiled>>,
+    asked: u64,
+}
+
+impl CompileCache {
+    /// A cache of at most `capacity` compiled constraints (at least one).
+    pub fn new(engine: Arc<dyn Engine>, capacity: usize) -> Self {
+        let capacity = capacity.max(1);
+        Self { engine, capacity, entries: Mutex::default(), hits: AtomicU64::new(0), misses: AtomicU64::new(0) }
+    }
+
+    /// The engine behind the cache.
+    pub fn engine(&self) -> &dyn Engine {
+        &*self.engine
+    }
+
+    /// Look-ups that found their constraint, compiled or being compiled.
+    pub fn hits(&self) -> u64 {
+        self.hits.load(Ordering::Relaxed)
+    }
+
+    /// Look-ups that had to compile.
+    pub fn misses(&self) -> u64 {
+        self.misses.load(Ordering::Relaxed)
+    }
+
+    /// The compiled constraint if it is there already; never blocks on a compile, and a miss is not counted.
+    pub fn ready(&self, fingerprint: &str) -> Option<Compiled> {
+        let mut entries = self.lock();
+        entries.tick += 1;
+        let tick = entries.tick;
+        let slot = entries.slots.get_mut(fingerprint)?;
+        let compiled = slot.compiled.get()?.clone();
+        slot.asked = tick;
+        self.hits.fetch_add(1, Ordering::Relaxed);
+        Some(compiled)
+    }
+
+    /// The compiled constraint, compiled now if need be; blocks. A refusal is remembered like a grammar, a crash is not.
+    ///
+    /// # Errors
+    /// What [`Engine::compile`] says.
+    pub fn compile(&self, fingerprint: &str, constraint: &Constraint) -> Compiled {
+        let compiled = self.slot(fingerprint);
+        let result = compiled.get_or_init(|| self.engine.compile(constraint)).clone();
+        if matches!(result, Err(EngineError::Crashed { .. })) {
+            let mut entries = self.lock();
+            if entries.slots.get(fingerprint).is_some_and(|slot| Arc::ptr_eq(&slot.compiled, &compiled)) {
+                entries.slots.remove(fingerprint);
+            }
+        }
+        result
+    }
+
+    fn slot(&self, fingerprint: &str) -> Arc<OnceLock<Compiled>> {
+        let mut entries = self.lock();
+        entries.tick += 1;
+        let tick = entries.tick;
+        if let Some(slot) = entries.slots.get_mut(fingerprint) {
+            slot.asked = tick;
+            self.hits.fetch_add(1, Ordering::Relaxed);
+            return Arc::clone(&slot.compiled);
+        }
+        self.misses.fetch_add(1, Ordering::Relaxed);
+        if entries.slots.len() >= self.capacity
+            && let Some(oldest) = entries.slots.iter().min_by_key(|(_, slot)| slot.asked).map(|(key, _)| key.clone())
+        {
+            entries.slots.remove(&oldest);
+        }
+        let compiled = Arc::new(OnceLock::new());
+        entries.slots.insert(fingerprint.to_owned(), Slot { compiled: Arc::clone(&compiled), asked: tick });
+        compiled
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Entries> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+    use std::thread;
+
+    use super::*;
+    use crate::constraint::GrammarDialect;
+    use crate::engine::Matcher;
+
+    /// Counts compiles; a regex of `crash` crashes.
+    #[derive(Default)]
+    struct Counting(AtomicU64);
+
+    struct Nothing;
+
+    impl Grammar for Nothing {
+        fn matcher(&self) -> Result<Box<dyn Matcher>, EngineError> {
+            Err(EngineError::Invalid { words: "no matcher".into() })
+        }
+    }
+
+    impl Engine for Counting {
+        fn name(&self) -> &'static str {
+            "counting"
+        }
+        fn version(&self) -> &'static str {
+            "counting 0"
+        }
+        fn compile(&self, constraint: &Constraint) -> Compiled {
+            self.0.fetch_add(1, Ordering::SeqCst);
+            match constraint {
+                Constraint::Regex(regex) if &**regex == "crash" => Err(EngineError::Crashed { words: "boom".into() }),
+                Constraint::Regex(regex) if &**regex == "(" => Err(EngineError::Invalid { words: "open".into() }),
+                _ => Ok(Arc::new(Nothing)),
+            }
+        }
+        fn grammar_dialects(&self) -> &'static [GrammarDialect] {
+            &[]
+        }
+    }
+
+    fn look_up(cache: &CompileCache, regex: &str) -> Compiled {
+        cache.compile(regex, &Constraint::Regex(regex.into()))
+    }
+
+    #[test]
+    fn counts_hits_and_forgets_what_was_asked_for_longest_ago() {
+        let cache = CompileCache::new(Arc::new(Counting::default()), 2);
+        for regex in ["a", "b", "a", "c", "a", "b"] {
+            assert!(look_up(&cache, regex).is_ok());
+        }
+        assert_eq!((cache.hits(), cache.misses()), (2, 4), "c makes room by dropping b");
+        assert!(cache.ready("b").is_some() && cache.ready("c").is_none());
+        assert_eq!(cache.hits(), 3);
+    }
+
+    #[test]
+    fn remembers_a_refusal_and_tries_a_crash_again() {
+        for (regex, misses) in [("(", 1), ("crash", 2)] {
+            let cache = CompileCache::new(Arc::new(Counting::default()), 2);
+            assert!(look_up(&cache, regex).is_err() && look_up(&cache, regex).is_err());
+            assert_eq!(cache.misses(), misses, "{regex}");
+        }
+    }
+
+    #[test]
+    fn compiles_once_for_all_who_wait() {
+        let engine = Arc::new(Counting::default());
+        let cache = CompileCache::new(Arc::clone(&engine) as Arc<dyn Engine>, 2);
+        let barrier = Barrier::new(8);
+        thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    barrier.wait();
+                    assert!(look_up(&cache, "a").is_ok());
+                });
+            }
+        });
+        assert_eq!((engine.0.load(Ordering::SeqCst), cache.misses(), cache.hits()), (1, 1, 7));
+    }
+}

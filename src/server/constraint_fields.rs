@@ -1,0 +1,190 @@
+//! The constraint of a request, in whichever of the three ways it is written: `structured_outputs`, `response_format`, `guided_*`.
+//! Knows no engine but by name.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::failure::Failure;
+use super::request::wrong;
+use crate::constraint::{AlwaysTrue, Constraint, GrammarDialect};
+
+/// Members of `structured_outputs` that would change what a constraint means; taken only where they say nothing.
+const STRUCTURED_OPTIONS: &[&str] =
+    &["disable_any_whitespace", "disable_additional_properties", "disable_fallback", "whitespace_pattern"];
+
+/// Reads the one constraint of a request, if it has any. `engine` is what `guided_decoding_backend` may name, beside `auto`.
+///
+/// # Errors
+/// A 400 for two constraints, for one that is malformed, and for another engine.
+pub(super) fn read(fields: &Map<String, Value>, engine: &str) -> Result<Option<Constraint>, Failure> {
+    match present(fields, "guided_decoding_backend") {
+        None => {}
+        Some(Value::String(name)) if name == engine || name == "auto" => {}
+        Some(name) => {
+            let message = format!("this server decodes with {engine}; guided_decoding_backend must be that or auto, not {name}");
+            return Err(Failure::bad_request(message).about("guided_decoding_backend"));
+        }
+    }
+    let mut found = Vec::new();
+    if let Some(value) = present(fields, "structured_outputs") {
+        let members = value.as_object().ok_or_else(|| wrong("structured_outputs", "an object"))?;
+        found.push(structured_outputs(members)?);
+    }
+    for (name, member) in
+        [("guided_json", "json"), ("guided_regex", "regex"), ("guided_choice", "choice"), ("guided_grammar", "grammar")]
+    {
+        if let Some(value) = present(fields, name) {
+            found.push(constraint(member, value)?);
+        }
+    }
+    if let Some(value) = present(fields, "response_format") {
+        found.extend(response_format(value)?);
+    }
+    let first = found.pop();
+    if found.is_empty() { Ok(first) } else { Err(too_many()) }
+}
+
+fn structured_outputs(members: &Map<String, Value>) -> Result<Constraint, Failure> {
+    let mut found = None;
+    for (name, value) in members.iter().filter(|(_, value)| !value.is_null()) {
+        if STRUCTURED_OPTIONS.contains(&name.as_str()) {
+            if value != &Value::Bool(false) {
+                let message = format!("the embedded server does not implement structured_outputs.{name}");
+                return Err(Failure::bad_request(message).about("structured_outputs"));
+            }
+        } else if found.replace(constraint(name, value)?).is_some() {
+            return Err(too_many());
+        }
+    }
+    found.ok_or_else(|| {
+        let kinds = "json, regex, choice, grammar, json_object, structural_tag";
+        wrong("structured_outputs", &format!("an object with one of {kinds}; none is given"))
+    })
+}
+
+/// One constraint by its member's name in `structured_outputs`.
+fn constraint(name: &str, value: &Value) -> Result<Constraint, Failure> {
+    let bad = |message: String| Failure::bad_request(message).about("structured_outputs");
+    let text = || value.as_str().ok_or_else(|| bad(format!("{name} must be a string")));
+    // vLLM takes JSON both as it is and as a string of it.
+    let parsed = || match value {
+        Value::String(text) => serde_json::from_str(text).map_err(|error| bad(format!("{name} is not JSON: {error}"))),
+        other => Ok(other.clone()),
+    };
+    Ok(match name {
+        "json" => Constraint::JsonSchema(Arc::new(parsed()?)),
+        "json_object" if value == &Value::Bool(true) => Constraint::JsonObject(AlwaysTrue),
+        "json_object" => return Err(bad("json_object must be true".into())),
+        "regex" => Constraint::Regex(text()?.into()),
+        "choice" => {
+            let choices = value.as_array().ok_or_else(|| bad("choice must be a list of strings".into()))?;
+            let strings: Option<Vec<String>> = choices.iter().map(|choice| choice.as_str().map(str::to_owned)).collect();
+            Constraint::Choice(strings.ok_or_else(|| bad("choice must be a list of strings".into()))?.into())
+        }
+        "grammar" => {
+            let text = text()?;
+            if text.trim().is_empty() {
+                return Err(bad("grammar must not be empty".into()));
+            }
+            Constraint::Grammar { dialect: dialect(text), text: text.into() }
+        }
+        "structural_tag" => Constraint::StructuralTag(Arc::new(parsed()?)),
+        unknown => return Err(bad(format!("unknown member of structured_outputs: {unknown}"))),
+    })
+}
+
+/// The notation of a grammar text, told as vLLM tells it: only EBNF has `::=`.
+fn dialect(text: &str) -> GrammarDialect {
+    if text.contains("::=") { GrammarDialect::Ebnf } else { GrammarDialect::Lark }
+}
+
+fn response_format(value: &Value) -> Result<Option<Constraint>, Failure> {
+    let kind = value.get("type").and_then(Value::as_str);
+    match kind.ok_or_else(|| wrong("response_format", "an object with a type"))? {
+        "text" => Ok(None),
+        "json_object" => Ok(Some(Constraint::JsonObject(AlwaysTrue))),
+        "json_schema" => {
+            let schema = value.get("json_schema").and_then(|format| format.get("schema")).filter(|schema| !schema.is_null());
+            let schema = schema.ok_or_else(|| wrong("response_format", "an object with json_schema.schema"))?;
+            Ok(Some(Constraint::JsonSchema(Arc::new(schema.clone()))))
+        }
+        "structural_tag" => Ok(Some(Constraint::StructuralTag(Arc::new(value.clone())))),
+        _ => Err(wrong("response_format", "of type text, json_object, json_schema or structural_tag")),
+    }
+}
+
+fn too_many() -> Failure {
+    Failure::bad_request(
+        "a request may carry one constraint only: one member of structured_outputs, one guided_*, or response_format",
+    )
+}
+
+fn present<'a>(fields: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
+    fields.get(name).filter(|value| !value.is_null())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read_all(fields: &Value) -> Result<Option<Constraint>, Failure> {
+        read(fields.as_object().unwrap(), "guidance")
+    }
+
+    #[test]
+    fn three_ways_to_say_the_same() {
+        let schema = || Some(Constraint::JsonSchema(Arc::new(json!({"type": "object"}))));
+        let object = || Some(Constraint::JsonObject(AlwaysTrue));
+        let regex = || Some(Constraint::Regex("a".into()));
+        let choice = || Some(Constraint::Choice(["a".to_owned(), "b".to_owned()].into()));
+        let lark = || Some(Constraint::Grammar { dialect: GrammarDialect::Lark, text: "start: \"a\"".into() });
+        let ebnf = || Some(Constraint::Grammar { dialect: GrammarDialect::Ebnf, text: "root ::= \"a\"".into() });
+        for (fields, expected) in [
+            (json!({}), None),
+            (json!({"structured_outputs": null, "response_format": {"type": "text"}}), None),
+            (json!({"structured_outputs": {"json": {"type": "object"}, "regex": null, "disable_fallback": false}}), schema()),
+            (json!({"structured_outputs": {"json": "{\"type\": \"object\"}"}}), schema()),
+            (json!({"guided_json": {"type": "object"}, "guided_decoding_backend": "guidance"}), schema()),
+            (
+                json!({"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object"}}}}),
+                schema(),
+            ),
+            (json!({"structured_outputs": {"json_object": true}}), object()),
+            (json!({"response_format": {"type": "json_object"}}), object()),
+            (json!({"structured_outputs": {"regex": "a"}}), regex()),
+            (json!({"guided_regex": "a", "guided_decoding_backend": "auto"}), regex()),
+            (json!({"structured_outputs": {"choice": ["a", "b"]}}), choice()),
+            (json!({"guided_choice": ["a", "b"]}), choice()),
+            (json!({"structured_outputs": {"grammar": "start: \"a\""}}), lark()),
+            (json!({"guided_grammar": "root ::= \"a\""}), ebnf()),
+        ] {
+            assert_eq!(read_all(&fields).unwrap(), expected, "{fields}");
+        }
+    }
+
+    #[test]
+    fn names_what_is_wrong() {
+        for (fields, words) in [
+            (json!({"structured_outputs": {}}), "none is given"),
+            (json!({"structured_outputs": []}), "an object"),
+            (json!({"structured_outputs": {"json": {}, "regex": "a"}}), "one constraint only"),
+            (json!({"structured_outputs": {"regex": "a"}, "response_format": {"type": "json_object"}}), "one constraint only"),
+            (json!({"structured_outputs": {"rexeg": "a"}}), "rexeg"),
+            (json!({"structured_outputs": {"json": "{"}}), "not JSON"),
+            (json!({"structured_outputs": {"json_object": false}}), "must be true"),
+            (json!({"structured_outputs": {"choice": [1]}}), "list of strings"),
+            (json!({"structured_outputs": {"grammar": " \n"}}), "empty"),
+            (json!({"structured_outputs": {"regex": "a", "whitespace_pattern": " "}}), "whitespace_pattern"),
+            (json!({"response_format": {"type": "yaml"}}), "of type"),
+            (json!({"response_format": {"type": "json_schema"}}), "json_schema.schema"),
+            (json!({"guided_json": {}, "guided_decoding_backend": "xgrammar"}), "guidance"),
+        ] {
+            let failure = read_all(&fields).unwrap_err();
+            assert_eq!(failure.status.as_u16(), 400);
+            assert!(failure.message.contains(words), "{fields}: {}", failure.message);
+        }
+    }
+}

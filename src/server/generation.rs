@@ -1,0 +1,344 @@
+//! One answer, token by token: mask, draw, commit, text. Knows neither HTTP nor clocks.
+
+use std::sync::Arc;
+
+use super::model::Writer;
+use crate::engine::{EngineError, Matcher, TokenId, TokenMask, Vocabulary};
+
+/// Why an answer ended, by OpenAI's names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FinishReason {
+    /// The model ended it.
+    Stop,
+    /// It used up `max_tokens`.
+    Length,
+}
+
+impl FinishReason {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Stop => "stop",
+            Self::Length => "length",
+        }
+    }
+}
+
+/// What a token added to an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Piece {
+    /// Whole characters only; empty while a character is incomplete, and for the end token.
+    pub(super) text: String,
+    pub(super) finish: Option<FinishReason>,
+}
+
+/// An answer in the making.
+pub(super) struct Generation {
+    vocabulary: Arc<Vocabulary>,
+    writer: Writer,
+    matcher: Option<Box<dyn Matcher>>,
+    mask: TokenMask,
+    max_tokens: u32,
+    ignore_eos: bool,
+    tokens: u32,
+    /// Bytes of a character that is not whole yet.
+    held: Vec<u8>,
+}
+
+impl Generation {
+    /// With a matcher the answer is constrained until the matcher's end; with `ignore_eos` it goes on after any end, as in vLLM
+    /// without a constraint, to `max_tokens` (at least 1).
+    pub(super) fn new(
+        vocabulary: Arc<Vocabulary>,
+        writer: Writer,
+        matcher: Option<Box<dyn Matcher>>,
+        max_tokens: u32,
+        ignore_eos: bool,
+    ) -> Self {
+        let mask = TokenMask::new(vocabulary.len());
+        Self { vocabulary, writer, matcher, mask, max_tokens: max_tokens.max(1), ignore_eos, tokens: 0, held: Vec::new() }
+    }
+
+    /// Tokens generated so far, the end token among them, as vLLM counts them.
+    pub(super) fn tokens(&self) -> u32 {
+        self.tokens
+    }
+
+    /// Generates one token. Not to be called after a piece with a finish reason.
+    ///
+    /// # Errors
+    /// The engine hit a limit, crashed, or left no token to take.
+    pub(super) fn step(&mut self) -> Result<Piece, EngineError> {
+        let token = self.choose()?;
+        self.tokens += 1;
+        let ended = token == self.vocabulary.eos();
+        self.held.extend_from_slice(self.vocabulary.bytes(token));
+        let finish = if ended && !self.ignore_eos {
+            Some(FinishReason::Stop)
+        } else if self.tokens >= self.max_tokens {
+            Some(FinishReason::Length)
+        } else {
+            None
+        };
+        if ended {
+            self.matcher = None;
+        }
+        let text = if finish.is_some() { self.all_text() } else { self.whole_text() };
+        Ok(Piece { text, finish })
+    }
+
+    fn choose(&mut self) -> Result<TokenId, EngineError> {
+        let stuck = || EngineError::Invalid { words: "the constraint allows no token here".into() };
+        let Some(matcher) = &mut self.matcher else {
+            return self.writer.next(None).ok_or_else(stuck);
+        };
+        matcher.mask(&mut self.mask)?;
+        let token = self.writer.next(Some(&self.mask)).ok_or_else(stuck)?;
+        matcher.commit(token)?;
+        Ok(token)
+    }
+
+    /// The whole characters among the held bytes. Bytes that cannot become a character are replaced, as decoders do.
+    fn whole_text(&mut self) -> String {
+        match std::str::from_utf8(&self.held) {
+            Ok(_) => self.all_text(),
+            Err(error) if error.error_len().is_none() => {
+                let rest = self.held.split_off(error.valid_up_to());
+                let text = self.all_text();
+                self.held = rest;
+                text
+            }
+            Err(_) => {
+                // Broken somewhere before the end: everything but a possible beginning at the end is given out.
+                let keep = (1..=3.min(self.held.len())).rev().find(|&n| {
+                    let tail = &self.held[self.held.len() - n..];
+                    std::str::from_utf8(tail).is_err_and(|error| error.valid_up_to() == 0 && error.error_len().is_none())
+                });
+                let rest = self.held.split_off(self.held.len() - keep.unwrap_or(0));
+                let text = self.all_text();
+                self.held = rest;
+                text
+            }
+        }
+    }
+
+    fn all_text(&mut self) -> String {
+        let held = std::mem::take(&mut self.held);
+        String::from_utf8(held).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::OnceLock;
+
+    use serde_json::{Value, json};
+
+    use super::super::model::{LanguageModel, Sampling};
+    use super::*;
+    use crate::constraint::{AlwaysTrue, Constraint, GrammarDialect};
+    use crate::engine::vocabulary::shared;
+    use crate::engine::{self, Engine, EngineName};
+
+    /// Answers a workload; an optimised build can afford the number that a benchmark sends.
+    const RUNS: u64 = if cfg!(debug_assertions) { 30 } else { 1000 };
+
+    struct World {
+        engine: Arc<dyn Engine>,
+        model: Arc<LanguageModel>,
+    }
+
+    fn world() -> &'static World {
+        static WORLD: OnceLock<World> = OnceLock::new();
+        WORLD.get_or_init(|| World {
+            engine: engine::open(EngineName::Guidance, shared()).unwrap(),
+            model: Arc::new(LanguageModel::new(shared())),
+        })
+    }
+
+    struct Answered {
+        text: String,
+        finish: FinishReason,
+        tokens: u32,
+    }
+
+    fn begin(prompt: &str, constraint: Option<&Constraint>, seed: u64, max_tokens: u32, ignore_eos: bool) -> Generation {
+        let matcher = constraint.map(|constraint| world().engine.compile(constraint).unwrap().matcher().unwrap());
+        let writer = world().model.writer(prompt, Sampling::default(), seed, max_tokens);
+        Generation::new(shared(), writer, matcher, max_tokens, ignore_eos)
+    }
+
+    fn finish(mut generation: Generation) -> Answered {
+        let mut text = String::new();
+        loop {
+            let piece = generation.step().unwrap();
+            text.push_str(&piece.text);
+            if let Some(finish) = piece.finish {
+                return Answered { text, finish, tokens: generation.tokens() };
+            }
+        }
+    }
+
+    fn profile() -> Value {
+        let mut properties = json!({});
+        for name in ["name", "email", "street", "city", "state", "zip", "phone", "website", "company"] {
+            properties[name] = json!({"type": "string"});
+        }
+        properties["age"] = json!({"type": "integer"});
+        json!({"type": "object", "properties": properties, "required": ["name", "email"]})
+    }
+
+    fn nested() -> Value {
+        let text = json!({"type": "string"});
+        let number = json!({"type": "string", "pattern": "^\\+?[1-9]\\d{1,14}$"});
+        json!({
+            "type": "object",
+            "properties": {
+                "userId": text,
+                "personalInfo": {
+                    "type": "object",
+                    "properties": {
+                        "firstName": text, "lastName": text, "age": {"type": "integer", "minimum": 0},
+                        "phoneNumbers": {"type": "array", "items": {
+                            "type": "object",
+                            "properties": {"type": {"type": "string", "enum": ["home", "work", "mobile"]}, "number": number},
+                            "required": ["type", "number"],
+                        }},
+                    },
+                    "required": ["firstName", "lastName"],
+                },
+                "address": {
+                    "type": "object",
+                    "properties": {
+                        "street": text, "city": text, "state": text,
+                        "postalCode": {"type": "string", "pattern": "^\\d{5}(-\\d{4})?$"}, "country": text,
+                    },
+                    "required": ["street", "city", "state", "postalCode", "country"],
+                },
+                "preferences": {
+                    "type": "object",
+                    "properties": {"newsletterSubscribed": {"type": "boolean"}, "favoriteCategories": {"type": "array", "items": text}},
+                    "required": ["newsletterSubscribed"],
+                },
+                "accountStatus": {"type": "string", "enum": ["active", "inactive", "suspended"]},
+                "registrationDate": {"type": "string", "format": "date-time"},
+            },
+            "required": ["userId", "personalInfo", "address", "accountStatus", "registrationDate"],
+        })
+    }
+
+    type Judge = Box<dyn Fn(&str) -> bool>;
+
+    struct Workload {
+        name: &'static str,
+        prompt: String,
+        constraint: Constraint,
+        judge: Judge,
+        /// Least share of constrained answers that are right, most of unconstrained ones.
+        least: f64,
+        most: f64,
+    }
+
+    fn json_workload(name: &'static str, schema: Value, least: f64) -> Workload {
+        let prompt = format!("Generate an example of a brief user profile given the following schema: {schema}");
+        let validator = jsonschema::options().should_validate_formats(true).build(&schema).unwrap();
+        let judge = move |text: &str| serde_json::from_str::<Value>(text).is_ok_and(|value| validator.is_valid(&value));
+        Workload { name, prompt, constraint: Constraint::JsonSchema(Arc::new(schema)), judge: Box::new(judge), least, most: 0.08 }
+    }
+
+    fn regex_judge(pattern: &str) -> Judge {
+        let regex = regex::Regex::new(&format!("^(?:{pattern})$")).unwrap();
+        Box::new(move |text: &str| regex.find(text).is_some_and(|found| found.len() == text.len()))
+    }
+
+    fn workloads() -> Vec<Workload> {
+        let mut unique = profile();
+        unique["properties"]["__optional_field_f81d4fae-7dec-41d0-a765-00a0c91e6bf6"] =
+            json!({"type": "string", "description": "An unique optional field to avoid cached schemas"});
+        let sql = "start: select_statement\nselect_statement: \"SELECT \" column \" from \" table \" where \" condition\n\
+                   column: \"col_1 \" | \"col_2 \"\ntable: \"table_1 \" | \"table_2 \"\ncondition: column \"= \" number\n\
+                   number: \"1 \" | \"2 \"\n";
+        let email = r"\w+@\w+\.com\n";
+        let judged = |name, prompt: &str, constraint, judge| Workload {
+            name,
+            prompt: prompt.into(),
+            constraint,
+            judge,
+            least: 1.0,
+            most: 0.15,
+        };
+        let choice = |text: &str| ["Positive", "Negative"].contains(&text);
+        vec![
+            json_workload("json", profile(), 1.0),
+            json_workload("json-unique", unique, 1.0),
+            json_workload("nested", nested(), 0.95),
+            judged(
+                "regex",
+                "Generate an email address for Alan Turing, who works in Enigma. End in .com and new line. Example result: \
+                 alan.turing@enigma.com\n",
+                Constraint::Regex(email.into()),
+                regex_judge(email),
+            ),
+            judged(
+                "choice",
+                "Classify this sentiment: vLLM is wonderful!",
+                Constraint::Choice(["Positive".to_owned(), "Negative".to_owned()].into()),
+                Box::new(choice),
+            ),
+            judged(
+                "grammar",
+                "Generate an SQL query to show the 'username' and 'email' from the 'users' table.",
+                Constraint::Grammar { dialect: GrammarDialect::Lark, text: sql.into() },
+                regex_judge("SELECT col_[12]  from table_[12]  where col_[12] = [12] "),
+            ),
+            judged("json_object", "Tell me about the weather as JSON.", Constraint::JsonObject(AlwaysTrue), {
+                Box::new(|text: &str| serde_json::from_str::<Value>(text).is_ok_and(|value| value.is_object()))
+            }),
+        ]
+    }
+
+    #[test]
+    fn the_mask_is_what_makes_answers_right() {
+        for Workload { name, prompt, constraint, judge, least, most } in workloads() {
+            let share = |constraint: Option<&Constraint>| {
+                let right = (0..RUNS).filter(|seed| {
+                    let answer = finish(begin(&prompt, constraint, *seed, 128, false));
+                    let right = judge(&answer.text);
+                    assert!(constraint.is_none() || right || answer.finish == FinishReason::Length, "{name}: {:?}", answer.text);
+                    right
+                });
+                right.count() as f64 / RUNS as f64
+            };
+            let (constrained, free) = (share(Some(&constraint)), share(None));
+            println!("{name}: {constrained} constrained, {free} free");
+            assert!(constrained >= least, "{name}: {constrained}");
+            assert!(free <= most, "{name}: {free}");
+        }
+    }
+
+    #[test]
+    fn measure() {
+        for Workload { name, prompt, constraint, .. } in workloads() {
+            for constraint in [Some(&constraint), None] {
+                let grammar = constraint.map(|constraint| world().engine.compile(constraint).unwrap());
+                let start = std::time::Instant::now();
+                let mut tokens = 0;
+                for seed in 0..RUNS {
+                    let matcher = grammar.as_ref().map(|grammar| grammar.matcher().unwrap());
+                    let writer = world().model.writer(&prompt, Sampling::default(), seed, 128);
+                    let answer = finish(Generation::new(shared(), writer, matcher, 128, false));
+                    tokens += answer.tokens;
+                    if seed < 6 {
+                        println!("   {:?}", answer.text);
+                    }
+                }
+                let us = start.elapsed().as_secs_f64() * 1e6;
+                println!(
+                    "{name} {}: {:.1} tokens, {:.1} us a token",
+                    constraint.is_some(),
+                    f64::from(tokens) / RUNS as f64,
+                    us / f64::from(tokens)
+                );
+            }
+        }
+    }
+}

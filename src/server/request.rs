@@ -1,0 +1,291 @@
+//! Reads OpenAI's completion and chat requests with vLLM's fields beside them. Knows neither sockets nor tokens.
+//!
+//! Fields that would change the answer and are not implemented are refused unless they say what happens anyway; fields that
+//! nobody knows are ignored, as vLLM does.
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::constraint_fields;
+use super::failure::Failure;
+use super::model::Sampling;
+use crate::constraint::Constraint;
+
+/// Which endpoint a request came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Endpoint {
+    Completions,
+    Chat,
+}
+
+/// A request that makes sense, though its constraint may not compile.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct GenerationRequest {
+    /// The text that the model goes on from; messages are put into a plain template.
+    pub(super) prompt: String,
+    pub(super) constraint: Option<Arc<Constraint>>,
+    pub(super) max_tokens: Option<u32>,
+    pub(super) stream: bool,
+    pub(super) include_usage: bool,
+    pub(super) continuous_usage: bool,
+    pub(super) sampling: Sampling,
+    pub(super) seed: Option<i64>,
+    pub(super) ignore_eos: bool,
+}
+
+/// Fields that are taken only with the value that changes nothing.
+const NEUTRAL: &[(&str, f64)] = &[
+    ("n", 1.0),
+    ("best_of", 1.0),
+    ("presence_penalty", 0.0),
+    ("frequency_penalty", 0.0),
+    ("repetition_penalty", 1.0),
+    ("length_penalty", 1.0),
+    ("min_tokens", 0.0),
+    ("logprobs", 0.0),
+    ("top_logprobs", 0.0),
+    ("prompt_logprobs", 0.0),
+];
+
+/// Fields that are taken only when they are empty: null, false, "" or an empty list or object.
+const EMPTY: &[&str] = &["echo", "suffix", "stop", "stop_token_ids", "tools", "functions", "use_beam_search", "logit_bias"];
+
+/// Reads a request body. `model` is the only model there is, `engine` the only decoding engine.
+///
+/// # Errors
+/// A 400 that names the field, or a 404 for another model.
+pub(super) fn parse(endpoint: Endpoint, body: &[u8], model: &str, engine: &str) -> Result<GenerationRequest, Failure> {
+    let body: Value =
+        serde_json::from_slice(body).map_err(|error| Failure::bad_request(format!("request body is not JSON: {error}")))?;
+    let Value::Object(fields) = body else {
+        return Err(Failure::bad_request("request body must be a JSON object"));
+    };
+    match fields.get("model") {
+        None | Some(Value::Null) => {}
+        Some(Value::String(name)) if name == model => {}
+        Some(name) => {
+            let name = name.as_str().map_or_else(|| name.to_string(), str::to_owned);
+            let message = format!("The model `{name}` does not exist. The embedded server has `{model}`.");
+            return Err(Failure::not_found(message, Some("model")));
+        }
+    }
+    refuse_unimplemented(&fields)?;
+    let stream = flag(&fields, "stream")?;
+    let usage = match fields.get("stream_options") {
+        None | Some(Value::Null) => (false, false),
+        Some(Value::Object(_)) if !stream => {
+            return Err(Failure::bad_request("stream_options can only be set when stream is true").about("stream_options"));
+        }
+        Some(Value::Object(options)) => (flag(options, "include_usage")?, flag(options, "continuous_usage_stats")?),
+        Some(_) => return Err(wrong("stream_options", "an object")),
+    };
+    Ok(GenerationRequest {
+        prompt: match endpoint {
+            Endpoint::Completions => prompt(&fields)?,
+            Endpoint::Chat => messages(&fields)?,
+        },
+        constraint: constraint_fields::read(&fields, engine)?.map(Arc::new),
+        max_tokens: max_tokens(&fields, endpoint)?,
+        stream,
+        include_usage: usage.0,
+        continuous_usage: usage.0 && usage.1,
+        sampling: sampling(&fields)?,
+        seed: integer(&fields, "seed", i64::MIN..=i64::MAX)?,
+        ignore_eos: flag(&fields, "ignore_eos")?,
+    })
+}
+
+fn refuse_unimplemented(fields: &Map<String, Value>) -> Result<(), Failure> {
+    let refuse =
+        |name: &'static str| Err(Failure::bad_request(format!("the embedded server does not implement {name}")).about(name));
+    for (name, neutral) in NEUTRAL {
+        let same = match fields.get(*name) {
+            None | Some(Value::Null | Value::Bool(false)) => true,
+            Some(value) => value.as_f64() == Some(*neutral),
+        };
+        if !same {
+            return refuse(name);
+        }
+    }
+    for name in EMPTY {
+        let empty = match fields.get(*name) {
+            None | Some(Value::Null | Value::Bool(false)) => true,
+            Some(Value::String(text)) => text.is_empty(),
+            Some(Value::Array(items)) => items.is_empty(),
+            Some(Value::Object(members)) => members.is_empty(),
+            Some(_) => false,
+        };
+        if !empty {
+            return refuse(name);
+        }
+    }
+    Ok(())
+}
+
+fn prompt(fields: &Map<String, Value>) -> Result<String, Failure> {
+    match fields.get("prompt") {
+        Some(Value::String(text)) => Ok(text.clone()),
+        Some(Value::Array(items)) => match items.as_slice() {
+            [Value::String(text)] => Ok(text.clone()),
+            _ => Err(Failure::bad_request("prompt must be one string; the embedded server takes no batches or token ids")
+                .about("prompt")),
+        },
+        _ => Err(wrong("prompt", "a string")),
+    }
+}
+
+/// Messages as `role: content` lines: the synthetic model has no template of its own.
+fn messages(fields: &Map<String, Value>) -> Result<String, Failure> {
+    let messages = fields.get("messages").and_then(Value::as_array).filter(|messages| !messages.is_empty());
+    let mut text = String::new();
+    for message in messages.ok_or_else(|| wrong("messages", "a list that is not empty"))? {
+        let role = message.get("role").and_then(Value::as_str).ok_or_else(|| wrong("messages", "objects with a role"))?;
+        text.push_str(role);
+        text.push_str(": ");
+        match message.get("content") {
+            None | Some(Value::Null) => {}
+            Some(Value::String(content)) => text.push_str(content),
+            Some(Value::Array(parts)) => {
+                for part in parts {
+                    let part = part.get("text").and_then(Value::as_str);
+                    text.push_str(part.ok_or_else(|| wrong("messages", "text, or parts with text; no images or audio"))?);
+                }
+            }
+            Some(_) => return Err(wrong("messages", "objects with text")),
+        }
+        text.push('\n');
+    }
+    text.push_str("assistant:");
+    Ok(text)
+}
+
+fn max_tokens(fields: &Map<String, Value>, endpoint: Endpoint) -> Result<Option<u32>, Failure> {
+    let limit = |name| -> Result<Option<u32>, Failure> {
+        let tokens = integer(fields, name, 1..=i64::from(u32::MAX))?;
+        Ok(tokens.and_then(|tokens| u32::try_from(tokens).ok()))
+    };
+    let newer = if endpoint == Endpoint::Chat { limit("max_completion_tokens")? } else { None };
+    Ok(match newer {
+        Some(tokens) => Some(tokens),
+        None => limit("max_tokens")?,
+    })
+}
+
+fn sampling(fields: &Map<String, Value>) -> Result<Sampling, Failure> {
+    let default = Sampling::default();
+    // vLLM writes "all" as -1 or 0.
+    let top_k = integer(fields, "top_k", -1..=i64::from(u32::MAX))?.unwrap_or(0).max(0);
+    Ok(Sampling {
+        temperature: number(fields, "temperature", 0.0..=100.0)?.unwrap_or(default.temperature),
+        top_p: number(fields, "top_p", 0.0..=1.0)?.unwrap_or(default.top_p),
+        min_p: number(fields, "min_p", 0.0..=1.0)?.unwrap_or(default.min_p),
+        top_k: usize::try_from(top_k).unwrap_or(usize::MAX),
+    })
+}
+
+fn number(fields: &Map<String, Value>, name: &'static str, range: RangeInclusive<f64>) -> Result<Option<f32>, Failure> {
+    match fields.get(name) {
+        None | Some(Value::Null) => Ok(None),
+        Some(value) => match value.as_f64() {
+            Some(number) if value.is_number() && range.contains(&number) => Ok(Some(number as f32)),
+            _ => Err(wrong(name, &format!("a number from {} to {}", range.start(), range.end()))),
+        },
+    }
+}
+
+fn integer(fields: &Map<String, Value>, name: &'static str, range: RangeInclusive<i64>) -> Result<Option<i64>, Failure> {
+    match fields.get(name) {
+        None | Some(Value::Null) => Ok(None),
+        Some(value) => match value.as_i64() {
+            Some(number) if range.contains(&number) => Ok(Some(number)),
+            _ => Err(wrong(name, &format!("an integer from {} to {}", range.start(), range.end()))),
+        },
+    }
+}
+
+fn flag(fields: &Map<String, Value>, name: &'static str) -> Result<bool, Failure> {
+    match fields.get(name) {
+        None | Some(Value::Null) => Ok(false),
+        Some(Value::Bool(flag)) => Ok(*flag),
+        Some(_) => Err(wrong(name, "true or false")),
+    }
+}
+
+/// A field that is not what it must be.
+pub(super) fn wrong(name: &'static str, must_be: &str) -> Failure {
+    Failure::bad_request(format!("{name} must be {must_be}")).about(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn completion(fields: &str) -> Result<GenerationRequest, Failure> {
+        parse(Endpoint::Completions, format!("{{\"prompt\": \"p\"{fields}}}").as_bytes(), "m", "guidance")
+    }
+
+    fn chat(fields: &str) -> Result<GenerationRequest, Failure> {
+        parse(Endpoint::Chat, format!("{{{fields}}}").as_bytes(), "m", "guidance")
+    }
+
+    #[test]
+    fn reads_what_clients_send() {
+        let request = completion(
+            r#", "model": "m", "max_tokens": 128, "temperature": 0.5, "top_k": -1, "logprobs": null, "repetition_penalty": 1.0,
+            "stream": true, "stream_options": {"include_usage": true}, "ignore_eos": true, "seed": 7, "unknown_field": [1],
+            "structured_outputs": {"regex": "a"}"#,
+        )
+        .unwrap();
+        assert_eq!((request.prompt.as_str(), request.max_tokens, request.seed), ("p", Some(128), Some(7)));
+        assert!(request.stream && request.include_usage && !request.continuous_usage && request.ignore_eos);
+        assert_eq!(request.sampling, Sampling { temperature: 0.5, ..Sampling::default() });
+        assert_eq!(request.constraint.as_deref(), Some(&Constraint::Regex("a".into())));
+        let plain = completion("").unwrap();
+        assert_eq!((plain.max_tokens, plain.stream, plain.constraint), (None, false, None));
+        let list = parse(Endpoint::Completions, br#"{"prompt": ["one"]}"#, "m", "guidance").unwrap();
+        assert_eq!(list.prompt, "one");
+    }
+
+    #[test]
+    fn messages_become_lines() {
+        let request = chat(
+            r#""messages": [{"role": "system", "content": "Be brief."}, {"role": "user",
+            "content": [{"type": "text", "text": "Hi"}]}], "max_tokens": 5, "max_completion_tokens": 9"#,
+        )
+        .unwrap();
+        assert_eq!(request.prompt, "system: Be brief.\nuser: Hi\nassistant:");
+        assert_eq!(request.max_tokens, Some(9));
+    }
+
+    #[test]
+    fn names_what_it_refuses() {
+        for (fields, param) in [
+            (r#", "n": 2"#, "n"),
+            (r#", "logprobs": 5"#, "logprobs"),
+            (r#", "frequency_penalty": 0.5"#, "frequency_penalty"),
+            (r#", "stop": ["x"]"#, "stop"),
+            (r#", "max_tokens": 0"#, "max_tokens"),
+            (r#", "max_tokens": 1.5"#, "max_tokens"),
+            (r#", "temperature": "hot""#, "temperature"),
+            (r#", "top_p": 2"#, "top_p"),
+            (r#", "stream": "yes""#, "stream"),
+            (r#", "stream_options": {"include_usage": true}"#, "stream_options"),
+            (r#", "model": "gpt-4""#, "model"),
+        ] {
+            let failure = completion(fields).unwrap_err();
+            assert_eq!(failure.param, Some(param), "{fields}: {failure:?}");
+            assert_eq!(failure.status.as_u16(), if param == "model" { 404 } else { 400 });
+        }
+        for fields in
+            ["", r#""messages": []"#, r#""messages": [{"content": "x"}]"#, r#""messages": [{"role": "user", "content": 1}]"#]
+        {
+            assert_eq!(chat(fields).unwrap_err().param, Some("messages"), "{fields}");
+        }
+        for body in ["", "[1]", "{\"prompt\": \"p\",", "{}", r#"{"prompt": [1, 2]}"#, r#"{"prompt": ["a", "b"]}"#] {
+            let failure = parse(Endpoint::Completions, body.as_bytes(), "m", "guidance").unwrap_err();
+            assert_eq!(failure.status.as_u16(), 400, "{body}");
+        }
+    }
+}
