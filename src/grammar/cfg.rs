@@ -1,8 +1,8 @@
 //! Turns a grammar as written into a plain context-free grammar over Unicode scalars. Knows neither dialects nor recognition.
 //!
 //! Groups, options and repetitions become rules of their own. `e*` becomes a left-recursive list, which an Earley chart holds in
-//! constant space per character. Counted repetition doubles: `e{8}` is `f f` where `f` is `e{4}`, and "up to 11" is "up to 7, or 8
-//! and up to 3 more", so that `{m,n}` costs the logarithm of `n` and every count still has one derivation.
+//! constant space per character. Counted repetition doubles: `e{8}` is `f f` where `f` is `e{4}`, and "up to 11" is "up to 7, or
+//! 8 and up to 3 more", so that `{m,n}` costs the logarithm of `n` and every count still has one derivation.
 
 use std::collections::HashMap;
 
@@ -35,7 +35,7 @@ pub(super) enum Symbol {
 ///
 /// # Errors
 /// A name that nothing defines, no start rule, a terminal that refers to itself, more symbols than the limit.
-pub(super) fn build(grammar: &Grammar) -> Result<Cfg, GrammarError> {
+pub(super) fn build(grammar: &Grammar<'_>) -> Result<Cfg, GrammarError> {
     let mut builder = Builder::default();
     refuse_recursive_terminals(grammar)?;
     for rule in &grammar.rules {
@@ -153,7 +153,7 @@ impl Builder<'_> {
                     symbols.extend(self.ignored);
                 }
             }
-            Expression::Reference { name, place: _ } => {
+            Expression::Reference(name) => {
                 let Some(&(rule, referred)) = self.named.get(name.as_str()) else {
                     return Err(GrammarError::UndefinedRule { name: name.clone() });
                 };
@@ -225,8 +225,8 @@ impl Builder<'_> {
         Ok(power)
     }
 
-    /// `body` at most `times` times, `times` not 0: with `half` the largest power of two in it, fewer than `half` times, or `half`
-    /// times and up to the rest. Recursion halves, so that it is at most 32 deep.
+    /// `body` at most `times` times, `times` not 0: with `half` the largest power of two in it, fewer than `half` times, or
+    /// `half` times and up to the rest. Recursion halves, so that it is at most 32 deep.
     fn up_to(&mut self, body: Symbol, times: u32) -> Result<Symbol, GrammarError> {
         if let Some(&known) = self.at_most.get(&(body, times)) {
             return Ok(known);
@@ -263,7 +263,7 @@ fn single_scalar(expression: &Expression, bare: bool) -> Option<CharSet> {
 }
 
 /// Terminals are regular in Lark, so that one that refers to itself, directly or not, is an error there.
-fn refuse_recursive_terminals(grammar: &Grammar) -> Result<(), GrammarError> {
+fn refuse_recursive_terminals(grammar: &Grammar<'_>) -> Result<(), GrammarError> {
     let terminals: HashMap<&str, usize> = (grammar.rules.iter().enumerate())
         .filter(|(_, rule)| rule.kind == RuleKind::Terminal)
         .map(|(index, rule)| (rule.name.as_str(), index))
@@ -276,7 +276,7 @@ fn refuse_recursive_terminals(grammar: &Grammar) -> Result<(), GrammarError> {
             match part {
                 Expression::Sequence(inner) | Expression::Choice(inner) => parts.extend(inner),
                 Expression::Repeat { body, .. } | Expression::Terminal(body) => parts.push(body),
-                Expression::Reference { name, .. } => {
+                Expression::Reference(name) => {
                     if let Some(&referred) = terminals.get(name.as_str()) {
                         uses[index].push(referred);
                         used_by[referred].push(index);

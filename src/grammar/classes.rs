@@ -1,7 +1,5 @@
 //! Classes of characters that a grammar cannot tell apart. Knows sets of scalars, not what they are for.
 
-use std::collections::HashMap;
-
 use super::charset::CharSet;
 use super::error::GrammarError;
 use super::limits;
@@ -31,22 +29,12 @@ impl Classes {
         if starts.len().saturating_mul(sets.len()) > limits::MAX_LOOKAHEAD_BITS {
             return Err(GrammarError::Limit { what: format!("characters times sets: {}", limits::MAX_LOOKAHEAD_BITS) });
         }
-        let mut classes = vec![0_u32; starts.len()];
-        let mut count = 1_u32;
-        // Every set splits each class that it cuts through into what is inside and what is outside of it.
-        let mut inside: HashMap<u32, u32> = HashMap::new();
+        let mut partition = Partition::new(starts.len());
         for set in sets {
-            inside.clear();
-            for &(first, last) in set.ranges() {
-                for index in segments(&starts, first, last) {
-                    classes[index] = *inside.entry(classes[index]).or_insert_with(|| {
-                        count += 1;
-                        count - 1
-                    });
-                }
-            }
+            partition.split(|| set.ranges().iter().flat_map(|&(first, last)| segments(&starts, first, last)));
         }
-        let count = renumber(&mut classes);
+        let count = partition.sizes.len();
+        let classes = partition.classes;
         let mut found = Self { starts, classes, ascii: [0; 128], count };
         for scalar in 0..128 {
             found.ascii[scalar as usize] = found.search(scalar);
@@ -82,14 +70,48 @@ fn segments(starts: &[u32], first: u32, last: u32) -> std::ops::Range<usize> {
     starts.partition_point(|&start| start < first)..starts.partition_point(|&start| start <= last)
 }
 
-/// Numbers classes from 0 without gaps; how many there are.
-fn renumber(classes: &mut [u32]) -> usize {
-    let mut numbers: HashMap<u32, u32> = HashMap::new();
-    for class in classes {
-        let next = u32::try_from(numbers.len()).expect("fewer classes than scalars");
-        *class = *numbers.entry(*class).or_insert(next);
+/// Segments sorted into classes, refined set by set.
+struct Partition {
+    /// The class of each segment.
+    classes: Vec<u32>,
+    /// How many segments each class has.
+    sizes: Vec<usize>,
+    /// How many of them the set at hand has.
+    touched: Vec<usize>,
+    /// The new class of those, where the set cuts through a class.
+    renamed: Vec<Option<u32>>,
+}
+
+impl Partition {
+    fn new(segments: usize) -> Self {
+        Self { classes: vec![0; segments], sizes: vec![segments], touched: vec![0], renamed: vec![None] }
     }
-    numbers.len()
+
+    /// Splits every class that the set cuts through into what is inside and what is outside of it.
+    fn split<I: Iterator<Item = usize>>(&mut self, set: impl Fn() -> I) {
+        for segment in set() {
+            self.touched[self.classes[segment] as usize] += 1;
+        }
+        for segment in set() {
+            let class = self.classes[segment] as usize;
+            if self.touched[class] == self.sizes[class] {
+                continue;
+            }
+            if self.renamed[class].is_none() {
+                self.renamed[class] = Some(u32::try_from(self.sizes.len()).expect("fewer classes than scalars"));
+                self.sizes.push(self.touched[class]);
+                self.touched.push(0);
+                self.renamed.push(None);
+            }
+            self.classes[segment] = self.renamed[class].unwrap_or_default();
+        }
+        for class in 0..self.sizes.len() {
+            if self.renamed[class].take().is_some() {
+                self.sizes[class] -= self.touched[class];
+            }
+            self.touched[class] = 0;
+        }
+    }
 }
 
 #[cfg(test)]

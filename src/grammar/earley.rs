@@ -1,10 +1,10 @@
 //! An Earley recogniser: decides membership and viable prefixes for any context-free grammar. Knows tables, not dialects.
 //!
-//! Earley, "An efficient context-free parsing algorithm" (1970), with three refinements: items step over rules that can be empty at
-//! once (Aycock and Horspool, "Practical Earley Parsing", 2002), so that completion never looks at the column being built; a chain
-//! of completions that can only go one way is walked once (Leo, "A general context-free parsing algorithm running in linear time on
-//! every LR(k) grammar without using lookahead", 1991), so that right recursion stays linear; and only productions that can begin
-//! with the next character are predicted.
+//! Earley, "An efficient context-free parsing algorithm" (1970), with three refinements: items step over rules that can be empty
+//! at once (Aycock and Horspool, "Practical Earley Parsing", 2002), so that completion never looks at the column being built; a
+//! chain of completions that can only go one way is walked once (Leo, "A general context-free parsing algorithm running in linear
+//! time on every LR(k) grammar without using lookahead", 1991), so that right recursion stays linear; and only productions that
+//! can begin with the next character are predicted.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -117,8 +117,8 @@ impl<'t> Chart<'t> {
         }
     }
 
-    /// Completes the next column, from its kernel to the kernel of the one after it. `class` is that of the next character, none at
-    /// the end of the text.
+    /// Completes the next column, from its kernel to the kernel of the one after it. `class` is that of the next character, none
+    /// at the end of the text.
     fn column(&mut self, class: Option<u32>) {
         let here = u32::try_from(self.columns.len() - 1).expect("the limit on steps is far below 2^32 columns");
         self.accepted = here == 0 && self.tables.nullable[self.tables.start as usize];
@@ -185,9 +185,9 @@ impl<'t> Chart<'t> {
         }
     }
 
-    /// Where the chain of completions that begins with this one ends. A step of the chain is certain if one item alone waits for what
-    /// was completed, and if that completes the item's own rule. A chain cannot run in a circle: whatever first predicted one of its
-    /// rules waits for it too, from outside.
+    /// Where the chain of completions that begins with this one ends. A step of the chain is certain if one item alone waits for
+    /// what was completed, and if that completes the item's own rule. A chain cannot run in a circle: whatever first predicted
+    /// one of its rules waits for it too, from outside.
     fn top(&mut self, from: Completed) -> Completed {
         let mut top = from;
         self.chain.clear();
@@ -230,7 +230,8 @@ impl<'t> Chart<'t> {
         self.seen.insert(1 << 63 | u64::from(completed.rule) << 32 | u64::from(completed.origin))
     }
 
-    /// Empties `seen` for the next column. Clearing a table costs its capacity, so one that a large column left behind is given back.
+    /// Empties `seen` for the next column. Clearing a table costs its capacity, so one that a large column left behind is given
+    /// back.
     fn forget(&mut self) {
         if self.seen.capacity() > 1024 && self.seen.len() < self.seen.capacity() / 8 {
             self.seen = HashSet::default();
@@ -272,8 +273,8 @@ mod tests {
     /// The longest text that grammars are compared on.
     const LONGEST: usize = 5;
 
-    /// A grammar of numbered rules: lower-case letters are characters, upper-case ones rules, `|` parts alternatives. The last rule
-    /// is one that derives the first.
+    /// A grammar of numbered rules: lower-case letters are characters, upper-case ones rules, `|` parts alternatives. The last
+    /// rule is one that derives the first.
     fn cfg(rules: &[&str]) -> Cfg {
         let mut cfg = Cfg { sets: "abc".chars().map(CharSet::one).collect(), ..Cfg::default() };
         let symbol = |letter: u8| match letter {

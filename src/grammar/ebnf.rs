@@ -26,15 +26,14 @@ struct Ebnf;
 /// # Errors
 /// Text that is not EBNF, a rule that is used or needed and not defined, a construct that we do not decide, nesting beyond the
 /// limit.
-pub(super) fn read(text: &str) -> Result<Grammar, GrammarError> {
+pub(super) fn read(text: &str) -> Result<Grammar<'_>, GrammarError> {
     limits::arm_pest();
     let mut pairs = Ebnf::parse(Rule::grammar, text).map_err(|error| from_pest(&error, name_of))?;
-    let mut rules: Vec<GrammarRule> = Vec::new();
+    let mut rules: Vec<GrammarRule<'_>> = Vec::new();
     let mut names = HashSet::new();
-    let reader = Reader { text };
     for pair in pairs.next().expect("a parse of the grammar rule yields it").into_inner() {
         if pair.as_rule() == Rule::definition {
-            let rule = reader.definition(pair)?;
+            let rule = definition(pair)?;
             if !names.insert(rule.name.clone()) {
                 return Err(rule.place.syntax(format!("rule defined twice: {}", rule.name)));
             }
@@ -44,32 +43,25 @@ pub(super) fn read(text: &str) -> Result<Grammar, GrammarError> {
     Ok(Grammar { rules, start: START, ignored: Vec::new() })
 }
 
-struct Reader<'t> {
-    text: &'t str,
-}
-
-impl Reader<'_> {
-    fn definition(&self, pair: Pair<'_, Rule>) -> Result<GrammarRule, GrammarError> {
-        let place = place(&pair);
-        let line_start = self.text[..pair.as_span().start()].rfind(['\n', '\r']).map_or(0, |end| end + 1);
-        if !self.text[line_start..pair.as_span().start()].trim().is_empty() {
-            return Err(place.syntax("a definition begins on a line of its own"));
-        }
-        let mut parts = pair.into_inner();
-        let name = parts.next().expect("a definition has a name").as_str().to_owned();
-        let mut body = None;
-        for part in parts {
-            match part.as_rule() {
-                Rule::choices if part.as_str().trim().is_empty() => {
-                    return Err(place.syntax(format!("rule without a body: {name}")));
-                }
-                Rule::choices => body = Some(choices(part, 0)?),
-                _ => return Err(refuse(&part)),
-            }
-        }
-        let body = body.expect("a definition has a body");
-        Ok(GrammarRule { name, kind: RuleKind::Rule, body, place })
+fn definition(pair: Pair<'_, Rule>) -> Result<GrammarRule<'_>, GrammarError> {
+    let place = Place::of(&pair);
+    if !place.line_so_far().trim().is_empty() {
+        return Err(place.syntax("a definition begins on a line of its own"));
     }
+    let mut parts = pair.into_inner();
+    let name = parts.next().expect("a definition has a name").as_str().to_owned();
+    let mut body = None;
+    for part in parts {
+        match part.as_rule() {
+            Rule::choices if part.as_str().trim().is_empty() => {
+                return Err(place.syntax(format!("rule without a body: {name}")));
+            }
+            Rule::choices => body = Some(choices(part, 0)?),
+            _ => return Err(refuse(&part)),
+        }
+    }
+    let body = body.expect("a definition has a body");
+    Ok(GrammarRule { name, kind: RuleKind::Rule, body, place })
 }
 
 fn choices(pair: Pair<'_, Rule>, depth: usize) -> Result<Expression, GrammarError> {
@@ -89,10 +81,10 @@ fn element(pair: Pair<'_, Rule>, depth: usize) -> Result<Expression, GrammarErro
     let atom = parts.next().expect("an element has an atom");
     let mut expression = match atom.as_rule() {
         Rule::group => choices(atom.into_inner().next().expect("a group has choices"), depth + 1)?,
-        Rule::text => Expression::Text(escape::ebnf_text(inner(atom.as_str()), place(&atom))?),
-        Rule::class => Expression::Class(escape::ebnf_class(inner(atom.as_str()), place(&atom))?),
+        Rule::text => Expression::Text(escape::ebnf_text(inner(atom.as_str()), Place::of(&atom))?),
+        Rule::class => Expression::Class(escape::ebnf_class(inner(atom.as_str()), Place::of(&atom))?),
         Rule::any => Expression::Class(CharSet::all()),
-        Rule::name => Expression::Reference { name: atom.as_str().to_owned(), place: place(&atom) },
+        Rule::name => Expression::Reference(atom.as_str().to_owned()),
         _ => return Err(refuse(&atom)),
     };
     for quantifier in parts {
@@ -108,7 +100,7 @@ fn element(pair: Pair<'_, Rule>, depth: usize) -> Result<Expression, GrammarErro
 }
 
 fn counted(expression: Expression, range: Pair<'_, Rule>) -> Result<Expression, GrammarError> {
-    let place = place(&range);
+    let place = Place::of(&range);
     let (mut least, mut most, mut open) = (0, None, false);
     for part in range.into_inner() {
         match part.as_rule() {
@@ -142,16 +134,12 @@ fn refuse(pair: &Pair<'_, Rule>) -> GrammarError {
         Rule::attributes => format!("rule attributes {}", pair.as_str()),
         other => name_of(&other),
     };
-    place(pair).unsupported(construct)
+    Place::of(pair).unsupported(construct)
 }
 
 /// The inside of something that has one-byte delimiters on either side.
 fn inner(quoted: &str) -> &str {
     &quoted[1..quoted.len() - 1]
-}
-
-fn place(pair: &Pair<'_, Rule>) -> Place {
-    pair.line_col().into()
 }
 
 fn name_of(rule: &Rule) -> String {

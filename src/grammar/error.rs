@@ -2,6 +2,8 @@
 
 use std::fmt::Display;
 
+use pest::iterators::Pair;
+
 use super::limits;
 
 /// Why a grammar text cannot be turned into a recogniser.
@@ -24,28 +26,39 @@ pub enum GrammarError {
     Limit { what: String },
 }
 
-/// A place in a grammar text; both counted from 1, the column in characters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
-    pub(super) line: usize,
-    pub(super) column: usize,
+/// A place in a grammar text. Line and column are counted only once somebody has to be told: counting costs the length of the
+/// line.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place<'t> {
+    text: &'t str,
+    /// In bytes.
+    offset: usize,
 }
 
-impl From<(usize, usize)> for Place {
-    fn from((line, column): (usize, usize)) -> Self {
-        Self { line, column }
+impl<'t> Place<'t> {
+    /// Where a pair begins.
+    pub(super) fn of<R: pest::RuleType>(pair: &Pair<'t, R>) -> Self {
+        Self { text: pair.get_input(), offset: pair.as_span().start() }
     }
-}
 
-impl Place {
+    /// What stands before it on its line.
+    pub(super) fn line_so_far(self) -> &'t str {
+        let before = &self.text[..self.offset];
+        &before[before.rfind(['\n', '\r']).map_or(0, |end| end + 1)..]
+    }
+
     /// A syntax error here.
     pub(super) fn syntax(self, message: impl Into<String>) -> GrammarError {
-        GrammarError::Syntax { line: self.line, column: self.column, message: message.into() }
+        GrammarError::Syntax { line: self.line(), column: self.line_so_far().chars().count() + 1, message: message.into() }
     }
 
     /// A construct here that we do not decide.
     pub(super) fn unsupported(self, construct: impl Display) -> GrammarError {
-        GrammarError::Unsupported { construct: format!("{construct} (line {})", self.line) }
+        GrammarError::Unsupported { construct: format!("{construct} (line {})", self.line()) }
+    }
+
+    fn line(self) -> usize {
+        self.text[..self.offset].matches('\n').count() + 1
     }
 }
 
@@ -68,7 +81,7 @@ pub(super) fn from_pest<R: pest::RuleType>(error: &pest::error::Error<R>, name: 
         }
         pest::error::ErrorVariant::ParsingError { .. } => "unexpected text".to_owned(),
     };
-    Place { line, column }.syntax(message)
+    GrammarError::Syntax { line, column, message }
 }
 
 /// pest's message for a parse that ran out of native stack.
@@ -77,16 +90,21 @@ pub(super) const STACK_LIMIT: &str = "stack limit reached";
 pub(super) const CALL_LIMIT: &str = "call limit reached";
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+
+    /// The end of a text.
+    pub(in super::super) fn end_of(text: &str) -> Place<'_> {
+        Place { text, offset: text.len() }
+    }
 
     #[test]
     fn every_kind_is_one_line_with_the_offending_value_last() {
         for (error, line) in [
-            (Place { line: 2, column: 7 }.syntax("expected name"), "grammar syntax at line 2, column 7: expected name"),
+            (end_of("root\né ::= ").syntax("expected name"), "grammar syntax at line 2, column 7: expected name"),
             (GrammarError::UndefinedRule { name: "item".into() }, "undefined rule in the grammar: item"),
             (GrammarError::NoStartRule, "no start rule in the grammar"),
-            (Place { line: 3, column: 1 }.unsupported("%json"), "unsupported in a grammar: %json (line 3)"),
+            (end_of("\n\n").unsupported("%json"), "unsupported in a grammar: %json (line 3)"),
             (GrammarError::Limit { what: "symbols: 9".into() }, "grammar beyond the limit: symbols: 9"),
         ] {
             assert_eq!(error.to_string(), line);

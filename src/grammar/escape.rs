@@ -6,7 +6,7 @@ use super::error::{GrammarError, Place};
 /// Characters of a string or class, after their escapes are read; each step is one scalar.
 struct Scalars<'t> {
     rest: std::iter::Peekable<std::str::Chars<'t>>,
-    place: Place,
+    place: Place<'t>,
     dialect: Escapes,
 }
 
@@ -22,19 +22,19 @@ enum Escapes {
 }
 
 /// The text of an EBNF string, given without its quotes.
-pub(super) fn ebnf_text(inner: &str, place: Place) -> Result<String, GrammarError> {
+pub(super) fn ebnf_text(inner: &str, place: Place<'_>) -> Result<String, GrammarError> {
     Scalars::new(inner, place, Escapes::Ebnf).collect()
 }
 
 /// The text of a Lark string, given without its quotes.
-pub(super) fn lark_text(inner: &str, place: Place) -> Result<String, GrammarError> {
+pub(super) fn lark_text(inner: &str, place: Place<'_>) -> Result<String, GrammarError> {
     Scalars::new(inner, place, Escapes::Lark).collect()
 }
 
 /// The set of an EBNF character class, given without its brackets.
 ///
 /// As in both dialects, `-` is itself at either end and after a range, and `^` only negates at the beginning.
-pub(super) fn ebnf_class(inner: &str, place: Place) -> Result<CharSet, GrammarError> {
+pub(super) fn ebnf_class(inner: &str, place: Place<'_>) -> Result<CharSet, GrammarError> {
     let (negated, inner) = match inner.strip_prefix('^') {
         Some(rest) => (true, rest),
         None => (false, inner),
@@ -60,7 +60,7 @@ pub(super) fn ebnf_class(inner: &str, place: Place) -> Result<CharSet, GrammarEr
 }
 
 impl<'t> Scalars<'t> {
-    fn new(inner: &'t str, place: Place, dialect: Escapes) -> Self {
+    fn new(inner: &'t str, place: Place<'t>, dialect: Escapes) -> Self {
         Self { rest: inner.chars().peekable(), place, dialect }
     }
 
@@ -147,9 +147,8 @@ impl Iterator for Scalars<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::error::tests::end_of;
     use super::*;
-
-    const HERE: Place = Place { line: 1, column: 1 };
 
     #[test]
     fn strings_of_both_dialects() {
@@ -166,8 +165,8 @@ mod tests {
             (r"\d", None, None),
             ("\\", None, None),
         ] {
-            assert_eq!(ebnf_text(inner, HERE).ok().as_deref(), ebnf, "EBNF {inner}");
-            assert_eq!(lark_text(inner, HERE).ok().as_deref(), lark, "Lark {inner}");
+            assert_eq!(ebnf_text(inner, end_of("")).ok().as_deref(), ebnf, "EBNF {inner}");
+            assert_eq!(lark_text(inner, end_of("")).ok().as_deref(), lark, "Lark {inner}");
         }
     }
 
@@ -189,7 +188,7 @@ mod tests {
             ("", None),
             (r"\d", None),
         ] {
-            assert_eq!(ebnf_class(inner, HERE).ok(), expected, "{inner}");
+            assert_eq!(ebnf_class(inner, end_of("")).ok(), expected, "{inner}");
         }
     }
 }

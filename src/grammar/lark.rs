@@ -26,7 +26,7 @@ struct Lark;
 ///
 /// # Errors
 /// Text that is not Lark, a name defined twice, a construct that we do not decide, nesting beyond the limit.
-pub(super) fn read(text: &str) -> Result<Grammar, GrammarError> {
+pub(super) fn read(text: &str) -> Result<Grammar<'_>, GrammarError> {
     limits::arm_pest();
     let mut pairs = Lark::parse(Rule::grammar, text).map_err(|error| from_pest(&error, name_of))?;
     let mut grammar = Grammar { rules: Vec::new(), start: START, ignored: Vec::new() };
@@ -47,8 +47,8 @@ pub(super) fn read(text: &str) -> Result<Grammar, GrammarError> {
     }
 }
 
-fn definition(pair: Pair<'_, Rule>) -> Result<GrammarRule, GrammarError> {
-    let place = place(&pair);
+fn definition(pair: Pair<'_, Rule>) -> Result<GrammarRule<'_>, GrammarError> {
+    let place = Place::of(&pair);
     let (mut name, mut kind, mut body) = (String::new(), RuleKind::Rule, Expression::empty());
     for part in pair.into_inner() {
         match part.as_rule() {
@@ -67,7 +67,7 @@ fn definition(pair: Pair<'_, Rule>) -> Result<GrammarRule, GrammarError> {
 /// Attributes of a rule: `capture` names what was matched, every other one changes the language or needs a tokenizer.
 fn attributes(pair: Pair<'_, Rule>) -> Result<(), GrammarError> {
     for attribute in pair.into_inner() {
-        let place = place(&attribute);
+        let place = Place::of(&attribute);
         let name = attribute.into_inner().next().expect("an attribute has a name");
         if name.as_str() != "capture" {
             return Err(place.unsupported(format!("attribute [{}]", name.as_str())));
@@ -103,11 +103,9 @@ fn expression(pair: Pair<'_, Rule>, kind: RuleKind, depth: usize) -> Result<Expr
             Rule::group => expansions(only_child(part), kind, depth + 1)?,
             Rule::maybe => expansions(only_child(part), kind, depth + 1)?.repeat(0, Some(1)),
             Rule::rule_name if kind == RuleKind::Terminal => {
-                return Err(place(&part).unsupported(format!("rule inside a terminal: {}", part.as_str())));
+                return Err(Place::of(&part).unsupported(format!("rule inside a terminal: {}", part.as_str())));
             }
-            Rule::rule_name | Rule::terminal_name => {
-                Expression::Reference { name: part.as_str().to_owned(), place: place(&part) }
-            }
+            Rule::rule_name | Rule::terminal_name => Expression::Reference(part.as_str().to_owned()),
             Rule::text => Expression::Terminal(Box::new(text(&part)?)),
             Rule::pattern => Expression::Terminal(Box::new(pattern(&part)?)),
             Rule::range => Expression::Terminal(Box::new(range(part)?)),
@@ -128,20 +126,20 @@ fn text(pair: &Pair<'_, Rule>) -> Result<Expression, GrammarError> {
         Some(quoted) => (quoted, true),
         None => (pair.as_str(), false),
     };
-    let text = escape::lark_text(&quoted[1..quoted.len() - 1], place(pair))?;
-    if any_case { regex::read(&regex_syntax::escape(&text), "i", place(pair)) } else { Ok(Expression::Text(text)) }
+    let text = escape::lark_text(&quoted[1..quoted.len() - 1], Place::of(pair))?;
+    if any_case { regex::read(&regex_syntax::escape(&text), "i", Place::of(pair)) } else { Ok(Expression::Text(text)) }
 }
 
 fn pattern(pair: &Pair<'_, Rule>) -> Result<Expression, GrammarError> {
     let (pattern, flags) = pair.as_str()[1..].rsplit_once('/').expect("a pattern ends with a slash");
     if flags.contains('l') {
-        return Err(place(pair).unsupported("flag l of a regular expression"));
+        return Err(Place::of(pair).unsupported("flag l of a regular expression"));
     }
-    regex::read(pattern, flags, place(pair))
+    regex::read(pattern, flags, Place::of(pair))
 }
 
 fn range(pair: Pair<'_, Rule>) -> Result<Expression, GrammarError> {
-    let place = place(&pair);
+    let place = Place::of(&pair);
     let mut ends = Vec::new();
     for part in pair.into_inner() {
         let Expression::Text(text) = text(&part)? else {
@@ -160,7 +158,7 @@ fn range(pair: Pair<'_, Rule>) -> Result<Expression, GrammarError> {
 }
 
 fn counted(found: Expression, pair: Pair<'_, Rule>) -> Result<Expression, GrammarError> {
-    let place = place(&pair);
+    let place = Place::of(&pair);
     let tilde = pair.as_rule() == Rule::tilde;
     let (mut least, mut most, mut open) = (None, None, false);
     for part in pair.into_inner() {
@@ -182,8 +180,8 @@ fn counted(found: Expression, pair: Pair<'_, Rule>) -> Result<Expression, Gramma
 }
 
 /// Adds the terminals that an `%import` brings in.
-fn import(pair: Pair<'_, Rule>, rules: &mut Vec<GrammarRule>) -> Result<(), GrammarError> {
-    let place = place(&pair);
+fn import<'t>(pair: Pair<'t, Rule>, rules: &mut Vec<GrammarRule<'t>>) -> Result<(), GrammarError> {
+    let place = Place::of(&pair);
     let mut parts = pair.into_inner();
     let path = parts.next().expect("an import has a path").as_str();
     let (module, single) = path.rsplit_once('.').unwrap_or(("", path));
@@ -221,7 +219,7 @@ fn options(pair: &Pair<'_, Rule>) -> Result<(), GrammarError> {
     if braced[1..braced.len() - 1].trim().is_empty() {
         return Ok(());
     }
-    Err(place(pair).unsupported("options in %llguidance"))
+    Err(Place::of(pair).unsupported("options in %llguidance"))
 }
 
 fn refuse(pair: &Pair<'_, Rule>) -> GrammarError {
@@ -240,15 +238,11 @@ fn refuse(pair: &Pair<'_, Rule>) -> GrammarError {
         Rule::directive => text.split_whitespace().next().unwrap_or_default().to_owned(),
         other => name_of(&other),
     };
-    place(pair).unsupported(construct)
+    Place::of(pair).unsupported(construct)
 }
 
 fn only_child(pair: Pair<'_, Rule>) -> Pair<'_, Rule> {
     pair.into_inner().next().expect("the meta-grammar gives this rule a child")
-}
-
-fn place(pair: &Pair<'_, Rule>) -> Place {
-    pair.line_col().into()
 }
 
 fn name_of(rule: &Rule) -> String {

@@ -2,8 +2,8 @@
 
 use std::num::NonZeroUsize;
 
-/// The longest grammar text that is read, in bytes. The largest grammars seen in the wild (all of C, or a schema with thousands of
-/// members written out) stay under a tenth of it.
+/// The longest grammar text that is read, in bytes. The largest grammars seen in the wild (all of C, or a schema with thousands
+/// of members written out) stay under a tenth of it.
 pub const MAX_GRAMMAR_BYTES: usize = 256 * 1024;
 
 /// The deepest nesting of groups. llguidance stops at 30, xgrammar at 1,000; the readers recurse, so the stack is the bound.
@@ -35,7 +35,7 @@ pub const MAX_ORACLE_NESTING: usize = 64;
 
 /// The largest number of calls that one pest parse may make, in this process. pest keeps one process-wide setting, which every
 /// parse captures when it begins; since all of ours set this same number first, they cannot disagree.
-pub const MAX_PEST_CALLS: NonZeroUsize = NonZeroUsize::new(50_000_000).expect("not zero");
+pub const MAX_PEST_CALLS: NonZeroUsize = NonZeroUsize::new(20_000_000).expect("not zero");
 
 /// Puts [`MAX_PEST_CALLS`] in force. Called before every parse; setting the same number again changes nothing.
 pub(super) fn arm_pest() {

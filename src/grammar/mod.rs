@@ -5,13 +5,14 @@
 //! every reading counts, whichever alternative stands first.
 //!
 //! Where that differs from what an engine does:
-//! - A *PEG* (pest) commits to the first alternative and to the longest repetition. [`PestOracle`] runs one where its author wrote
-//!   one; it never decides for a Lark or EBNF grammar.
-//! - A *lexer* (Lark's, and llguidance's for Lark) takes the longest terminal and never gives it back, so that
-//!   `start: WORD "END"` with `WORD: /[a-zA-Z]+/` has no sentence for it, and `fooEND` is one here. Its sentences are all sentences
+//! - A *PEG* (pest) commits to the first alternative and to the longest repetition. [`PestOracle`] runs one where its author
+//!   wrote one; it never decides for a Lark or EBNF grammar.
+//! - A *lexer* (Lark's, and llguidance's for Lark) takes the longest terminal and never gives it back: for it,
+//!   `start: WORD "END"` with `WORD: /[a-zA-Z]+/` has no sentence, and here `fooEND` is one. Its sentences are all sentences
 //!   here, so an answer is never called wrong because of it.
 //! - `%ignore X` lets `X` stand before, after and between terminals, any number of times, and never inside one.
-//! - A terminal is read as Rust's regular-expression syntax, as in llguidance: `\d` and `\w` are Unicode's, `.` is not a line feed.
+//! - A terminal is read as Rust's regular-expression syntax, as in llguidance: `\d` and `\w` are Unicode's, `.` is not a line
+//!   feed.
 
 mod cfg;
 mod charset;
@@ -57,8 +58,8 @@ pub enum Membership {
 /// Turns a grammar text into a recogniser.
 ///
 /// # Errors
-/// See [`GrammarError`]: text that is not of the dialect, a rule that is used and not defined, no start rule (`start` in Lark, `root`
-/// in EBNF), a construct that membership in a context-free language cannot decide, a limit.
+/// See [`GrammarError`]: text that is not of the dialect, a rule that is used and not defined, no start rule (`start` in Lark,
+/// `root` in EBNF), a construct that membership in a context-free language cannot decide, a limit.
 pub fn compile(dialect: GrammarDialect, text: &str) -> Result<Recogniser, GrammarError> {
     if text.len() > MAX_GRAMMAR_BYTES {
         return Err(GrammarError::Limit { what: format!("bytes of the grammar: {MAX_GRAMMAR_BYTES}") });

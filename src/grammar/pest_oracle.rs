@@ -1,7 +1,7 @@
 //! Runs a pest grammar that its author wrote as an oracle. Knows pest, not the other dialects.
 //!
-//! A PEG is not a context-free grammar: it commits to the first alternative that fits and to the longest repetition. An oracle says
-//! what its own text says and nothing about a grammar in another dialect.
+//! A PEG is not a context-free grammar: it commits to the first alternative that fits and to the longest repetition. An oracle
+//! says what its own text says and nothing about a grammar in another dialect.
 
 use pest::error::{ErrorVariant, InputLocation};
 use pest::iterators::Pairs;
@@ -33,8 +33,8 @@ impl PestOracle {
     /// Reads a pest grammar.
     ///
     /// # Errors
-    /// Text that is not pest's; rules that pest refuses, since matching them would not end (left recursion, repetition of what can
-    /// be empty); a grammar without a rule; a limit.
+    /// Text that is not pest's; rules that pest refuses, since matching them would not end (left recursion, repetition of what
+    /// can be empty); a grammar without a rule; a limit.
     pub fn compile(text: &str) -> Result<Self, GrammarError> {
         if text.len() > limits::MAX_ORACLE_BYTES {
             return Err(GrammarError::Limit { what: format!("bytes of the pest grammar: {}", limits::MAX_ORACLE_BYTES) });
@@ -60,8 +60,8 @@ impl PestOracle {
 
     /// Whether the entry rule matches the whole of `text`, whether or not its author wrote `SOI` and `EOI`.
     ///
-    /// The byte of [`Membership::NotMember`] is where pest reports its failure, or where the match ended: a hint for people. Another
-    /// alternative of the same grammar may have come further.
+    /// The byte of [`Membership::NotMember`] is where pest reports its failure, or where the match ended: a hint for people.
+    /// Another alternative of the same grammar may have come further.
     pub fn recognise(&self, text: &str) -> Membership {
         limits::arm_pest();
         match self.vm.parse(&self.entry, text) {
@@ -132,8 +132,8 @@ fn refuse(error: &pest::error::Error<Rule>) -> GrammarError {
 mod tests {
     use super::*;
 
-    fn check(grammar: &str, text: &str, expected: Membership) {
-        assert_eq!(PestOracle::compile(grammar).unwrap().recognise(text), expected, "{grammar} on {text:?}");
+    fn check(grammar: &str, text: &str, expected: &Membership) {
+        assert_eq!(PestOracle::compile(grammar).unwrap().recognise(text), *expected, "{grammar} on {text:?}");
     }
     fn message(grammar: &str) -> String {
         PestOracle::compile(grammar).unwrap_err().to_string()
@@ -149,15 +149,15 @@ mod tests {
             "first = !{ \"a\"+ } second = { \"b\" }",
             "start = _{ list } list = _{ \"a\" ~ list? }",
         ] {
-            check(grammar, "aaa", Membership::Member);
-            check(grammar, "aab", Membership::NotMember { byte: 2 });
-            check(grammar, "", Membership::NotMember { byte: 0 });
+            check(grammar, "aaa", &Membership::Member);
+            check(grammar, "aab", &Membership::NotMember { byte: 2 });
+            check(grammar, "", &Membership::NotMember { byte: 0 });
         }
         // Inside an atomic rule pest reports where the rule began.
-        check("start = @{ \"a\"+ ~ EOI }", "aaa", Membership::Member);
-        check("start = @{ \"a\"+ ~ EOI }", "aab", Membership::NotMember { byte: 0 });
-        check("start = { \"a\" ~ \"b\" } WHITESPACE = _{ \" \" }", "a  b", Membership::Member);
-        check("start = { \"a\" ~ \"b\" } WHITESPACE = _{ \" \" }", "a b ", Membership::NotMember { byte: 3 });
+        check("start = @{ \"a\"+ ~ EOI }", "aaa", &Membership::Member);
+        check("start = @{ \"a\"+ ~ EOI }", "aab", &Membership::NotMember { byte: 0 });
+        check("start = { \"a\" ~ \"b\" } WHITESPACE = _{ \" \" }", "a  b", &Membership::Member);
+        check("start = { \"a\" ~ \"b\" } WHITESPACE = _{ \" \" }", "a b ", &Membership::NotMember { byte: 3 });
     }
 
     #[test]
@@ -181,7 +181,7 @@ mod tests {
         let long = format!("start = {{ \"a\"{} }}", " ~ \"a\"".repeat(5_000));
         assert!(message(&long).starts_with("grammar beyond the limit: operators"));
         let widest = format!("start = {{ \"a\"{} }}", " | \"b\"".repeat(limits::MAX_ORACLE_OPERATORS));
-        check(&widest, "b", Membership::Member);
+        check(&widest, "b", &Membership::Member);
         // A right-recursive rule recurses once a character: pest's own guard stops it before the stack ends.
         let recursive = PestOracle::compile("start = { \"a\" ~ start | \"a\" }").unwrap();
         let Membership::Limit { what } = recursive.recognise(&"a".repeat(1_000_000)) else {

@@ -16,7 +16,7 @@ use super::{ebnf, limits};
 ///
 /// # Errors
 /// A pattern that is not of the syntax; look-around, back-references and anchors inside.
-pub(super) fn read(pattern: &str, flags: &str, place: Place) -> Result<Expression, GrammarError> {
+pub(super) fn read(pattern: &str, flags: &str, place: Place<'_>) -> Result<Expression, GrammarError> {
     let flagged = if flags.is_empty() { pattern.to_owned() } else { format!("(?{flags}){pattern}") };
     let nest_limit = u32::try_from(limits::MAX_NESTING).expect("a nesting limit is small");
     let hir = ParserBuilder::new().nest_limit(nest_limit).build().parse(&flagged).map_err(|error| refuse(&error, place))?;
@@ -30,7 +30,7 @@ struct Edges {
     last: bool,
 }
 
-fn lower(hir: &Hir, edges: Edges, place: Place) -> Result<Expression, GrammarError> {
+fn lower(hir: &Hir, edges: Edges, place: Place<'_>) -> Result<Expression, GrammarError> {
     Ok(match hir.kind() {
         HirKind::Empty => Expression::empty(),
         HirKind::Literal(literal) => match std::str::from_utf8(&literal.0) {
@@ -78,7 +78,7 @@ fn is_look(hir: &Hir, look: Look) -> bool {
     matches!(hir.kind(), HirKind::Look(found) if *found == look)
 }
 
-fn refuse(error: &regex_syntax::Error, place: Place) -> GrammarError {
+fn refuse(error: &regex_syntax::Error, place: Place<'_>) -> GrammarError {
     use regex_syntax::ast::ErrorKind;
     match error {
         regex_syntax::Error::Parse(error) => match error.kind() {
@@ -94,9 +94,8 @@ fn refuse(error: &regex_syntax::Error, place: Place) -> GrammarError {
 
 #[cfg(test)]
 mod tests {
+    use super::super::error::tests::end_of;
     use super::*;
-
-    const HERE: Place = Place { line: 4, column: 2 };
 
     #[test]
     fn the_same_language_has_the_same_shape() {
@@ -109,7 +108,7 @@ mod tests {
             (".", "s", r"[\s\S]"),
             ("a b # c", "x", "ab"),
         ] {
-            assert_eq!(read(pattern, flags, HERE), read(same, "", HERE), "{pattern}");
+            assert_eq!(read(pattern, flags, end_of("\n\n\n ")), read(same, "", end_of("\n\n\n ")), "{pattern}");
         }
     }
 
@@ -128,9 +127,9 @@ mod tests {
                 "grammar syntax at line 4, column 2: regular expression: invalid character class range, the start must be <= the end",
             ),
         ] {
-            assert_eq!(read(pattern, "", HERE).unwrap_err().to_string(), message, "{pattern}");
+            assert_eq!(read(pattern, "", end_of("\n\n\n ")).unwrap_err().to_string(), message, "{pattern}");
         }
         let deep = "(".repeat(5_000) + &")".repeat(5_000);
-        assert_eq!(read(&deep, "", HERE).unwrap_err().to_string(), "grammar beyond the limit: nested groups: 128");
+        assert_eq!(read(&deep, "", end_of("\n\n\n ")).unwrap_err().to_string(), "grammar beyond the limit: nested groups: 128");
     }
 }

@@ -5,9 +5,9 @@ use super::error::Place;
 
 /// A grammar as its author wrote it.
 #[derive(Debug)]
-pub(super) struct Grammar {
+pub(super) struct Grammar<'t> {
     /// The rules, in order; no two have the same name.
-    pub(super) rules: Vec<Rule>,
+    pub(super) rules: Vec<Rule<'t>>,
     /// The name of the rule to start from.
     pub(super) start: &'static str,
     /// What may stand before, after and between terminals (Lark's `%ignore`).
@@ -16,11 +16,11 @@ pub(super) struct Grammar {
 
 /// A named part of a grammar.
 #[derive(Debug)]
-pub(super) struct Rule {
+pub(super) struct Rule<'t> {
     pub(super) name: String,
     pub(super) kind: RuleKind,
     pub(super) body: Expression,
-    pub(super) place: Place,
+    pub(super) place: Place<'t>,
 }
 
 /// Whether ignored text may stand inside.
@@ -48,7 +48,7 @@ pub(super) enum Expression {
     /// A terminal without a name: nothing is ignored inside.
     Terminal(Box<Expression>),
     /// What the rule of this name says.
-    Reference { name: String, place: Place },
+    Reference(String),
 }
 
 impl Expression {
