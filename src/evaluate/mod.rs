@@ -14,10 +14,10 @@ mod grammar;
 mod json;
 mod json_object;
 pub mod legacy;
-mod python_class;
-mod python_re;
+mod pattern;
 mod regex;
 mod schema;
+mod stack;
 
 use std::collections::{HashMap, VecDeque};
 use std::panic::{self, AssertUnwindSafe};
@@ -150,4 +150,111 @@ impl Judge {
 /// Keeps a library's panic to the case that set it off.
 fn contained<T>(work: impl FnOnce() -> T) -> Result<T, NotScored> {
     panic::catch_unwind(AssertUnwindSafe(work)).map_err(|_| NotScored::Unsupported { what: "the validator panicked".to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::case::{Arm, Prompt};
+    use crate::constraint::{AlwaysTrue, GrammarDialect};
+    use crate::observation::{Timing, TransportCause};
+
+    fn case(constraint: Option<Constraint>) -> Case {
+        Case {
+            id: "json-0".to_owned(),
+            prompt: Prompt::Text("?".into()),
+            prompt_tokens: None,
+            constraint: constraint.map(Arc::new),
+            arm: Arm::Constrained,
+            output_len: 16,
+            completion: None,
+            tags: Vec::new(),
+            grammar_oracle: None,
+        }
+    }
+
+    fn observation(outcome: Outcome, text: &str) -> Observation {
+        Observation {
+            case_index: 0,
+            outcome,
+            timing: Timing::default(),
+            text: text.to_owned(),
+            reasoning: "{}".to_owned(),
+            finish_reason: None,
+            usage: None,
+        }
+    }
+
+    fn any_object() -> Constraint {
+        Constraint::JsonObject(AlwaysTrue)
+    }
+
+    fn schema(schema: serde_json::Value) -> Constraint {
+        Constraint::JsonSchema(Arc::new(schema))
+    }
+
+    #[test]
+    fn what_happened_comes_before_what_was_said() {
+        let body = String::new;
+        for (outcome, expected, free) in [
+            (Outcome::Completed, "valid", "no_constraint"),
+            (Outcome::Truncated, "truncated", "no_constraint"),
+            (Outcome::Rejected { status: 400, body: body() }, "refused", "refused"),
+            (Outcome::ServerError { status: 500, body: body() }, "failed", "failed"),
+            (Outcome::StreamError { message: body() }, "failed", "failed"),
+            (Outcome::Transport { cause: TransportCause::Reset, message: body() }, "failed", "failed"),
+            (Outcome::TimedOut { limit_ms: 1 }, "failed", "failed"),
+            (Outcome::Cancelled, "cancelled", "cancelled"),
+        ] {
+            for (constraint, expected) in [(Some(any_object()), expected), (None, free)] {
+                let mut evaluator = Evaluator::new(EvaluateOptions::default());
+                let verdict = evaluator.evaluate(&case(constraint), &observation(outcome.clone(), "{}"));
+                let name = match &verdict {
+                    Verdict::Valid => "valid",
+                    Verdict::Invalid { reason } => reason.name(),
+                    Verdict::NotScored { why } => why.name(),
+                };
+                assert_eq!(name, expected, "{outcome:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_oracle_decides_where_there_is_one() {
+        let mut evaluator = Evaluator::new(EvaluateOptions::default());
+        let lark = Constraint::Grammar { dialect: GrammarDialect::Lark, text: "start: \"a\" \"b\"".into() };
+        let oracle = "start = { SOI ~ \"yes\" ~ EOI }";
+        assert_eq!(evaluator.judge(&lark, Some(oracle), "yes"), Verdict::Valid);
+        assert!(matches!(evaluator.judge(&lark, Some(oracle), "ab"), Verdict::Invalid { reason: Reason::Grammar { .. } }));
+        assert_ne!(evaluator.judge(&lark, None, "yes"), Verdict::Valid, "compiled under a key of its own");
+    }
+
+    #[test]
+    fn formats_are_asserted_unless_switched_off() {
+        let dated = schema(json!({ "format": "date" }));
+        let mut lenient = Evaluator::new(EvaluateOptions { assert_formats: false });
+        assert_eq!(lenient.judge(&dated, None, "\"2023-02-30\""), Verdict::Valid);
+        let mut strict = Evaluator::new(EvaluateOptions::default());
+        assert!(matches!(strict.judge(&dated, None, "\"2023-02-30\""), Verdict::Invalid { .. }));
+    }
+
+    #[test]
+    fn long_answers_are_not_scored_and_compiled_constraints_are_bounded() {
+        let mut evaluator = Evaluator::new(EvaluateOptions::default());
+        let long = format!("[{}]", " ".repeat(MAX_ANSWER_BYTES));
+        assert!(matches!(evaluator.judge(&any_object(), None, &long), Verdict::NotScored { why: NotScored::Limit { .. } }));
+        for number in 0..=MAX_COMPILED + 1 {
+            let constant = schema(json!({ "const": number }));
+            assert_eq!(evaluator.judge(&constant, None, &number.to_string()), Verdict::Valid);
+        }
+        assert_eq!((evaluator.compiled.len(), evaluator.ages.len()), (MAX_COMPILED, MAX_COMPILED));
+    }
+
+    #[test]
+    fn a_panic_costs_its_own_case() {
+        let quiet: Result<(), NotScored> = contained(|| panic::resume_unwind(Box::new("as a library would")));
+        assert!(matches!(quiet, Err(NotScored::Unsupported { .. })));
+    }
 }

@@ -1,0 +1,145 @@
+//! Turns regular expressions in other languages' dialects into ones that Rust's engines read the same way, and runs them.
+//!
+//! Everything is parsed and written anew, so that a spelling which means something else in Rust (Python's `{,3}`, `[[a]`, `&&` in a
+//! class, `$` before a last newline, `\Z`, `\s`; ECMAScript's `.`, `\d`, `\w`, `\b`, `[^]`) cannot slip through. Sources: "Regular
+//! Expression Syntax" in the documentation of CPython's `re`, with its parser `Lib/re/_parser.py`; ECMA-262, "RegExp (Regular
+//! Expression) Objects", read as with the flag `u` and leniently where that refuses what Annex B allows.
+//!
+//! Taken beyond Python's `re`, because the decoding engines take it: `\p{..}`, `\z`, `(?<name>..)`, look-behind of any width.
+//! Refused: `\N{..}`, `(?L)`, flags in mid-pattern, and whatever else `re` refuses. Differing: Python's `\b` goes by Unicode's idea of
+//! a word (marks and joiners belong to it), and `(?i)` by Unicode's simple case folding. Taken beyond ECMA-262: flags at the start.
+
+mod class;
+mod cursor;
+mod matcher;
+mod parser;
+#[cfg(test)]
+mod tests;
+
+pub(super) use matcher::{Matcher, read};
+
+/// Whose notation a pattern is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Dialect {
+    /// CPython's `re`: `\w` is `str.isalnum()` or `_`, `\s` is `str.isspace()`.
+    Re,
+    /// The Python package `regex`, as far as it is `re` with Unicode's `\w` (UTS 18) and white space.
+    RegexPackage,
+    /// ECMA-262, as JSON Schema asks for.
+    Ecma,
+}
+
+/// How far a match has to reach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Extent {
+    /// The whole text: `re.fullmatch`.
+    Full,
+    /// From the beginning: `re.match`.
+    Prefix,
+    /// Anywhere: JSON Schema's `pattern`.
+    Search,
+}
+
+/// A pattern that has been read.
+pub(super) struct Translated {
+    tokens: Vec<Token>,
+    flags: String,
+    /// Needs look-around, back-references or atomic groups, which only a backtracking engine has.
+    backtracking: bool,
+}
+
+/// A pattern in Rust's spelling.
+#[derive(Debug, PartialEq, Eq)]
+struct Written {
+    pattern: String,
+    backtracking: bool,
+}
+
+#[derive(Debug)]
+enum Token {
+    /// Opens a group.
+    Open(Group, String),
+    Close,
+    Alternate,
+    /// Python's `$` without `(?m)`: the end, or before a newline at the end.
+    Dollar,
+    Repeat(String),
+    Piece(String),
+}
+
+/// What a group does to what follows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Group {
+    /// It only groups or captures: the match goes on where the group ended.
+    Plain,
+    /// Look-around, an atomic group, a condition: its end is not simply followed by what stands after it.
+    Other,
+}
+
+impl Translated {
+    /// The pattern in Rust's spelling, anchored as `extent` says.
+    fn write(&self, extent: Extent) -> Written {
+        let mut body = String::new();
+        let mut backtracking = self.backtracking;
+        let is_last = self.is_last();
+        for (token, is_last) in self.tokens.iter().zip(is_last) {
+            match token {
+                Token::Open(_, text) | Token::Repeat(text) | Token::Piece(text) => body.push_str(text),
+                Token::Close => body.push(')'),
+                Token::Alternate => body.push('|'),
+                Token::Dollar if extent == Extent::Full && is_last => body.push_str("\\z"),
+                Token::Dollar => {
+                    body.push_str("(?=\\n?\\z)");
+                    backtracking = true;
+                }
+            }
+        }
+        let (start, end) = match extent {
+            Extent::Full => ("\\A", "\\z"),
+            Extent::Prefix => ("\\A", ""),
+            Extent::Search => ("", ""),
+        };
+        Written { pattern: format!("{start}(?:{}{body}){end}", self.flags), backtracking }
+    }
+
+    /// For every token, whether nothing can be consumed after it, so that a full match has to end right there.
+    fn is_last(&self) -> Vec<bool> {
+        let groups = self.group_of_close();
+        let mut last = vec![false; self.tokens.len()];
+        let mut after = true;
+        let mut after_group: Vec<bool> = Vec::new();
+        for (index, token) in self.tokens.iter().enumerate().rev() {
+            last[index] = after;
+            after = match token {
+                Token::Dollar => after,
+                Token::Close => {
+                    let ends = after && groups[index] == Group::Plain;
+                    after_group.push(ends);
+                    ends
+                }
+                // What follows one alternative is what follows the group.
+                Token::Alternate => after_group.last().copied().unwrap_or(true),
+                Token::Open(..) => {
+                    after_group.pop();
+                    false
+                }
+                Token::Repeat(_) | Token::Piece(_) => false,
+            };
+        }
+        last
+    }
+
+    /// For every `Close`, the kind of group that it closes.
+    fn group_of_close(&self) -> Vec<Group> {
+        let mut groups = vec![Group::Other; self.tokens.len()];
+        let mut open = Vec::new();
+        for (index, token) in self.tokens.iter().enumerate() {
+            match token {
+                Token::Open(group, _) => open.push(*group),
+                Token::Close => groups[index] = open.pop().expect("the parser closes only what it opened"),
+                _ => {}
+            }
+        }
+        groups
+    }
+}

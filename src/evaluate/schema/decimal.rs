@@ -1,0 +1,116 @@
+//! Exact divisibility of JSON numbers, whatever their size. Knows only their text.
+
+/// A number as `digits * 10^exponent`, its sign left out; zero has no digits.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Decimal {
+    /// Without zeros at either end.
+    digits: Vec<u8>,
+    exponent: i64,
+}
+
+impl Decimal {
+    /// Reads the text of a JSON number. Exponents beyond 64 bits stop there, where every such number is as good as another.
+    pub(super) fn read(number: &str) -> Self {
+        let (mantissa, exponent) = number.split_once(['e', 'E']).unwrap_or((number, "0"));
+        let negative = exponent.starts_with('-');
+        let mut exponent = exponent.parse().unwrap_or(if negative { i64::MIN / 2 } else { i64::MAX / 2 });
+        let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+        exponent = i64::saturating_sub(exponent, fraction.len() as i64);
+        let all = whole.bytes().chain(fraction.bytes()).filter(u8::is_ascii_digit).map(|digit| digit - b'0');
+        let mut digits: Vec<u8> = all.skip_while(|digit| *digit == 0).collect();
+        let significant = digits.iter().rposition(|digit| *digit != 0).map_or(0, |last| last + 1);
+        exponent = exponent.saturating_add((digits.len() - significant) as i64);
+        digits.truncate(significant);
+        if digits.is_empty() {
+            exponent = 0;
+        }
+        Self { digits, exponent }
+    }
+
+    /// The digits as a number, if it fits; the divisor of [`Self::is_multiple_of`] has to.
+    pub(super) fn mantissa(&self) -> Option<u64> {
+        let step = |number: u64, digit: &u8| number.checked_mul(10)?.checked_add(u64::from(*digit));
+        self.digits.iter().try_fold(0, step)
+    }
+
+    /// Whether this number is an integer times `mantissa * 10^exponent`, where `mantissa` is not 0.
+    ///
+    /// With `digits` not ending in zero, a missing power of ten cannot come from them, so only the case of enough powers of ten is
+    /// left: `digits * 10^shift` divided by the mantissa, by long division.
+    pub(super) fn is_multiple_of(&self, mantissa: u64, exponent: i64) -> bool {
+        if self.digits.is_empty() {
+            return true;
+        }
+        let Ok(shift) = u64::try_from(self.exponent.saturating_sub(exponent)) else { return false };
+        let modulus = u128::from(mantissa);
+        let digits = self.digits.iter().fold(0, |remainder, digit| (remainder * 10 + u128::from(*digit)) % modulus);
+        (digits * power_of_ten(shift, modulus)).is_multiple_of(modulus)
+    }
+
+    pub(super) fn exponent(&self) -> i64 {
+        self.exponent
+    }
+}
+
+/// `10^power` modulo `modulus`, which is below 2^64, by repeated squaring.
+fn power_of_ten(mut power: u64, modulus: u128) -> u128 {
+    let (mut result, mut square) = (1 % modulus, 10 % modulus);
+    while power > 0 {
+        if !power.is_multiple_of(2) {
+            result = result * square % modulus;
+        }
+        square = square * square % modulus;
+        power /= 2;
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(number: &str, divisor: &str, expected: bool) {
+        let divisor = Decimal::read(divisor);
+        let mantissa = divisor.mantissa().unwrap();
+        assert_eq!(Decimal::read(number).is_multiple_of(mantissa, divisor.exponent()), expected, "{number} by {divisor:?}");
+    }
+
+    #[test]
+    fn divides_exactly() {
+        for (number, divisor, expected) in [
+            ("19.99", "0.01", true),
+            ("19.990000000000000001", "0.01", false),
+            ("2.0000000000000000000000001", "2", false),
+            ("0.3", "0.1", true),
+            ("-0.055", "0.01", false),
+            ("-0", "7", true),
+            ("0.000", "7", true),
+            ("4.5", "1.5", true),
+            ("7", "1.5", false),
+            ("0.001", "0.01", false),
+            ("300000000000000000000000000001", "3", false),
+            ("300000000000000000000000000000", "3", true),
+            ("1e400", "7", false),
+            ("7e400", "7", true),
+            ("1e400", "0.5", true),
+            ("1e400", "1e400", true),
+            ("1e400", "1e401", false),
+            ("1e-400", "1", false),
+            ("1e999999999999999999999", "1024", true),
+            ("1e-999999999999999999999", "0.1", false),
+            ("12391239123", "1e-8", true),
+            ("18446744073709551615", "18446744073709551615", true),
+            ("36893488147419103230", "18446744073709551615", true),
+            ("36893488147419103231", "18446744073709551615", false),
+        ] {
+            check(number, divisor, expected);
+        }
+    }
+
+    #[test]
+    fn normalises() {
+        assert_eq!(Decimal::read("0.0250e3"), Decimal { digits: vec![2, 5], exponent: 0 });
+        assert_eq!(Decimal::read("-1200"), Decimal { digits: vec![1, 2], exponent: 2 });
+        assert_eq!(Decimal::read("99999999999999999999").mantissa(), None);
+    }
+}

@@ -1,0 +1,94 @@
+//! Keywords that we judge ourselves, because the library's reading falls short of the standard's in corners that matter here:
+//! `multipleOf` (a fraction beyond binary64 beside an integer divisor) and `pattern` (`\d`, `\w` and `\s` beside look-around, `.`
+//! before line terminators other than newline, `\b`, which the library takes as Rust has them).
+//!
+//! `patternProperties` cannot be replaced alone, since `additionalProperties` reads it too; its corners stay the library's.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use jsonschema::paths::Location;
+use jsonschema::{Keyword, ValidationError};
+use serde_json::{Map, Value};
+
+use super::decimal::Decimal;
+use crate::evaluate::pattern::{self, Dialect, Extent, Matcher};
+use crate::verdict::NotScored;
+
+/// Set where a match was given up, which a keyword can only report as a failure; the verdict is not scored then.
+pub(super) type GivenUp = Arc<AtomicBool>;
+
+type Made<'a> = Result<Box<dyn for<'i> Keyword<'i>>, ValidationError<'a>>;
+
+/// Makes `pattern`: ECMA-262, matched anywhere in a string.
+pub(super) fn pattern(
+    given_up: &GivenUp,
+) -> impl for<'a> Fn(&'a Map<String, Value>, &'a Value, Location) -> Made<'a> + Send + Sync + 'static {
+    let given_up = Arc::clone(given_up);
+    move |_: &Map<String, Value>, value: &Value, _: Location| {
+        let Some(source) = value.as_str() else { return Err(ValidationError::custom("pattern is not a string")) };
+        let matcher = pattern::read(source, Dialect::Ecma).and_then(|pattern| Matcher::new(&pattern, Extent::Search));
+        let matcher = matcher.map_err(|why| {
+            ValidationError::custom(match why {
+                NotScored::Unsupported { what } | NotScored::Limit { what } => format!("{what} in {source:?}"),
+                why => why.name().to_owned(),
+            })
+        })?;
+        Ok(Box::new(Pattern { source: source.to_owned(), matcher, given_up: Arc::clone(&given_up) }))
+    }
+}
+
+/// Makes `multipleOf`.
+pub(super) fn multiple_of<'a>(_: &'a Map<String, Value>, value: &'a Value, _: Location) -> Made<'a> {
+    let Value::Number(divisor) = value else { return Err(ValidationError::custom("multipleOf is not a number")) };
+    let decimal = Decimal::read(divisor.as_str());
+    match decimal.mantissa() {
+        Some(mantissa) if mantissa > 0 => {
+            Ok(Box::new(MultipleOf { written: divisor.to_string(), mantissa, exponent: decimal.exponent() }))
+        }
+        _ => Err(ValidationError::custom(format!("multipleOf is zero or has over 19 digits: {divisor}"))),
+    }
+}
+
+struct Pattern {
+    source: String,
+    matcher: Matcher,
+    given_up: GivenUp,
+}
+
+impl<'i> Keyword<'i> for Pattern {
+    fn validate(&self, instance: &'i Value) -> Result<(), ValidationError<'i>> {
+        if self.is_valid(instance) {
+            return Ok(());
+        }
+        Err(ValidationError::custom(format!("{} does not match {:?}", super::quoted(instance), self.source)))
+    }
+
+    fn is_valid(&self, instance: &'i Value) -> bool {
+        let Value::String(text) = instance else { return true };
+        self.matcher.is_match(text).unwrap_or_else(|_| {
+            self.given_up.store(true, Ordering::Relaxed);
+            false
+        })
+    }
+}
+
+struct MultipleOf {
+    written: String,
+    mantissa: u64,
+    exponent: i64,
+}
+
+impl<'i> Keyword<'i> for MultipleOf {
+    fn validate(&self, instance: &'i Value) -> Result<(), ValidationError<'i>> {
+        if self.is_valid(instance) {
+            return Ok(());
+        }
+        Err(ValidationError::custom(format!("{} is not a multiple of {}", super::quoted(instance), self.written)))
+    }
+
+    fn is_valid(&self, instance: &'i Value) -> bool {
+        let Value::Number(number) = instance else { return true };
+        Decimal::read(number.as_str()).is_multiple_of(self.mantissa, self.exponent)
+    }
+}

@@ -1,0 +1,344 @@
+//! JSON Schema, through the `jsonschema` crate. Knows values and schemas; how a text becomes a value is `answer.rs`'s matter.
+//!
+//! The draft is the one that `$schema` names, else 2020-12. `format` is asserted in every draft unless switched off; formats that no
+//! draft defines are passed over, as every draft asks. `pattern` follows ECMA-262 and is not anchored. Numbers are compared by
+//! their digits. A `$ref` leads into the document or to a published meta-schema; nothing is ever fetched.
+
+mod decimal;
+mod formats;
+mod keywords;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use jsonschema::error::ValidationErrorKind;
+use jsonschema::{PatternOptions, Retrieve, Uri, ValidationError, Validator};
+use serde_json::Value;
+
+use super::{EvaluateOptions, stack};
+use crate::verdict::{NotScored, Reason, Verdict};
+
+/// Objects and arrays inside one another that a schema may have: compiling one recurses.
+const MAX_SCHEMA_NESTING: usize = 128;
+
+/// Bytes of stack that one step of a validation may take: some 800 were measured in a debug build.
+const STACK_BYTES_PER_STEP: usize = 2048;
+
+/// Objects that a reference out of the document may bring in: no published meta-schema has as many.
+const META_SCHEMA_OBJECTS: usize = 400;
+
+/// Backtracking steps after which one `pattern` with look-around or back-references is given up on one string.
+const MAX_PATTERN_STEPS: usize = 1_000_000;
+
+/// Bytes that one compiled `pattern` may take.
+const MAX_PATTERN_BYTES: usize = 32 << 20;
+
+/// Characters of a violation's message; longer ones are cut, and end in an ellipsis.
+const MAX_MESSAGE_CHARS: usize = 160;
+
+/// Characters of an instance that are still quoted in a message; a longer one is called "the value".
+const MAX_QUOTED_CHARS: usize = 60;
+
+/// A compiled schema.
+pub(super) struct SchemaJudge {
+    validator: Validator,
+    given_up: keywords::GivenUp,
+    /// Objects in the schema, each of which may be applied once at every level of a document.
+    parts: usize,
+}
+
+impl SchemaJudge {
+    /// Compiles `schema`; where that is impossible, says why there will be no verdict.
+    pub(super) fn compile(schema: &Value, options: EvaluateOptions) -> Result<Self, NotScored> {
+        let shape = Shape::of(schema);
+        if shape.nesting > MAX_SCHEMA_NESTING {
+            return Err(NotScored::Limit { what: format!("schema nesting over {MAX_SCHEMA_NESTING}") });
+        }
+        let given_up = Arc::new(AtomicBool::new(false));
+        let patterns = PatternOptions::fancy_regex()
+            .backtrack_limit(MAX_PATTERN_STEPS)
+            .size_limit(MAX_PATTERN_BYTES)
+            .dfa_size_limit(MAX_PATTERN_BYTES);
+        let mut validator_options = jsonschema::options()
+            .should_validate_formats(options.assert_formats)
+            .should_ignore_unknown_formats(true)
+            .with_retriever(NothingOutside)
+            .with_pattern_options(patterns)
+            .with_keyword("pattern", keywords::pattern(&given_up))
+            .with_keyword("multipleOf", keywords::multiple_of);
+        if options.assert_formats {
+            validator_options = formats::add_later(validator_options, schema);
+        }
+        let built = validator_options.build(schema);
+        let validator = built.map_err(|error| NotScored::Unsupported { what: unusable(&error) })?;
+        Ok(Self { validator, given_up, parts: shape.objects })
+    }
+
+    /// Holds `document` against the schema; an invalid one is explained by its first violation in document order.
+    ///
+    /// Validation recurses, at worst through every part of the schema at every level of the document, so it is given a stack for that.
+    pub(super) fn judge(&self, document: &Value) -> Verdict {
+        let steps = (Shape::of(document).nesting + 1).saturating_mul(self.parts + 1);
+        stack::with_room(steps.saturating_mul(STACK_BYTES_PER_STEP), || self.judge_here(document))
+            .unwrap_or_else(|why| Verdict::NotScored { why })
+    }
+
+    fn judge_here(&self, document: &Value) -> Verdict {
+        self.given_up.store(false, Ordering::Relaxed);
+        let mut undecided = None;
+        let mut first: Option<(OrderKey, ValidationError<'_>)> = None;
+        for error in self.validator.iter_errors(document) {
+            match error.kind() {
+                ValidationErrorKind::BacktrackLimitExceeded { .. } => undecided = Some(pattern_limit()),
+                ValidationErrorKind::RegexEngineFailure { message } => {
+                    undecided = Some(NotScored::Unsupported { what: clipped(message) });
+                }
+                _ => {
+                    let key = order_key(document, &error);
+                    if first.as_ref().is_none_or(|(earliest, _)| key < *earliest) {
+                        first = Some((key, error));
+                    }
+                }
+            }
+        }
+        // A `pattern` that was given up may have made or hidden any violation. For `patternProperties` the library reports a
+        // violation beside an unfinished match only where it holds whichever way the match would end.
+        if self.given_up.load(Ordering::Relaxed) {
+            return Verdict::NotScored { why: pattern_limit() };
+        }
+        match (first, undecided) {
+            (Some((_, error)), _) => Verdict::Invalid { reason: violation(&error) },
+            (None, Some(why)) => Verdict::NotScored { why },
+            (None, None) => Verdict::Valid,
+        }
+    }
+}
+
+fn pattern_limit() -> NotScored {
+    NotScored::Limit { what: format!("pattern over {MAX_PATTERN_STEPS} backtracking steps") }
+}
+
+/// Refuses to leave the document: a schema never makes us open a socket or a file.
+struct NothingOutside;
+
+impl Retrieve for NothingOutside {
+    fn retrieve(&self, uri: &Uri<String>) -> Result<Value, Box<dyn std::error::Error + Send + Sync>> {
+        Err(format!("{uri} is outside the document").into())
+    }
+}
+
+/// Why a schema cannot be judged by, in one line.
+fn unusable(error: &ValidationError<'_>) -> String {
+    let ValidationErrorKind::Referencing(cause) = error.kind() else {
+        let place = error.instance_path().as_str();
+        let place = if place.is_empty() { "the schema".to_owned() } else { format!("schema at {place}") };
+        return format!("{place}: {}", short_message(error));
+    };
+    match cause {
+        jsonschema::ReferencingError::Unretrievable { uri, .. } => clipped(&format!("$ref to {uri} is outside the document")),
+        jsonschema::ReferencingError::UnknownSpecification { specification } => {
+            clipped(&format!("$schema names no published draft: {specification}"))
+        }
+        cause => clipped(&format!("$ref: {cause}")),
+    }
+}
+
+fn violation(error: &ValidationError<'_>) -> Reason {
+    let keyword = match error.kind() {
+        // The schema `false` has no keyword.
+        ValidationErrorKind::FalseSchema => "false",
+        kind => kind.keyword(),
+    };
+    Reason::Schema {
+        keyword: keyword.to_owned(),
+        instance_path: error.instance_path().as_str().to_owned(),
+        schema_path: error.schema_path().as_str().to_owned(),
+        message: short_message(error),
+    }
+}
+
+/// The validator's message, without a long instance in it.
+fn short_message(error: &ValidationError<'_>) -> String {
+    if is_quotable(error.instance()) { clipped(&error.to_string()) } else { clipped(&error.masked_with("the value").to_string()) }
+}
+
+fn is_quotable(instance: &Value) -> bool {
+    match instance {
+        Value::Array(_) | Value::Object(_) => false,
+        scalar => scalar.to_string().chars().count() <= MAX_QUOTED_CHARS,
+    }
+}
+
+/// An instance as messages of our own name it.
+fn quoted(instance: &Value) -> String {
+    if is_quotable(instance) { instance.to_string() } else { "the value".to_owned() }
+}
+
+fn clipped(message: &str) -> String {
+    match message.char_indices().nth(MAX_MESSAGE_CHARS) {
+        Some((end, _)) => format!("{}…", &message[..end]),
+        None => message.to_owned(),
+    }
+}
+
+/// Where a violation stands in the document (positions of members and items, outermost first), then in the schema, then its words:
+/// enough to choose the same one on every run.
+type OrderKey = (Vec<usize>, String, String);
+
+fn order_key(document: &Value, error: &ValidationError<'_>) -> OrderKey {
+    let mut place = Vec::new();
+    let mut here = Some(document);
+    for token in error.instance_path().as_str().split('/').skip(1) {
+        let (position, next) = match here {
+            Some(Value::Array(items)) => {
+                let position = token.parse().unwrap_or(usize::MAX);
+                (position, items.get(position))
+            }
+            Some(Value::Object(members)) => {
+                let name = token.replace("~1", "/").replace("~0", "~");
+                (members.keys().position(|key| *key == name).unwrap_or(usize::MAX), members.get(&name))
+            }
+            _ => (usize::MAX, None),
+        };
+        place.push(position);
+        here = next;
+    }
+    (place, error.schema_path().as_str().to_owned(), error.masked().to_string())
+}
+
+/// The size of a value, counted without recursion.
+struct Shape {
+    /// How deep containers lie inside one another.
+    nesting: usize,
+    objects: usize,
+}
+
+impl Shape {
+    fn of(value: &Value) -> Self {
+        let mut shape = Self { nesting: 0, objects: 0 };
+        let mut pending = vec![(value, 0)];
+        while let Some((value, depth)) = pending.pop() {
+            shape.nesting = shape.nesting.max(depth);
+            match value {
+                Value::Array(items) => pending.extend(items.iter().map(|item| (item, depth + 1))),
+                Value::Object(members) => {
+                    let outward = members.get("$ref").and_then(Value::as_str).is_some_and(|target| !target.starts_with('#'));
+                    shape.objects += if outward { META_SCHEMA_OBJECTS } else { 1 };
+                    pending.extend(members.values().map(|member| (member, depth + 1)));
+                }
+                _ => {}
+            }
+        }
+        shape
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn judge(schema: &Value, document: &Value) -> Verdict {
+        SchemaJudge::compile(schema, EvaluateOptions::default()).unwrap().judge(document)
+    }
+
+    fn reason(schema: &Value, document: &Value) -> (String, String, String, String) {
+        match judge(schema, document) {
+            Verdict::Invalid { reason: Reason::Schema { keyword, instance_path, schema_path, message } } => {
+                (keyword, instance_path, schema_path, message)
+            }
+            verdict => panic!("{verdict:?}"),
+        }
+    }
+
+    #[test]
+    fn the_first_violation_by_document_order_is_named() {
+        let schema = json!({
+            "properties": { "a": { "type": "string" }, "b": { "items": { "multipleOf": 2, "pattern": "^x" } } },
+            "additionalProperties": { "$ref": "#/$defs/short" },
+            "$defs": { "short": { "maxLength": 1 } },
+        });
+        for (document, keyword, instance_path, schema_path) in [
+            (json!({ "b": [2, 3, "y"], "a": 1 }), "multipleOf", "/b/1", "/properties/b/items/multipleOf"),
+            (json!({ "b": [2, "y", 3], "a": 1 }), "pattern", "/b/1", "/properties/b/items/pattern"),
+            (json!({ "a": 1, "b": [3] }), "type", "/a", "/properties/a/type"),
+            (json!({ "x/y~": "long", "a": 1 }), "maxLength", "/x~1y~0", "/$defs/short/maxLength"),
+        ] {
+            let (found, at, rule, _) = reason(&schema, &document);
+            assert_eq!((found.as_str(), at.as_str(), rule.as_str()), (keyword, instance_path, schema_path), "{document}");
+        }
+    }
+
+    #[test]
+    fn messages_are_short_and_do_not_repeat_long_values() {
+        let long = "x".repeat(10_000);
+        for schema in [json!({ "type": "integer" }), json!({ "pattern": "^y" }), json!({ "enum": ["z".repeat(1000)] })] {
+            let (_, _, _, message) = reason(&schema, &json!(long));
+            assert!(message.starts_with("the value ") && message.chars().count() <= MAX_MESSAGE_CHARS + 1, "{message}");
+        }
+        let (_, _, _, message) = reason(&json!({ "multipleOf": 2 }), &json!(3));
+        assert_eq!(message, "3 is not a multiple of 2");
+    }
+
+    #[test]
+    fn a_match_that_is_given_up_is_no_verdict() {
+        let slow = "(?=(a+)+$)(a|aa)+\\1b";
+        for schema in [
+            json!({ "pattern": slow }),
+            json!({ "not": { "pattern": slow } }),
+            json!({ "anyOf": [{ "pattern": slow }, { "type": "integer" }] }),
+        ] {
+            let verdict = judge(&schema, &json!("a".repeat(40)));
+            assert!(matches!(verdict, Verdict::NotScored { why: NotScored::Limit { .. } }), "{schema}: {verdict:?}");
+        }
+        let judge = SchemaJudge::compile(&json!({ "pattern": slow }), EvaluateOptions::default()).unwrap();
+        assert!(matches!(judge.judge(&json!("a".repeat(40))), Verdict::NotScored { .. }));
+        assert!(matches!(judge.judge(&json!("c")), Verdict::Invalid { .. }), "the next answer is judged afresh");
+    }
+
+    #[test]
+    fn formats_of_later_drafts_are_asserted_in_earlier_ones() {
+        for draft in ["http://json-schema.org/draft-04/schema#", "http://json-schema.org/draft-07/schema#"] {
+            for (format, wrong) in [("uuid", "1234"), ("date", "2023-02-30"), ("duration", "PT"), ("regex", "(")] {
+                let schema = json!({ "$schema": draft, "format": format });
+                assert_eq!(reason(&schema, &json!(wrong)).0, "format", "{schema}");
+            }
+        }
+    }
+
+    #[test]
+    fn deep_schemas_on_deep_documents_do_not_exhaust_the_stack() {
+        let mut schema = json!({ "items": { "$ref": "#" } });
+        for _ in 0..60 {
+            schema = json!({ "allOf": [schema] });
+        }
+        let mut document = json!(1);
+        for _ in 0..super::super::json::MAX_NESTING {
+            document = json!([document]);
+        }
+        assert_eq!(judge(&schema, &document), Verdict::Valid);
+        let refused =
+            SchemaJudge::compile(&json!({ "allOf": [{ "not": schema }, {}], "not": nested_not(70) }), EvaluateOptions::default());
+        assert!(matches!(refused, Err(NotScored::Limit { .. })));
+    }
+
+    fn nested_not(depth: usize) -> Value {
+        (0..depth).fold(json!({}), |schema, _| json!({ "allOf": [schema] }))
+    }
+
+    #[test]
+    fn schemas_that_cannot_be_judged_by_say_why() {
+        for (schema, why) in [
+            (json!({ "$ref": "https://example.com/a.json" }), "$ref to https://example.com/a.json is outside the document"),
+            (json!({ "$schema": "urn:x" }), "$schema names no published draft: urn:x"),
+            (json!({ "properties": { "a": { "pattern": "(" } } }), "a group is not closed"),
+            (json!({ "multipleOf": 0 }), "multipleOf"),
+        ] {
+            let Err(NotScored::Unsupported { what }) = SchemaJudge::compile(&schema, EvaluateOptions::default()) else {
+                panic!("{schema} compiles");
+            };
+            assert!(what.contains(why), "{what}");
+        }
+    }
+}
