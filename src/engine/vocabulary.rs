@@ -1,5 +1,7 @@
 //! The vocabulary that engines mask and the embedded server speaks: `cl100k_base`, the real one. Knows no engine.
 
+use std::collections::HashSet;
+
 use tiktoken_rs::{CoreBPE, cl100k_base_singleton};
 
 use crate::error::{Error, Result};
@@ -82,8 +84,19 @@ impl Vocabulary {
     }
 
     /// The canonical tokens of a text. Names of special tokens in it are ordinary text.
+    ///
+    /// A text that the tokenizer's regex gives up on (megabytes of one kind of character) is encoded in halves, so that there are
+    /// always tokens, if not the canonical ones.
     pub fn encode(&self, text: &str) -> Vec<TokenId> {
-        self.bpe.encode_ordinary(text)
+        if let Ok((tokens, _)) = self.bpe.encode(text, &HashSet::new()) {
+            return tokens;
+        }
+        let middle = (text.len() / 2..text.len()).find(|&index| index > 0 && text.is_char_boundary(index));
+        let Some(middle) = middle else { return Vec::new() };
+        let (first, second) = text.split_at(middle);
+        let mut tokens = self.encode(first);
+        tokens.extend(self.encode(second));
+        tokens
     }
 
     /// The bytes of a sequence; special tokens stand for none.
@@ -112,7 +125,16 @@ mod tests {
     #[test]
     fn text_survives_the_round_trip() {
         let vocabulary = shared();
-        for text in ["", "{\"name\": \"Zoë\"}", "日本語 🦀", "<|endoftext|>", "a\u{0}b", &" ".repeat(300)] {
+        for text in [
+            "",
+            "{\"name\": \"Zoë\"}",
+            "日本語 🦀",
+            "<|endoftext|>",
+            "a\u{0}b",
+            &" ".repeat(300),
+            &format!("{}x", " ".repeat(1 << 20)),
+            &"ab".repeat(1 << 17),
+        ] {
             let tokens = vocabulary.encode(text);
             assert_eq!(vocabulary.decode(&tokens), text.as_bytes());
             assert_eq!(vocabulary.count(text), tokens.len());

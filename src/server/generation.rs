@@ -316,6 +316,60 @@ mod tests {
     }
 
     #[test]
+    fn the_likeliest_answer_ends_too() {
+        for Workload { name, prompt, constraint, judge, .. } in workloads() {
+            let matcher = world().engine.compile(&constraint).unwrap().matcher().unwrap();
+            let greedy = Sampling { temperature: 0.0, ..Sampling::default() };
+            let writer = world().model.writer(&prompt, greedy, 0, 128);
+            let answer = finish(Generation::new(shared(), writer, Some(matcher), 128, false));
+            assert!(judge(&answer.text), "{name}: {:?}", answer.text);
+            println!("{:?}", answer.text);
+        }
+    }
+
+    #[test]
+    fn halves_of_characters_are_held_back() {
+        let mut generation = begin("", None, 0, 8, false);
+        for (bytes, text, held) in
+            [(&b"a\xf0\x9f"[..], "a", 2), (b"\xa6\x80", "\u{1f980}", 0), (b"\xff\xe6\x97", "\u{fffd}", 2), (b"x", "\u{fffd}x", 0)]
+        {
+            generation.held.extend_from_slice(bytes);
+            assert_eq!((generation.whole_text().as_str(), generation.held.len()), (text, held), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn a_grammar_that_leaves_no_way_is_an_error() {
+        let mut generation = begin("", Some(&Constraint::Regex("a".into())), 0, 8, false);
+        generation.matcher = Some(Box::new(NoWay));
+        assert!(generation.step().is_err());
+    }
+
+    struct NoWay;
+
+    impl Matcher for NoWay {
+        fn mask(&mut self, mask: &mut TokenMask) -> Result<(), EngineError> {
+            *mask = TokenMask::new(shared().len());
+            Ok(())
+        }
+        fn commit(&mut self, _: TokenId) -> Result<(), EngineError> {
+            Ok(())
+        }
+        fn is_accepting(&mut self) -> Result<bool, EngineError> {
+            Ok(false)
+        }
+        fn forced_tokens(&mut self) -> Vec<TokenId> {
+            Vec::new()
+        }
+        fn rollback(&mut self, _: usize) -> Result<(), EngineError> {
+            Ok(())
+        }
+        fn fork(&self) -> Box<dyn Matcher> {
+            Box::new(Self)
+        }
+    }
+
+    #[test]
     fn measure() {
         for Workload { name, prompt, constraint, .. } in workloads() {
             for constraint in [Some(&constraint), None] {

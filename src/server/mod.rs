@@ -69,11 +69,11 @@ impl EmbeddedServer {
     /// second; blocks, so call it from outside an async runtime or from a blocking thread.
     ///
     /// # Errors
-    /// Times that are no durations; no loopback port, no threads.
+    /// Times that are no durations of at most ten minutes; no loopback port, no threads.
     pub fn start(options: EmbeddedOptions) -> Result<Self> {
         let timetable = Timetable::new(options.ttft_ms, options.itl_ms).ok_or_else(|| {
-            let times = format!("embedded server's times are not durations: {} ms, {} ms", options.ttft_ms, options.itl_ms);
-            Error::usage(times).hint("give --embedded-ttft-ms and --embedded-itl-ms numbers of milliseconds from 0 on")
+            let times = format!("embedded server cannot keep these times: {} ms, {} ms", options.ttft_ms, options.itl_ms);
+            Error::usage(times).hint("give --embedded-ttft-ms and --embedded-itl-ms milliseconds from 0 to 600000")
         })?;
         let vocabulary = Arc::new(Vocabulary::cl100k()?);
         let engine = engine::open(options.engine, Arc::clone(&vocabulary))?;

@@ -4,6 +4,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::time::{Instant, sleep_until, timeout};
 
+/// Longest wait for a token that can be imitated: times of a whole answer must fit into a clock.
+const LONGEST_STEP: Duration = Duration::from_secs(600);
+
 /// The timing that an embedded server imitates.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Timetable {
@@ -13,9 +16,9 @@ pub(super) struct Timetable {
 
 impl Timetable {
     /// Milliseconds from a request's arrival to its first token at the earliest, and from each token to the next; zero means
-    /// as fast as possible. `None` for what is no duration.
+    /// as fast as possible. `None` for what is no duration, or longer than ten minutes.
     pub(super) fn new(ttft_ms: f64, itl_ms: f64) -> Option<Self> {
-        let duration = |ms: f64| Duration::try_from_secs_f64(ms / 1e3).ok();
+        let duration = |ms: f64| Duration::try_from_secs_f64(ms / 1e3).ok().filter(|step| *step <= LONGEST_STEP);
         Some(Self { ttft: duration(ttft_ms)?, itl: duration(itl_ms)? })
     }
 
@@ -91,7 +94,7 @@ mod tests {
 
     #[test]
     fn only_durations_are_taken() {
-        for (ttft_ms, itl_ms) in [(-1.0, 0.0), (0.0, f64::NAN), (f64::INFINITY, 0.0)] {
+        for (ttft_ms, itl_ms) in [(-1.0, 0.0), (0.0, f64::NAN), (f64::INFINITY, 0.0), (0.0, 600_001.0)] {
             assert_eq!(Timetable::new(ttft_ms, itl_ms), None);
         }
     }

@@ -1,5 +1,7 @@
 //! The embedded server over HTTP: shapes, refusals, determinism, and answers that the mask makes right.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests too")]
+
 use std::sync::{Arc, OnceLock};
 
 use futures_util::future::join_all;
@@ -83,8 +85,8 @@ fn profile() -> Value {
 
 fn merged(base: &Value, extra: Value) -> Value {
     let mut merged = base.clone();
-    for (name, value) in extra.as_object().unwrap().clone() {
-        merged[name] = value;
+    if let (Value::Object(members), Value::Object(extra)) = (&mut merged, extra) {
+        members.extend(extra);
     }
     merged
 }
@@ -264,6 +266,8 @@ async fn every_way_to_state_a_constraint_is_heard() {
     assert!(serde_json::from_str::<Value>(&text(&object)).unwrap().is_object());
 }
 
+type Judge = Box<dyn Fn(&str) -> bool>;
+
 async fn run(server: &EmbeddedServer, body: Value) -> Vec<String> {
     let client = Client::of(server);
     let answers = (0..REQUESTS).map(|_| {
@@ -299,7 +303,7 @@ async fn constrained_answers_are_right_and_others_are_not() {
     let validator = jsonschema::validator_for(&profile()).unwrap();
     let email = regex::Regex::new(r"^\w+@\w+\.com\n$").unwrap();
     let sql = regex::Regex::new("^SELECT (id|name) FROM (users|orders)$").unwrap();
-    let workloads: [(&str, Value, Box<dyn Fn(&str) -> bool>); 4] = [
+    let workloads: [(&str, Value, Judge); 4] = [
         (
             "Generate an example of a brief user profile given the following schema.",
             json!({"json": profile()}),

@@ -1,4 +1,4 @@
-//! What the synthetic model has read, and how close a prompt is to each document of it. Knows neither tokens nor requests.
+//! What the synthetic model has read, and how close a prompt is to what each document of it was asked. Knows neither tokens nor requests.
 
 use std::collections::HashMap;
 
@@ -31,7 +31,7 @@ pub(super) fn documents(corpus: &str) -> Vec<Document<'_>> {
         .collect()
 }
 
-/// How close prompts are to documents: cosine of word counts weighted by inverse document frequency, as in Salton's vector
+/// How close prompts are to documents' questions: cosine of word counts weighted by inverse document frequency, as in Salton's vector
 /// space model.
 pub(super) struct Relevance {
     /// For each word, the documents it is in with its weight there.
@@ -43,7 +43,7 @@ impl Relevance {
     pub(super) fn new(documents: &[Document<'_>]) -> Self {
         let mut postings: HashMap<String, Vec<(usize, f32)>> = HashMap::new();
         for (index, document) in documents.iter().enumerate() {
-            for word in words(document.question).chain(words(document.answer)) {
+            for word in words(document.question) {
                 let entry = postings.entry(word).or_default();
                 match entry.last_mut() {
                     Some((last, count)) if *last == index => *count += 1.0,
@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn the_closest_document_counts_most() {
         let relevance = Relevance::new(&documents("#\n%% about cats\nmeow\n%% about dogs\nwoof woof\n%% about birds\ntweet\n"));
-        let weights = relevance.weights("Which sound do DOGS make? woof!");
+        let weights = relevance.weights("Tell me ABOUT DOGS!");
         assert_eq!(weights[1], 1.0);
         assert!(weights[0] < 0.01 && weights[2] < 0.01, "{weights:?}");
         assert_eq!(relevance.weights("nothing in common"), [1.0; 3]);

@@ -127,16 +127,9 @@ impl Writer {
     /// Fills the candidates with what the n-grams expect and, when the model wishes to end, with what would close.
     fn expected(&mut self, allowed: impl Fn(TokenId) -> bool, wish: f32, constrained: bool) {
         let Self { model, weights, sums, touched, candidates, progress, context, .. } = self;
-        let mut add = |local: Local, probability: f32| {
-            let sum = &mut sums[local as usize];
-            if *sum == 0.0 {
-                touched.push(local);
-            }
-            *sum += probability;
-        };
         let factor = |token| progress.factor(token, model.vocabulary.bytes(token), &model.habits, wish, constrained);
         candidates.clear();
-        model.ngrams.successors(*context, weights, &mut add);
+        model.ngrams.successors(*context, weights, |local, part| add(sums, touched, local, part));
         for local in touched.drain(..) {
             let probability = std::mem::take(&mut sums[local as usize]);
             let token = model.ngrams.token(local);
@@ -155,12 +148,14 @@ impl Writer {
             }
         }
         if candidates.is_empty() {
-            model.ngrams.anywhere(|local, probability| {
+            model.ngrams.anywhere(weights, |local, part| add(sums, touched, local, part));
+            for local in touched.drain(..) {
+                let probability = std::mem::take(&mut sums[local as usize]);
                 let token = model.ngrams.token(local);
                 if allowed(token) {
                     candidates.push((token, probability * factor(token)));
                 }
-            });
+            }
         }
     }
 
@@ -184,4 +179,13 @@ impl Writer {
             candidates.push((token, factor(token) * reach * if plain { 1.0 } else { 1e-6 }));
         }
     }
+}
+
+/// Adds to the probability of a token, and remembers that it has one.
+fn add(sums: &mut [f32], touched: &mut Vec<Local>, local: Local, part: f32) {
+    let sum = &mut sums[local as usize];
+    if *sum == 0.0 {
+        touched.push(local);
+    }
+    *sum += part;
 }

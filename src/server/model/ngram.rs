@@ -24,6 +24,9 @@ const ANY: Local = Local::MAX - 1;
 /// The tokens that the next one depends on, the last one last. Three, since in `"city": "` the value depends on all of them.
 pub(super) type Context = [Local; 3];
 
+/// The context of all tokens.
+const NOWHERE: Context = [ANY; 3];
+
 /// What follows the beginning of an answer.
 pub(super) const BEGINNING: Context = [END; 3];
 
@@ -44,23 +47,17 @@ pub(super) struct Ngrams {
     tokens: Vec<TokenId>,
     locals: HashMap<TokenId, Local>,
     contexts: HashMap<Context, Successors>,
-    counts: Vec<u32>,
 }
 
 impl Ngrams {
     pub(super) fn new(documents: &[Document<'_>], vocabulary: &Vocabulary) -> Self {
-        let mut model = Self {
-            tokens: vec![vocabulary.eos()],
-            locals: HashMap::from([(vocabulary.eos(), END)]),
-            contexts: HashMap::new(),
-            counts: vec![0],
-        };
+        let mut model =
+            Self { tokens: vec![vocabulary.eos()], locals: HashMap::from([(vocabulary.eos(), END)]), contexts: HashMap::new() };
         for (index, document) in (0..).zip(documents) {
             let mut context = BEGINNING;
             for token in vocabulary.encode(document.answer).into_iter().chain([vocabulary.eos()]) {
                 let next = model.add(token);
-                model.counts[next as usize] += 1;
-                for shorter in shortened(context) {
+                for shorter in shortened(context).into_iter().chain([NOWHERE]) {
                     model.contexts.entry(shorter).or_default().seen.push((next, index));
                 }
                 context = [context[1], context[2], next];
@@ -78,7 +75,6 @@ impl Ngrams {
     fn add(&mut self, token: TokenId) -> Local {
         *self.locals.entry(token).or_insert_with(|| {
             self.tokens.push(token);
-            self.counts.push(0);
             Local::try_from(self.tokens.len() - 1).expect("a corpus that fits into the binary has fewer tokens than 2^32")
         })
     }
@@ -112,11 +108,11 @@ impl Ngrams {
         }
     }
 
-    /// Adds the plain frequency of every token to `add`, for contexts that allow nothing that was ever seen after them.
-    pub(super) fn anywhere(&self, mut add: impl FnMut(Local, f32)) {
-        let total: u32 = self.counts.iter().sum();
-        for (local, count) in (0..).zip(&self.counts) {
-            add(local, *count as f32 / total as f32);
+    /// Adds the frequency of every token to `add`, in parts, for contexts after which nothing that was ever seen is allowed.
+    pub(super) fn anywhere(&self, weights: &[f32], mut add: impl FnMut(Local, f32)) {
+        let Some(successors) = self.contexts.get(&NOWHERE) else { return };
+        for (next, document) in &successors.seen {
+            add(*next, weights[*document as usize] / successors.seen.len() as f32);
         }
     }
 }
@@ -152,7 +148,7 @@ mod tests {
         assert_eq!(model.local(vocabulary.encode("z")[0]), UNKNOWN);
         assert_eq!(distribution(&model, [UNKNOWN; 3], &[1.0; 3]), vec![0.0; model.len()]);
         let mut total = 0.0;
-        model.anywhere(|_, p| total += p);
+        model.anywhere(&[1.0; 3], |_, p| total += p);
         assert!((total - 1.0).abs() < 1e-6);
     }
 }

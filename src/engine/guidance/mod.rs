@@ -4,28 +4,24 @@
 //! and back-references are refused by the library. Its lexer is greedy, so a Lark grammar is not always the plain context-free
 //! language that its text describes.
 
-use std::fmt::Display;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+mod matcher;
+mod words;
+
+use std::sync::Arc;
 
 use llguidance::api::TopLevelGrammar;
 use llguidance::{Matcher as LlMatcher, ParserFactory};
 use serde_json::json;
 use toktrie::{TokEnv, TokRxInfo, TokTrie, TokenizerEnv};
 
-use super::{Engine, EngineError, Grammar, Matcher, TokenId, TokenMask, Vocabulary};
+use super::{Engine, EngineError, Grammar, TokenId, Vocabulary};
 use crate::constraint::{Constraint, GrammarDialect};
 use crate::error::{Error, Result as OurResult};
+use matcher::GuidanceGrammar;
+use words::classified;
 
 /// Held to `Cargo.lock` by a test.
 const VERSION: &str = "llguidance 1.9.1";
-
-/// Copies of a grammar's lexer. Matchers of one copy share its automaton, which grows as it is used, behind one lock: sharing
-/// keeps masks warm, several copies keep threads from waiting for each other.
-const LEXER_COPIES: usize = 2;
-
-/// Matchers that a lexer copy serves before a fresh one takes its place, so that its automaton cannot grow for ever.
-const MATCHERS_PER_LEXER: usize = 4096;
 
 /// The engine: tokenizer tables built once, about 45 MB.
 pub(super) struct Guidance {
@@ -65,9 +61,7 @@ impl Engine for Guidance {
         }
         // The first mask is part of compiling: it finds a language without words, and warms every copy made from here.
         pristine.compute_mask_or_eos().map_err(|error| classified(&error.to_string()))?;
-        let copies = std::array::from_fn(|_| Mutex::new(None));
-        let core = Core { pristine: Mutex::new(pristine), copies, turn: AtomicUsize::new(0), eos: self.vocabulary.eos() };
-        Ok(Arc::new(GuidanceGrammar(Arc::new(core))))
+        Ok(Arc::new(GuidanceGrammar::new(pristine, self.vocabulary.eos())))
     }
 }
 
@@ -97,34 +91,6 @@ fn top_level(constraint: &Constraint) -> Result<TopLevelGrammar, EngineError> {
     })
 }
 
-/// Sorts the library's messages. They are all it gives: its errors are text.
-fn classified(raw: &str) -> EngineError {
-    let words = ["\n<non-verbose/>", "\n<backtrace>"].iter().fold(raw, |text, mark| text.split(mark).next().unwrap_or(text));
-    let words = words.trim().to_owned();
-    let feature = if let Some((_, keys)) = words.split_once("Unimplemented keys: ") {
-        Some(keys.lines().next().unwrap_or(keys).trim_matches(['[', ']']).replace('"', ""))
-    } else if words.contains("oneOf constraints are not supported") {
-        Some("oneOf".into())
-    } else if let Some((_, format)) = words.split_once("Unknown format: ") {
-        Some(format!("format {}", format.lines().next().unwrap_or(format)))
-    } else if words.contains("min/maxProperties only supported") {
-        Some("minProperties, maxProperties".into())
-    } else if words.contains("look-around") {
-        Some("look-around".into())
-    } else if words.contains("backreferences are not supported") {
-        Some("back-reference".into())
-    } else {
-        None
-    };
-    let large = ["fuel", "too large", "too complex", "limit", "too many"];
-    match feature {
-        Some(feature) => EngineError::Unsupported { feature, words },
-        None if words.contains("panic: ") => EngineError::Crashed { words },
-        None if large.iter().any(|mark| words.to_lowercase().contains(mark)) => EngineError::TooLarge { words },
-        None => EngineError::Invalid { words },
-    }
-}
-
 fn trie(vocabulary: &Vocabulary) -> OurResult<TokTrie> {
     let mut words: Vec<Vec<u8>> = (0..).take(vocabulary.len()).map(|id| vocabulary.bytes(id).to_vec()).collect();
     for (id, name) in vocabulary.special() {
@@ -150,141 +116,6 @@ impl TokenizerEnv for Tokenizer {
     }
 }
 
-struct GuidanceGrammar(Arc<Core>);
-
-/// A compiled grammar: one matcher that never takes a step, and copies of it whose lexers are in use.
-struct Core {
-    pristine: Mutex<LlMatcher>,
-    copies: [Mutex<Option<LexerCopy>>; LEXER_COPIES],
-    turn: AtomicUsize,
-    eos: TokenId,
-}
-
-#[derive(Clone)]
-struct LexerCopy {
-    matcher: LlMatcher,
-    health: Arc<Health>,
-}
-
-#[derive(Default)]
-struct Health {
-    crashed: AtomicBool,
-    served: AtomicUsize,
-}
-
-impl Core {
-    fn fresh(&self) -> LexerCopy {
-        let pristine = self.pristine.lock().unwrap_or_else(PoisonError::into_inner);
-        LexerCopy { matcher: pristine.deep_clone(), health: Arc::default() }
-    }
-
-    /// A matcher at the start, sharing the lexer of one of the copies.
-    fn start(&self) -> LexerCopy {
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed) % LEXER_COPIES;
-        let mut slot = self.copies[turn].lock().unwrap_or_else(PoisonError::into_inner);
-        let spent = slot.as_ref().is_none_or(|copy| {
-            copy.health.crashed.load(Ordering::SeqCst) || copy.health.served.load(Ordering::Relaxed) >= MATCHERS_PER_LEXER
-        });
-        if spent {
-            *slot = Some(self.fresh());
-        }
-        let copy = slot.as_ref().expect("it was filled a line above");
-        copy.health.served.fetch_add(1, Ordering::Relaxed);
-        copy.clone()
-    }
-}
-
-impl Grammar for GuidanceGrammar {
-    fn matcher(&self) -> Result<Box<dyn Matcher>, EngineError> {
-        Ok(Box::new(GuidanceMatcher { core: Arc::clone(&self.0), copy: self.0.start(), tokens: Vec::new(), ended: false }))
-    }
-}
-
-struct GuidanceMatcher {
-    core: Arc<Core>,
-    copy: LexerCopy,
-    /// What was committed, without the end token: to start again on a fresh lexer when a neighbour crashed ours.
-    tokens: Vec<TokenId>,
-    ended: bool,
-}
-
-impl GuidanceMatcher {
-    /// Runs a step. If another matcher's panic has poisoned the shared lexer, moves to a fresh one and runs the step again.
-    fn run<T, E: Display>(&mut self, step: impl Fn(&mut LlMatcher) -> Result<T, E>) -> Result<T, EngineError> {
-        let error = match step(&mut self.copy.matcher) {
-            Ok(value) => return Ok(value),
-            Err(error) => error.to_string(),
-        };
-        if !error.contains("PoisonError") {
-            let error = classified(&error);
-            if matches!(error, EngineError::Crashed { .. }) {
-                self.copy.health.crashed.store(true, Ordering::SeqCst);
-            }
-            return Err(error);
-        }
-        self.copy.health.crashed.store(true, Ordering::SeqCst);
-        self.copy = self.core.start();
-        self.copy.matcher.consume_tokens(&self.tokens).map_err(|error| classified(&error.to_string()))?;
-        step(&mut self.copy.matcher).map_err(|error| classified(&error.to_string()))
-    }
-}
-
-impl Matcher for GuidanceMatcher {
-    fn mask(&mut self, mask: &mut TokenMask) -> Result<(), EngineError> {
-        if self.ended {
-            mask.only(self.core.eos);
-            return Ok(());
-        }
-        mask.replace(self.run(LlMatcher::compute_mask_or_eos)?.into());
-        Ok(())
-    }
-
-    fn commit(&mut self, token: TokenId) -> Result<(), EngineError> {
-        let taken = if self.ended {
-            false
-        } else if token == self.core.eos {
-            // Kept here and not told to the library, which would take some ends into its history and others not.
-            self.ended = self.is_accepting()?;
-            self.ended
-        } else if self.run(|matcher| matcher.try_consume_tokens(&[token]))? == 1 {
-            self.tokens.push(token);
-            true
-        } else {
-            false
-        };
-        if taken { Ok(()) } else { Err(EngineError::Invalid { words: format!("token {token} may not come here") }) }
-    }
-
-    fn is_accepting(&mut self) -> Result<bool, EngineError> {
-        if self.ended { Ok(true) } else { self.run(LlMatcher::is_accepting) }
-    }
-
-    fn forced_tokens(&mut self) -> Vec<TokenId> {
-        if self.ended {
-            Vec::new()
-        } else {
-            self.run(|matcher| Ok::<_, EngineError>(matcher.compute_ff_tokens())).unwrap_or_default()
-        }
-    }
-
-    fn rollback(&mut self, tokens: usize) -> Result<(), EngineError> {
-        let held = self.tokens.len() + usize::from(self.ended);
-        if tokens > held {
-            return Err(EngineError::Invalid { words: format!("cannot take back {tokens} tokens of {held}") });
-        }
-        let inner = tokens - usize::from(self.ended && tokens > 0);
-        self.run(|matcher| matcher.rollback(inner))?;
-        self.tokens.truncate(self.tokens.len() - inner);
-        self.ended &= tokens == 0;
-        Ok(())
-    }
-
-    fn fork(&self) -> Box<dyn Matcher> {
-        let (core, copy, tokens) = (Arc::clone(&self.core), self.copy.clone(), self.tokens.clone());
-        Box::new(Self { core, copy, tokens, ended: self.ended })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::OnceLock;
@@ -293,8 +124,9 @@ mod tests {
 
     use super::*;
     use crate::engine::vocabulary::shared;
+    use crate::engine::{Matcher, TokenMask};
 
-    fn engine() -> &'static Guidance {
+    pub(super) fn engine() -> &'static Guidance {
         static ENGINE: OnceLock<Guidance> = OnceLock::new();
         ENGINE.get_or_init(|| Guidance::new(shared()).unwrap())
     }
@@ -466,52 +298,9 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_told_apart_from_mistakes() {
-        let large = "initial lexer configuration (grammar) too big (limit for this grammar: 1000000)";
-        for (words, large) in
-            [(large, true), ("schema too large", true), ("Too many items (limit 2000)", true), ("Invalid type: x", false)]
-        {
-            assert_eq!(matches!(classified(words), EngineError::TooLarge { .. }), large, "{words}");
-        }
-        assert_eq!(classified("panic: x\n<backtrace>\n1\n</backtrace>"), EngineError::Crashed { words: "panic: x".into() });
-    }
-
-    #[test]
-    fn a_neighbour_that_crashes_the_shared_lexer_does_no_harm() {
-        let grammar = engine().compile(&regex("[ab]{8}")).unwrap();
-        let core = |grammar: &Arc<dyn Grammar>| (0..LEXER_COPIES).map(|_| grammar.matcher().unwrap()).collect::<Vec<_>>();
-        let mut neighbours = core(&grammar);
-        neighbours.iter_mut().for_each(|matcher| take(&mut **matcher, "ab").unwrap());
-        let before = mask(&mut *neighbours[0]);
-        let mut rogue = GuidanceMatcher::crashing(&regex("[ab]{8}"));
-        let error = rogue.run(LlMatcher::test_trigger_lexer_error).unwrap_err();
-        assert!(matches!(&error, EngineError::Crashed { words } if words.contains("synthetic error")), "{error:?}");
-        let mut victim = rogue.sibling();
-        assert_eq!(take(&mut *victim, "ab"), Ok(()));
-        assert_eq!(mask(&mut *victim), before);
-    }
-
-    impl GuidanceMatcher {
-        fn crashing(constraint: &Constraint) -> Self {
-            let mut pristine = LlMatcher::new(engine().factory.create_parser(top_level(constraint).unwrap()));
-            pristine.compute_mask_or_eos().unwrap();
-            let copies = std::array::from_fn(|_| Mutex::new(None));
-            let core = Core { pristine: Mutex::new(pristine), copies, turn: AtomicUsize::new(0), eos: shared().eos() };
-            let core = Arc::new(core);
-            Self { copy: core.start(), core, tokens: Vec::new(), ended: false }
-        }
-
-        /// A matcher that shares this one's lexer, made before or after the crash.
-        fn sibling(&self) -> Box<dyn Matcher> {
-            let copy = LexerCopy { matcher: self.core.fresh().matcher, health: Arc::clone(&self.copy.health) };
-            Box::new(Self { core: Arc::clone(&self.core), copy, tokens: Vec::new(), ended: false })
-        }
-    }
-
-    #[test]
     fn the_version_is_the_one_that_is_built_in() {
         let (name, version) = VERSION.split_once(' ').unwrap();
-        let lock = include_str!("../../Cargo.lock");
+        let lock = include_str!("../../../Cargo.lock");
         assert!(lock.contains(&format!("name = \"{name}\"\nversion = \"{version}\"\n")), "{VERSION}");
     }
 }

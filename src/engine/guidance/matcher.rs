@@ -1,0 +1,221 @@
+//! Stepping through a grammar that llguidance compiled. Knows no vocabulary but its end token.
+
+use std::fmt::Display;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use llguidance::Matcher as LlMatcher;
+
+use super::words::classified;
+use crate::engine::{EngineError, Grammar, Matcher, TokenId, TokenMask};
+
+/// Copies of a grammar's lexer. Matchers of one copy share its automaton, which grows as it is used, behind one lock: sharing
+/// keeps masks warm, several copies keep threads from waiting for each other.
+const LEXER_COPIES: usize = 2;
+
+/// Matchers that a lexer copy serves before a fresh one takes its place, so that its automaton cannot grow for ever.
+const MATCHERS_PER_LEXER: usize = 4096;
+
+/// A compiled grammar.
+pub(super) struct GuidanceGrammar(Arc<Core>);
+
+impl GuidanceGrammar {
+    /// Takes a matcher that stands at the start and shares nothing with any other.
+    pub(super) fn new(pristine: LlMatcher, eos: TokenId) -> Self {
+        let copies = std::array::from_fn(|_| Mutex::new(None));
+        Self(Arc::new(Core { pristine: Mutex::new(pristine), copies, turn: AtomicUsize::new(0), eos }))
+    }
+
+    fn start(&self) -> GuidanceMatcher {
+        GuidanceMatcher { core: Arc::clone(&self.0), copy: self.0.start(), tokens: Vec::new(), ended: false }
+    }
+}
+
+/// A compiled grammar: one matcher that never takes a step, and copies of it whose lexers are in use.
+struct Core {
+    pristine: Mutex<LlMatcher>,
+    copies: [Mutex<Option<LexerCopy>>; LEXER_COPIES],
+    turn: AtomicUsize,
+    eos: TokenId,
+}
+
+#[derive(Clone)]
+struct LexerCopy {
+    matcher: LlMatcher,
+    health: Arc<Health>,
+}
+
+#[derive(Default)]
+struct Health {
+    crashed: AtomicBool,
+    served: AtomicUsize,
+}
+
+impl Core {
+    fn fresh(&self) -> LexerCopy {
+        let pristine = self.pristine.lock().unwrap_or_else(PoisonError::into_inner);
+        LexerCopy { matcher: pristine.deep_clone(), health: Arc::default() }
+    }
+
+    /// A matcher at the start, sharing the lexer of one of the copies.
+    fn start(&self) -> LexerCopy {
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed) % LEXER_COPIES;
+        let mut slot = self.copies[turn].lock().unwrap_or_else(PoisonError::into_inner);
+        let spent = slot.as_ref().is_none_or(|copy| {
+            copy.health.crashed.load(Ordering::SeqCst) || copy.health.served.load(Ordering::Relaxed) >= MATCHERS_PER_LEXER
+        });
+        if spent {
+            *slot = Some(self.fresh());
+        }
+        let copy = slot.as_ref().expect("it was filled a line above");
+        copy.health.served.fetch_add(1, Ordering::Relaxed);
+        copy.clone()
+    }
+}
+
+impl Grammar for GuidanceGrammar {
+    fn matcher(&self) -> Result<Box<dyn Matcher>, EngineError> {
+        Ok(Box::new(self.start()))
+    }
+}
+
+#[derive(Clone)]
+struct GuidanceMatcher {
+    core: Arc<Core>,
+    copy: LexerCopy,
+    /// What was committed, without the end token: to start again on a fresh lexer when a neighbour crashed ours.
+    tokens: Vec<TokenId>,
+    ended: bool,
+}
+
+impl GuidanceMatcher {
+    /// Runs a step. If another matcher's panic has poisoned the shared lexer, moves to a fresh one and runs the step again.
+    fn run<T, E: Display>(&mut self, step: impl Fn(&mut LlMatcher) -> Result<T, E>) -> Result<T, EngineError> {
+        let error = match step(&mut self.copy.matcher) {
+            Ok(value) => return Ok(value),
+            Err(error) => error.to_string(),
+        };
+        if !error.contains("PoisonError") {
+            let error = classified(&error);
+            if matches!(error, EngineError::Crashed { .. }) {
+                self.copy.health.crashed.store(true, Ordering::SeqCst);
+            }
+            return Err(error);
+        }
+        self.copy.health.crashed.store(true, Ordering::SeqCst);
+        self.copy = self.core.start();
+        self.copy.matcher.consume_tokens(&self.tokens).map_err(|error| classified(&error.to_string()))?;
+        step(&mut self.copy.matcher).map_err(|error| classified(&error.to_string()))
+    }
+}
+
+impl Matcher for GuidanceMatcher {
+    fn mask(&mut self, mask: &mut TokenMask) -> Result<(), EngineError> {
+        if self.ended {
+            mask.only(self.core.eos);
+            return Ok(());
+        }
+        mask.replace(self.run(LlMatcher::compute_mask_or_eos)?.into());
+        Ok(())
+    }
+
+    fn commit(&mut self, token: TokenId) -> Result<(), EngineError> {
+        let taken = if self.ended {
+            false
+        } else if token == self.core.eos {
+            // Kept here and not told to the library, which would take some ends into its history and others not.
+            self.ended = self.is_accepting()?;
+            self.ended
+        } else if self.run(|matcher| matcher.try_consume_tokens(&[token]))? == 1 {
+            self.tokens.push(token);
+            true
+        } else {
+            false
+        };
+        if taken { Ok(()) } else { Err(EngineError::Invalid { words: format!("token {token} may not come here") }) }
+    }
+
+    fn is_accepting(&mut self) -> Result<bool, EngineError> {
+        if self.ended { Ok(true) } else { self.run(LlMatcher::is_accepting) }
+    }
+
+    fn forced_tokens(&mut self) -> Vec<TokenId> {
+        if self.ended {
+            Vec::new()
+        } else {
+            self.run(|matcher| Ok::<_, EngineError>(matcher.compute_ff_tokens())).unwrap_or_default()
+        }
+    }
+
+    fn rollback(&mut self, tokens: usize) -> Result<(), EngineError> {
+        let held = self.tokens.len() + usize::from(self.ended);
+        if tokens > held {
+            return Err(EngineError::Invalid { words: format!("cannot take back {tokens} tokens of {held}") });
+        }
+        let inner = tokens - usize::from(self.ended && tokens > 0);
+        self.run(|matcher| matcher.rollback(inner))?;
+        self.tokens.truncate(self.tokens.len() - inner);
+        self.ended &= tokens == 0;
+        Ok(())
+    }
+
+    fn fork(&self) -> Box<dyn Matcher> {
+        Box::new(self.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use llguidance::api::TopLevelGrammar;
+
+    use super::*;
+    use crate::engine::guidance::tests::engine;
+    use crate::engine::vocabulary::shared;
+
+    fn grammar(regex: &str) -> GuidanceGrammar {
+        let parser = engine().factory.create_parser(TopLevelGrammar::from_regex(regex));
+        GuidanceGrammar::new(LlMatcher::new(parser), shared().eos())
+    }
+
+    fn mask(matcher: &mut GuidanceMatcher) -> TokenMask {
+        let mut mask = TokenMask::default();
+        matcher.mask(&mut mask).unwrap();
+        mask
+    }
+
+    fn take(matcher: &mut GuidanceMatcher, text: &str) {
+        shared().encode(text).into_iter().for_each(|token| matcher.commit(token).unwrap());
+    }
+
+    #[test]
+    fn a_neighbour_that_crashes_the_shared_lexer_does_no_harm() {
+        let grammar = grammar("[ab]{8}c");
+        let mut matchers: Vec<GuidanceMatcher> = (0..=LEXER_COPIES).map(|_| grammar.start()).collect();
+        let mut rogue = matchers.pop().unwrap();
+        matchers.iter_mut().for_each(|matcher| take(matcher, "abba"));
+        let before: Vec<TokenMask> = matchers.iter_mut().map(mask).collect();
+        let error = rogue.run(LlMatcher::test_trigger_lexer_error).unwrap_err();
+        assert_eq!(error, EngineError::Crashed { words: "panic: synthetic error".into() });
+        // The first has shared its lexer with the rogue.
+        assert!(matchers[0].copy.health.crashed.load(Ordering::SeqCst));
+        let mut fork = matchers[0].clone();
+        for (matcher, before) in matchers.iter_mut().zip(&before) {
+            assert_eq!(&mask(matcher), before);
+            take(matcher, "baab");
+            assert_eq!(matcher.is_accepting(), Ok(false));
+            take(matcher, "c");
+            assert_eq!(matcher.is_accepting(), Ok(true));
+        }
+        assert_eq!(mask(&mut fork), before[0]);
+        take(&mut grammar.start(), "abbabbabc");
+    }
+
+    #[test]
+    fn a_lexer_is_replaced_after_so_many_matchers() {
+        let grammar = grammar("a+");
+        let first = grammar.start();
+        first.copy.health.served.store(MATCHERS_PER_LEXER, Ordering::SeqCst);
+        let later: Vec<GuidanceMatcher> = (0..LEXER_COPIES).map(|_| grammar.start()).collect();
+        assert!(later.iter().all(|matcher| !Arc::ptr_eq(&matcher.copy.health, &first.copy.health)));
+    }
+}
