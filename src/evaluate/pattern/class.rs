@@ -6,6 +6,10 @@ use super::cursor::Cursor;
 /// What every character belongs to, for use inside brackets.
 const EVERYTHING: &str = "\\x{0}-\\x{10ffff}";
 
+/// `WhiteSpace` and `LineTerminator` of ECMA-262.
+const ECMA_WHITE_SPACE: &str =
+    concat!("\\x{9}-\\x{d}\\x{20}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}", "\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}\\x{feff}");
+
 /// `character` as itself, in a spelling that means the same in and out of brackets and to every engine.
 pub(super) fn literal(character: char) -> String {
     if character.is_ascii_alphanumeric() { character.to_string() } else { format!("\\x{{{:x}}}", u32::from(character)) }
@@ -26,9 +30,7 @@ fn members(letter: char, ascii: bool, dialect: Dialect) -> &'static str {
     match (letter.to_ascii_lowercase(), dialect) {
         ('d', _) if ascii => "0-9",
         ('d', _) => "\\d",
-        ('s', Dialect::Ecma) => {
-            "\\x{9}-\\x{d}\\x{20}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}\\x{feff}"
-        }
+        ('s', Dialect::Ecma) => ECMA_WHITE_SPACE,
         ('s', _) if ascii => "\\x{9}-\\x{d}\\x{20}",
         ('s', Dialect::Re) => "\\s\\x{1c}-\\x{1f}",
         ('s', _) => "\\s",

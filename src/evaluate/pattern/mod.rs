@@ -6,8 +6,8 @@
 //! Expression) Objects", read as with the flag `u` and leniently where that refuses what Annex B allows.
 //!
 //! Taken beyond Python's `re`, because the decoding engines take it: `\p{..}`, `\z`, `(?<name>..)`, look-behind of any width.
-//! Refused: `\N{..}`, `(?L)`, flags in mid-pattern, and whatever else `re` refuses. Differing: Python's `\b` goes by Unicode's idea of
-//! a word (marks and joiners belong to it), and `(?i)` by Unicode's simple case folding. Taken beyond ECMA-262: flags at the start.
+//! Refused: `\N{..}`, `(?L)`, flags in mid-pattern, and whatever else `re` refuses. Differing: `(?i)` goes by Unicode's simple case
+//! folding. Taken beyond ECMA-262: flags at the start.
 
 mod class;
 mod cursor;

@@ -199,7 +199,7 @@ impl Parser {
             'A' if !self.ecma => self.assertion("\\A"),
             'z' | 'Z' if !self.ecma => self.assertion("\\z"),
             'b' | 'B' if self.ecma || self.flags.ascii => self.assertion(&format!("(?-u:\\{character})")),
-            'b' | 'B' => self.assertion(&format!("\\{character}")),
+            'b' | 'B' => self.boundary(character),
             'd' | 'D' | 's' | 'S' | 'w' | 'W' => self.atom(class::shorthand(character, self.flags.ascii, self.cursor.dialect)),
             'p' | 'P' => {
                 let property = self.cursor.property(character)?;
@@ -221,6 +221,17 @@ impl Parser {
             }
         }
         Ok(())
+    }
+
+    /// A word boundary, or a place that is none. The engines' own goes by their idea of `\w`, which is the package `regex`'s, not `re`'s.
+    fn boundary(&mut self, letter: char) {
+        if self.cursor.dialect == Dialect::RegexPackage {
+            return self.assertion(&format!("\\{letter}"));
+        }
+        self.backtracking = true;
+        let word = class::shorthand('w', false, Dialect::Re);
+        let (start, end) = if letter == 'b' { ("(?!", "(?=") } else { ("(?=", "(?!") };
+        self.assertion(&format!("(?:(?<={word}){start}{word})|(?<!{word}){end}{word}))"));
     }
 
     /// Whether Python takes `\` and `first` for the beginning of an octal escape (three digits), not of a reference.
@@ -333,6 +344,10 @@ impl Parser {
     fn leading_flags(&mut self) -> Result<String, String> {
         let mut passed_on = String::new();
         loop {
+            if !self.ecma && self.cursor.take("(?#") {
+                self.cursor.until(')')?;
+                continue;
+            }
             let start = self.cursor.position();
             let letters = if self.cursor.take("(?") { self.letters() } else { String::new() };
             if letters.is_empty() || !self.cursor.take(")") {
