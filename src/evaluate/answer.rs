@@ -1,7 +1,7 @@
 //! What counts as the answer where JSON is due: one JSON text and nothing else. Knows no schema.
 //!
-//! The text is taken exactly as the server sent it. JSON white space before and after the document belongs to a JSON text
-//! (RFC 8259, section 2); prose, Markdown fences, a byte order mark or a second document do not, and are told apart from text that
+//! The text is taken exactly as the server sent it. JSON white space before and after the document belongs to a JSON text (RFC
+//! 8259, section 2); prose, Markdown fences, a byte order mark or a second document do not, and are told apart from text that
 //! holds no JSON at all.
 
 use serde_json::Value;

@@ -1,16 +1,17 @@
 //! Reads one JSON text, noting what stock readers pass over in silence. Knows no schema and no verdict.
 //!
-//! A reader of our own, because the verdicts need what `serde_json` does not tell: the byte where a text stops being JSON, whether
-//! the rest would have been JSON (lone surrogates, nesting), repeated member names, and `{"$serde_json::private::Number": "1"}`
-//! read as the object it is. A test holds it against `serde_json`. It keeps its own stack, so nesting cannot exhaust the thread's.
+//! A reader of our own, because the verdicts need what `serde_json` does not tell: the byte where a text stops being JSON,
+//! whether the rest would have been JSON (lone surrogates, nesting), repeated member names, and `{"$serde_json::private::Number":
+//! "1"}` read as the object it is. A test holds it against `serde_json`. It keeps its own stack, so nesting cannot exhaust the
+//! thread's.
 
 use serde_json::{Map, Number, Value};
 
 /// Containers inside one another that an answer may have and still be judged. Readers commonly stop near here (serde_json: 128).
 pub(super) const MAX_NESTING: usize = 128;
 
-/// Nesting at which `json.loads` of CPython 3.11 gives up: its recursion limit of 1,000 less the frames of a script. Other versions
-/// differ.
+/// Nesting at which `json.loads` of CPython 3.11 gives up: its recursion limit of 1,000 less the frames of a script. Other
+/// versions differ.
 const PYTHON_MAX_NESTING: usize = 990;
 
 /// Digits over which CPython (from 3.11) refuses to turn text into an `int`: `sys.int_info.default_max_str_digits`.
@@ -55,7 +56,8 @@ pub(super) struct SyntaxError {
     pub message: &'static str,
 }
 
-/// Reads the JSON value that starts at byte `start` of `text`, after white space if there is any; what follows it is not looked at.
+/// Reads the JSON value that starts at byte `start` of `text`, after white space if there is any; what follows it is not looked
+/// at.
 pub(super) fn read(text: &str, start: usize, dialect: Dialect) -> Result<Document, SyntaxError> {
     let mut reader = Reader { text, at: start, dialect, open: Vec::new(), nesting: 0, lone_surrogate: None, duplicate: None };
     let value = reader.document()?;

@@ -1,15 +1,15 @@
 //! The correctness formula of vLLM's `benchmark_serving_structured_output.py`, to line figures up with its old result files.
 //!
-//! It does not look at the schema: JSON is whatever stands between the first `{` and the last `}`, once all blanks and newlines are
-//! gone (those inside strings, too), as far as `json.loads` takes it; a regex is content with a prefix; grammars are not judged.
-//! Never used for a verdict of ours.
+//! It does not look at the schema: JSON is whatever stands between the first `{` and the last `}`, once all blanks and newlines
+//! are gone (those inside strings, too), as far as `json.loads` takes it; a regex is content with a prefix; grammars are not
+//! judged. Never used for a verdict of ours.
 
 use super::json::{self, Dialect};
 use super::regex;
 use crate::constraint::Constraint;
 
-/// What the script would have said to `text`; `None` where it says nothing (grammars, structural tags), or where its regex cannot be
-/// followed here.
+/// What the script would have said to `text`; `None` where it says nothing (grammars, structural tags), or where its regex cannot
+/// be followed here.
 ///
 /// Counted as CPython 3.11 counts: integers of over 4,300 digits and nesting of nearly 1,000 are not read by `json.loads`.
 pub fn vllm_correct(constraint: &Constraint, text: &str) -> Option<bool> {

@@ -1,12 +1,12 @@
 //! Judges an answer by its constraint. Pure: no clock, no network, no environment.
 //!
-//! What happened comes first: a request that was refused, failed or was cancelled has no answer to judge, and one that was cut at the
-//! token limit is invalid as truncated, whatever its text looks like. (A text that happens to be complete at the very token where it
-//! was cut counts as truncated, too: the server did not say that it was done, and a longer limit might have gone on.)
+//! What happened comes first: a request that was refused, failed or was cancelled has no answer to judge, and one that was cut at
+//! the token limit is invalid as truncated, whatever its text looks like. (A text that happens to be complete at the very token
+//! where it was cut counts as truncated, too: the server did not say that it was done, and a longer limit might have gone on.)
 //!
-//! Then the text, exactly as sent, is held against the constraint: one kind of constraint a file, and `answer.rs` for what counts as
-//! the answer where JSON is due. Whatever cannot be judged (a schema that does not compile, a `$ref` that leads outside, a limit) is
-//! not scored, and says why; it is never taken for right or wrong.
+//! Then the text, exactly as sent, is held against the constraint: one kind of constraint a file, and `answer.rs` for what counts
+//! as the answer where JSON is due. Whatever cannot be judged (a schema that does not compile, a `$ref` that leads outside, a
+//! limit) is not scored, and says why; it is never taken for right or wrong.
 
 mod answer;
 mod choice;
@@ -37,7 +37,8 @@ const MAX_COMPILED: usize = 256;
 /// What is open to choice in judging. Part of every report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EvaluateOptions {
-    /// Whether a string that breaks its `format` is invalid, in every draft. Decoding engines promise formats, so: yes by default.
+    /// Whether a string that breaks its `format` is invalid, in every draft. Decoding engines promise formats, so: yes by
+    /// default.
     pub assert_formats: bool,
 }
 

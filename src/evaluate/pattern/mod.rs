@@ -1,13 +1,13 @@
 //! Turns regular expressions in other languages' dialects into ones that Rust's engines read the same way, and runs them.
 //!
-//! Everything is parsed and written anew, so that a spelling which means something else in Rust (Python's `{,3}`, `[[a]`, `&&` in a
-//! class, `$` before a last newline, `\Z`, `\s`; ECMAScript's `.`, `\d`, `\w`, `\b`, `[^]`) cannot slip through. Sources: "Regular
-//! Expression Syntax" in the documentation of CPython's `re`, with its parser `Lib/re/_parser.py`; ECMA-262, "RegExp (Regular
-//! Expression) Objects", read as with the flag `u` and leniently where that refuses what Annex B allows.
+//! Everything is parsed and written anew, so that a spelling which means something else in Rust (Python's `{,3}`, `[[a]`, `&&` in
+//! a class, `$` before a last newline, `\Z`, `\s`; ECMAScript's `.`, `\d`, `\w`, `\b`, `[^]`) cannot slip through. Sources:
+//! "Regular Expression Syntax" in the documentation of CPython's `re`, with its parser `Lib/re/_parser.py`; ECMA-262, "RegExp
+//! (Regular Expression) Objects", read as with the flag `u` and leniently where that refuses what Annex B allows.
 //!
 //! Taken beyond Python's `re`, because the decoding engines take it: `\p{..}`, `\z`, `(?<name>..)`, look-behind of any width.
-//! Refused: `\N{..}`, `(?L)`, flags in mid-pattern, and whatever else `re` refuses. Differing: `(?i)` goes by Unicode's simple case
-//! folding. Taken beyond ECMA-262: flags at the start.
+//! Refused: `\N{..}`, `(?L)`, flags in mid-pattern, and whatever else `re` refuses. Differing: `(?i)` goes by Unicode's simple
+//! case folding. Taken beyond ECMA-262: flags at the start.
 
 mod class;
 mod cursor;

@@ -223,7 +223,8 @@ impl Parser {
         Ok(())
     }
 
-    /// A word boundary, or a place that is none. The engines' own goes by their idea of `\w`, which is the package `regex`'s, not `re`'s.
+    /// A word boundary, or a place that is none. The engines' own goes by their idea of `\w`, which is the package `regex`'s, not
+    /// `re`'s.
     fn boundary(&mut self, letter: char) {
         if self.cursor.dialect == Dialect::RegexPackage {
             return self.assertion(&format!("\\{letter}"));

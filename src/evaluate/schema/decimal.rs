@@ -35,8 +35,8 @@ impl Decimal {
 
     /// Whether this number is an integer times `mantissa * 10^exponent`, where `mantissa` is not 0.
     ///
-    /// With `digits` not ending in zero, a missing power of ten cannot come from them, so only the case of enough powers of ten is
-    /// left: `digits * 10^shift` divided by the mantissa, by long division.
+    /// With `digits` not ending in zero, a missing power of ten cannot come from them, so only the case of enough powers of ten
+    /// is left: `digits * 10^shift` divided by the mantissa, by long division.
     pub(super) fn is_multiple_of(&self, mantissa: u64, exponent: i64) -> bool {
         if self.digits.is_empty() {
             return true;

@@ -1,7 +1,7 @@
 //! Formats by one reading in every draft: a name that a later draft defined is asserted in the earlier ones, too.
 //!
-//! The drafts leave formats that they do not define to the implementation. Decoding engines do not look at the draft when they force
-//! a `uuid`, so neither do we when we check one.
+//! The drafts leave formats that they do not define to the implementation. Decoding engines do not look at the draft when they
+//! force a `uuid`, so neither do we when we check one.
 
 use std::sync::LazyLock;
 

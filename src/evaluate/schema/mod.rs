@@ -1,12 +1,13 @@
 //! JSON Schema, through the `jsonschema` crate. Knows values and schemas; how a text becomes a value is `answer.rs`'s matter.
 //!
-//! The draft is the one that `$schema` names, else 2020-12. `format` is asserted in every draft unless switched off (`formats.rs`);
-//! names that no draft defines are passed over, as every draft asks. `pattern` follows ECMA-262 and is not anchored. Numbers are
-//! compared by their digits. A `$ref` leads into the document or to the meta-schemas of its own draft; nothing is ever fetched.
+//! The draft is the one that `$schema` names, else 2020-12. `format` is asserted in every draft unless switched off
+//! (`formats.rs`); names that no draft defines are passed over, as every draft asks. `pattern` follows ECMA-262 and is not
+//! anchored. Numbers are compared by their digits. A `$ref` leads into the document or to the meta-schemas of its own draft;
+//! nothing is ever fetched.
 //!
-//! Known to fall short: `patternProperties` with look-around reads `\d`, `\w` and `\s` as Unicode's, and its `.` takes line terminators
-//! other than newline; a divisor of over 19 digits in `multipleOf` is not judged by; the violation is called `contains` for
-//! `minContains` and `maxContains`, and `required` for `dependentRequired` (the schema path tells them apart).
+//! Known to fall short: `patternProperties` with look-around reads `\d`, `\w` and `\s` as Unicode's, and its `.` takes line
+//! terminators other than newline; a divisor of over 19 digits in `multipleOf` is not judged by; the violation is called
+//! `contains` for `minContains` and `maxContains`, and `required` for `dependentRequired` (the schema path tells them apart).
 
 mod decimal;
 mod formats;
@@ -80,7 +81,8 @@ impl SchemaJudge {
 
     /// Holds `document` against the schema; an invalid one is explained by its first violation in document order.
     ///
-    /// Validation recurses, at worst through every part of the schema at every level of the document, so it is given a stack for that.
+    /// Validation recurses, at worst through every part of the schema at every level of the document, so it is given a stack for
+    /// that.
     pub(super) fn judge(&self, document: &Value) -> Verdict {
         let steps = (Shape::of(document).nesting + 1).saturating_mul(self.parts + 1);
         stack::with_room(steps.saturating_mul(STACK_BYTES_PER_STEP), || self.judge_here(document))
@@ -185,8 +187,8 @@ fn clipped(message: &str) -> String {
     }
 }
 
-/// Where a violation stands in the document (positions of members and items, outermost first), then in the schema, then its words:
-/// enough to choose the same one on every run.
+/// Where a violation stands in the document (positions of members and items, outermost first), then in the schema, then its
+/// words: enough to choose the same one on every run.
 type OrderKey = (Vec<usize>, String, String);
 
 fn order_key(document: &Value, error: &ValidationError<'_>) -> OrderKey {
