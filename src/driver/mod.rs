@@ -9,6 +9,7 @@ mod endpoint;
 mod exchange;
 mod files;
 mod probe;
+pub mod schedule;
 mod stop;
 
 use std::sync::Arc;

@@ -7,7 +7,7 @@ use crate::verdict::{NotScored, Reason, Verdict};
 /// What decides about membership.
 pub(super) enum GrammarJudge {
     Oracle(PestOracle),
-    Recogniser(Recogniser),
+    Recogniser(Box<Recogniser>),
 }
 
 impl GrammarJudge {
@@ -15,7 +15,10 @@ impl GrammarJudge {
     pub(super) fn compile(dialect: GrammarDialect, text: &str, oracle: Option<&str>) -> Result<Self, NotScored> {
         match oracle {
             Some(oracle) => PestOracle::compile(oracle).map(Self::Oracle).map_err(|error| unusable("grammar oracle", &error)),
-            None => grammar::compile(dialect, text).map(Self::Recogniser).map_err(|error| unusable("grammar", &error)),
+            None => {
+                let compiled = grammar::compile(dialect, text).map_err(|error| unusable("grammar", &error))?;
+                Ok(Self::Recogniser(Box::new(compiled)))
+            }
         }
     }
 

@@ -2,7 +2,7 @@
 
 mod config;
 pub mod python_json;
-mod strftime;
+pub mod strftime;
 mod template;
 
 use std::fmt;

@@ -11,7 +11,7 @@ const MONTHS: [&str; 12] =
 /// # Errors
 /// The directive, where it is not one of these: `%Y %m %d %b %B %a %A %y %H %I %M %S %p %j %e %F %T %D %%` (and `%-d`, `%-m`,
 /// `%-H`, `%-I` without the leading zero).
-pub(super) fn strftime(format: &str, unix_s: i64) -> Result<String, String> {
+pub fn strftime(format: &str, unix_s: i64) -> Result<String, String> {
     let date = Date::new(unix_s);
     let mut out = String::new();
     let mut characters = format.chars();

@@ -1,9 +1,6 @@
 //! The wire, end to end: every recorded shape of answer, however it is cut, and every way in which an exchange can fail. Knows no
 //! verdicts. A scripted server on a free port stands in for real ones.
 
-// Helpers of tests are tests; clippy sees only functions marked as such.
-#![allow(clippy::unwrap_used)]
-
 mod faults;
 mod fixtures;
 mod probes;

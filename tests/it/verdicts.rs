@@ -52,8 +52,19 @@ fn agrees(row: &Value, verdict: &Verdict) -> bool {
                 (Some(expected), Reason::Schema { keyword, .. }) => expected == keyword,
                 (Some(_), _) => false,
             };
-            row["verdict"] == "invalid" && row["reason"] == reason.name() && keyword_agrees
+            let byte_agrees = row.get("byte").is_none_or(|expected| expected.as_u64() == byte_of(reason));
+            row["verdict"] == "invalid" && row["reason"] == reason.name() && keyword_agrees && byte_agrees
         }
+    }
+}
+
+/// The place that a reason names, if it names one.
+fn byte_of(reason: &Reason) -> Option<u64> {
+    match reason {
+        Reason::Grammar { byte } | Reason::NotJson { byte, .. } | Reason::ExtraText { byte } | Reason::LoneSurrogate { byte } => {
+            Some(*byte as u64)
+        }
+        _ => None,
     }
 }
 
