@@ -14,6 +14,7 @@
 
 pub mod backend;
 pub mod case;
+pub mod cli;
 pub mod constraint;
 pub mod dataset;
 pub mod driver;
@@ -23,8 +24,12 @@ pub mod evaluate;
 pub mod grammar;
 pub mod metrics;
 pub mod observation;
+pub mod plan;
+pub mod progress;
 pub mod random;
 pub mod report;
+pub mod run;
 pub mod server;
+pub mod session;
 pub mod tokenizer;
 pub mod verdict;

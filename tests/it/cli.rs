@@ -1,1 +1,169 @@
-//! (see main.rs)
+//! The program as its user meets it: the main command, the control arm, errors and exit codes.
+
+use serde_json::Value;
+
+use crate::support::{Ran, dead_url, in_package, models_response, response, scripted_server, sobench, sobench_result};
+
+fn quality<'a>(result: &'a Value, key: &str) -> &'a Value {
+    &result["sobench"]["quality"][key]
+}
+
+#[track_caller]
+fn assert_fails(ran: &Ran, code: i32, words: &[&str]) {
+    assert_eq!(ran.code, code, "{}", ran.stderr);
+    assert!(ran.stdout.is_empty(), "{}", ran.stdout);
+    for word in words {
+        assert!(ran.stderr.contains(word), "{word:?} is not in:\n{}", ran.stderr);
+    }
+}
+
+#[test]
+fn the_main_command_answers_judges_and_reports() {
+    let (ran, result) = sobench_result(&["--dataset", "json", "--guided-decoding-ratio", "1.0", "--num-prompts", "40"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert_eq!(result["correct_rate(%)"].as_f64(), Some(100.0), "{}", ran.stdout);
+    assert_eq!(result["completed"].as_u64(), Some(40));
+    assert!(ran.stdout.contains("============ Serving Benchmark Result ============"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("synthetic"), "an embedded run says that its model is synthetic:\n{}", ran.stdout);
+}
+
+#[test]
+fn the_control_arm_shows_what_the_constraint_is_worth() {
+    let (ran, result) = sobench_result(&["--guided-decoding-ratio", "0.5", "--num-prompts", "60"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert_eq!(quality(&result, "constrained").as_u64(), Some(30));
+    assert_eq!(result["correct_rate(%)"].as_f64(), Some(100.0));
+    let control = quality(&result, "control_rate_percent").as_f64().expect("the control arm was judged");
+    assert!(control < 50.0, "unconstrained answers came out valid in {control} % of the cases");
+}
+
+#[test]
+fn every_shipped_workload_runs_on_the_embedded_engine() {
+    for dataset in ["json-unique", "grammar", "regex", "choice"] {
+        let (ran, result) = sobench_result(&["--dataset", dataset, "--num-prompts", "20"]);
+        assert_eq!(ran.code, 0, "{dataset}: {}", ran.stderr);
+        assert_eq!(result["completed"].as_u64(), Some(20), "{dataset}");
+        let correct = result["correct_rate(%)"].as_f64().expect("constrained requests were judged");
+        assert!(correct >= 95.0, "{dataset}: {correct} %\n{}", ran.stdout);
+    }
+}
+
+#[test]
+fn both_endpoints_and_whole_answers_work() {
+    for extra in [&["--backend", "openai-chat"][..], &["--disable-stream"], &["--backend", "openai-chat", "--disable-stream"]] {
+        let mut arguments = vec!["--dataset", "regex", "--num-prompts", "10"];
+        arguments.extend_from_slice(extra);
+        let (ran, result) = sobench_result(&arguments);
+        assert_eq!((ran.code, result["completed"].as_u64()), (0, Some(10)), "{extra:?}: {}", ran.stderr);
+    }
+}
+
+#[test]
+fn each_dialect_carries_what_it_can() {
+    for dialect in ["structured-outputs", "guided", "response-format"] {
+        let (_, result) = sobench_result(&["--constraint-dialect", dialect, "--num-prompts", "10"]);
+        assert_eq!(result["correct_rate(%)"].as_f64(), Some(100.0), "{dialect}");
+    }
+    let ran = sobench(&["--constraint-dialect", "response-format", "--dataset", "regex", "--num-prompts", "10"]);
+    assert_fails(&ran, 2, &["regex", "response-format", "hint: "]);
+}
+
+#[test]
+fn the_same_seed_asks_the_same() {
+    let run = || {
+        sobench_result(&["--dataset", "json-unique", "--guided-decoding-ratio", "0.5", "--num-prompts", "12", "--seed", "5"]).1
+    };
+    let (first, second) = (run(), run());
+    assert_eq!(first["sobench"]["dataset"]["sha256"], second["sobench"]["dataset"]["sha256"]);
+    let other =
+        sobench_result(&["--dataset", "json-unique", "--guided-decoding-ratio", "0.5", "--num-prompts", "12", "--seed", "6"]).1;
+    assert_ne!(first["sobench"]["dataset"]["sha256"], other["sobench"]["dataset"]["sha256"]);
+}
+
+#[test]
+fn custom_rows_run_and_a_bad_row_names_its_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rows.jsonl");
+    std::fs::write(&path, "{\"prompt\": \"a or b?\", \"choice\": [\"a\", \"b\"]}\n{\"prompt\": \"hello\"}\n").unwrap();
+    let path = path.to_str().unwrap();
+    let (ran, result) = sobench_result(&["--dataset", "custom", "--dataset-path", path, "--num-prompts", "4"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert_eq!(quality(&result, "constrained").as_u64(), Some(2));
+    assert!(ran.stdout.contains("cycle"), "cycling rows is said:\n{}", ran.stdout);
+
+    std::fs::write(path, "{\"prompt\": \"fine\"}\n{\"prompt\": 3}\n").unwrap();
+    assert_fails(&sobench(&["--dataset", "custom", "--dataset-path", path]), 2, &["rows.jsonl", "2", "hint: "]);
+}
+
+#[test]
+fn own_schemas_and_grammars_are_taken() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("schema.json");
+    std::fs::write(&path, r#"{"type": "array", "items": {"type": "integer"}, "minItems": 1, "maxItems": 3}"#).unwrap();
+    let (ran, result) = sobench_result(&["--json-schema-path", path.to_str().unwrap(), "--num-prompts", "10"]);
+    assert_eq!((ran.code, result["correct_rate(%)"].as_f64()), (0, Some(100.0)), "{}", ran.stdout);
+
+    let lark = in_package("grammars/sql.lark");
+    let (ran, result) =
+        sobench_result(&["--dataset", "grammar", "--grammar-path", lark.to_str().unwrap(), "--num-prompts", "10"]);
+    assert_eq!((ran.code, result["correct_rate(%)"].as_f64()), (0, Some(100.0)), "{}", ran.stdout);
+}
+
+#[test]
+fn wrong_flags_end_with_exit_2_and_say_what_to_do() {
+    assert_fails(&sobench(&["--dataset", "jsom"]), 2, &["jsom", "json-unique", "custom"]);
+    assert_fails(&sobench(&["--num-promts", "3"]), 2, &["--num-prompts"]);
+    assert_fails(&sobench(&["--guided-decoding-ratio", "1.5"]), 2, &["1.5", "hint: "]);
+    assert_fails(&sobench(&["--request-rate", "0"]), 2, &["--request-rate", "hint: "]);
+    assert_fails(&sobench(&["--regex", "a+"]), 2, &["--regex", "--dataset regex"]);
+    assert_fails(&sobench(&["--json-schema-path", "no-such.json"]), 2, &["no-such.json", "hint: "]);
+    assert_fails(&sobench(&["--guided-decoding-backend", "lm-format-enforcer"]), 2, &["lm-format-enforcer", "--base-url"]);
+}
+
+#[test]
+fn a_schema_the_engine_refuses_stops_at_the_trial_run_with_its_words() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("schema.json");
+    std::fs::write(&path, r#"{"type": "array", "uniqueItems": true}"#).unwrap();
+    let ran = sobench(&["--json-schema-path", path.to_str().unwrap(), "--num-prompts", "10"]);
+    assert_fails(&ran, 3, &["400", "uniqueItems", "hint: "]);
+}
+
+#[test]
+fn a_server_that_is_not_there_ends_with_exit_3() {
+    assert_fails(&sobench(&["--base-url", &dead_url(), "--num-prompts", "3"]), 3, &["127.0.0.1", "hint: "]);
+}
+
+#[test]
+fn a_failing_trial_run_shows_the_servers_own_words() {
+    let url = scripted_server(|asked| match asked.path.as_str() {
+        "/v1/models" => models_response(),
+        _ => response("500 Internal Server Error", "text/html", "<h1>out of cheese</h1>"),
+    });
+    assert_fails(&sobench(&["--base-url", &url, "--num-prompts", "3"]), 3, &["500", "out of cheese", "hint: "]);
+}
+
+#[test]
+fn a_run_whose_every_request_fails_reports_and_ends_with_exit_3() {
+    let asked_before = std::sync::atomic::AtomicBool::new(false);
+    let url = scripted_server(move |asked| {
+        if asked.path == "/v1/models" {
+            return models_response();
+        }
+        if asked.method == "POST" && !asked_before.swap(true, std::sync::atomic::Ordering::SeqCst) {
+            assert!(
+                asked.body.contains("\"structured_outputs\"") || asked.body.contains("\"response_format\""),
+                "{}",
+                asked.body
+            );
+            let event = r#"data: {"choices":[{"index":0,"text":"{}","finish_reason":"stop"}]}"#;
+            return response("200 OK", "text/event-stream", &format!("{event}\n\ndata: [DONE]\n\n"));
+        }
+        response("503 Service Unavailable", "application/json", r#"{"error":{"message":"overloaded","code":503}}"#)
+    });
+    let (ran, result) = sobench_result(&["--base-url", &url, "--num-prompts", "3"]);
+    assert_eq!(ran.code, 3, "{}", ran.stderr);
+    assert_eq!(result["sobench"]["outcomes"]["server_error"].as_u64(), Some(3), "{}", ran.stdout);
+    assert_eq!(result["correct_rate(%)"].as_f64(), Some(0.0));
+    assert!(ran.stderr.contains("every request failed"), "{}", ran.stderr);
+}

@@ -1,9 +1,11 @@
 //! The one integration-test binary: a module per promise.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails; clippy exempts test functions, not their helpers")]
 
 mod cli;
 mod contracts;
 mod grammars;
 mod hub;
+mod readme;
 mod server;
 mod streams;
 mod support;

@@ -1,0 +1,260 @@
+//! The flags of a benchmark run, named as `vllm bench serve` and its structured-output script name them. Clap types only.
+
+use std::path::PathBuf;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, ValueEnum};
+
+use crate::backend::{ConstraintDialect, ServerKind};
+use crate::constraint::GrammarDialect;
+use crate::dataset::DatasetName;
+
+/// Why a listed name can be read back.
+const LISTED: &str = "the parser let only listed names through";
+
+/// Everything that a benchmark run can be told.
+#[derive(Args, Clone, Debug)]
+pub struct BenchArgs {
+    #[command(flatten, next_help_heading = "Server")]
+    pub server: ServerArgs,
+    #[command(flatten, next_help_heading = "Dataset")]
+    pub dataset: DatasetArgs,
+    #[command(flatten, next_help_heading = "Constraint")]
+    pub constraint: ConstraintArgs,
+    #[command(flatten, next_help_heading = "Traffic")]
+    pub traffic: TrafficArgs,
+    #[command(flatten, next_help_heading = "Sampling (sent only when given)")]
+    pub sampling: SamplingArgs,
+    #[command(flatten, next_help_heading = "Output")]
+    pub output: OutputArgs,
+    #[command(flatten, next_help_heading = "Embedded engine (used when no server is named)")]
+    pub embedded: EmbeddedArgs,
+}
+
+/// Which server, and how it is spoken to.
+#[derive(Args, Clone, Debug)]
+pub struct ServerArgs {
+    /// Kind of server [default: vllm]; the endpoint's path follows it
+    #[arg(long, value_name = "KIND", value_parser = PossibleValuesParser::new(ServerKind::ALL.map(ServerKind::name)).map(|name| name.parse::<ServerKind>().expect(LISTED)))]
+    pub backend: Option<ServerKind>,
+    /// Where the server is, e.g. http://127.0.0.1:8000; replaces --host and --port
+    #[arg(long, value_name = "URL")]
+    pub base_url: Option<String>,
+    /// Host of the server [default: 127.0.0.1]
+    #[arg(long)]
+    pub host: Option<String>,
+    /// Port of the server [default: 8000]
+    #[arg(long)]
+    pub port: Option<u16>,
+    /// Path to post to [default: by backend, e.g. /v1/completions]
+    #[arg(long, value_name = "PATH")]
+    pub endpoint: Option<String>,
+    /// Model to ask for [default: the first that /v1/models lists]
+    #[arg(long)]
+    pub model: Option<String>,
+    /// Name the server knows the model by, where it differs from --model
+    #[arg(long, value_name = "NAME")]
+    pub served_model_name: Option<String>,
+    /// Tokenizer for prompt counts and chat templates: a folder, a tokenizer.json or a Hub id [default: embedded cl100k_base]
+    #[arg(long, value_name = "PATH|ID")]
+    pub tokenizer: Option<String>,
+    /// Extra request headers (OPENAI_API_KEY in the environment becomes the bearer token)
+    #[arg(long, value_name = "KEY=VALUE", num_args = 1..)]
+    pub header: Vec<String>,
+    /// Do not check the server's TLS certificate
+    #[arg(long)]
+    pub insecure: bool,
+    /// Begin of each request's x-request-id; the request's number follows
+    #[arg(long, value_name = "PREFIX")]
+    pub request_id_prefix: Option<String>,
+    /// Wait up to so many seconds for the server to be ready; 0 does not wait
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    pub ready_check_timeout_sec: u64,
+}
+
+/// What is asked.
+#[derive(Args, Clone, Debug)]
+pub struct DatasetArgs {
+    /// Dataset
+    #[arg(long, visible_alias = "dataset-name", value_name = "NAME", default_value = "json",
+          value_parser = PossibleValuesParser::new(DatasetName::ALL.map(DatasetName::name)))]
+    pub dataset: String,
+    /// File of the dataset (custom: JSONL; xgrammar_bench: parquet, JSON, JSONL or a Hub id)
+    #[arg(long, value_name = "PATH")]
+    pub dataset_path: Option<String>,
+    /// Own JSON Schema for json and json-unique
+    #[arg(long, value_name = "PATH", conflicts_with = "json_schema")]
+    pub json_schema_path: Option<PathBuf>,
+    /// Shipped JSON Schema for json and json-unique
+    #[arg(long, value_name = "NAME", value_enum, default_value_t = JsonSchemaName::Brief)]
+    pub json_schema: JsonSchemaName,
+    /// Own grammar for the grammar dataset (.lark, .ebnf or .gbnf)
+    #[arg(long, value_name = "PATH")]
+    pub grammar_path: Option<PathBuf>,
+    /// A pest grammar that judges the answers instead of the general recogniser
+    #[arg(long, value_name = "PATH")]
+    pub grammar_oracle: Option<PathBuf>,
+    /// Own regular expression for the regex dataset
+    #[arg(long, value_name = "REGEX", allow_hyphen_values = true)]
+    pub regex: Option<String>,
+    /// Own choices for the choice dataset
+    #[arg(long, value_name = "A,B,C", value_delimiter = ',', allow_hyphen_values = true)]
+    pub choice: Option<Vec<String>>,
+}
+
+/// The JSON Schemas that ship.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum JsonSchemaName {
+    /// The structured-output script's brief user profile
+    Brief,
+    /// The nested user profile of its predecessors
+    Nested,
+}
+
+/// Which requests are constrained, and how the constraint travels.
+#[derive(Args, Clone, Debug)]
+pub struct ConstraintArgs {
+    /// Share of the requests that carry their constraint [default: 1.0]; the rest are the control arm
+    #[arg(long, visible_alias = "structured-output-ratio", value_name = "RATIO", allow_negative_numbers = true)]
+    pub guided_decoding_ratio: Option<f64>,
+    /// Send no constraint at all (ratio 0)
+    #[arg(long, visible_alias = "no-structured-output", conflicts_with = "guided_decoding_ratio")]
+    pub no_guided_decoding: bool,
+    /// Decoding engine: chosen on the embedded engine, sent in the guided dialect, otherwise recorded as declared
+    #[arg(long, visible_alias = "structured-output-backend", value_name = "ENGINE",
+          value_parser = ["xgrammar", "guidance", "outlines", "lm-format-enforcer", "auto"])]
+    pub guided_decoding_backend: Option<String>,
+    /// How the constraint is put into the request
+    #[arg(long, value_name = "DIALECT", default_value = "auto",
+          value_parser = PossibleValuesParser::new(std::iter::once("auto").chain(ConstraintDialect::ALL.map(ConstraintDialect::name))))]
+    pub constraint_dialect: String,
+    /// Notation the shipped grammar is sent in
+    #[arg(long, value_name = "DIALECT", default_value = "auto", value_parser = ["auto", "lark", "ebnf"])]
+    pub grammar_dialect: String,
+    /// Do not assert `format` when judging answers by a JSON Schema
+    #[arg(long)]
+    pub no_format_assertion: bool,
+}
+
+/// How much, how fast.
+#[derive(Args, Clone, Debug)]
+pub struct TrafficArgs {
+    /// Number of requests
+    #[arg(long, default_value_t = 1000)]
+    pub num_prompts: usize,
+    /// Most tokens of an answer (max_tokens)
+    #[arg(long, default_value_t = 128)]
+    pub output_len: u32,
+    /// Requests per second; inf sends all at once
+    #[arg(long, value_name = "RPS", default_value_t = f64::INFINITY, allow_negative_numbers = true)]
+    pub request_rate: f64,
+    /// Shape of the gamma-distributed gaps: 1 is a Poisson process, lower is burstier, inf is even spacing
+    #[arg(long, default_value_t = 1.0, allow_negative_numbers = true)]
+    pub burstiness: f64,
+    /// Most requests in flight at once
+    #[arg(long, value_name = "N")]
+    pub max_concurrency: Option<usize>,
+    /// Seed of everything that is drawn: which requests are constrained, due times, unique members
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+    /// Copies of the first request sent before the measured ones
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub num_warmups: usize,
+    /// End a request that takes longer than so many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 21600.0, allow_negative_numbers = true)]
+    pub request_timeout: f64,
+    /// Ask for whole answers instead of streams
+    #[arg(long)]
+    pub disable_stream: bool,
+}
+
+/// Fields of the request that steer sampling.
+#[derive(Args, Clone, Debug)]
+pub struct SamplingArgs {
+    /// Sampling temperature
+    #[arg(long, allow_negative_numbers = true)]
+    pub temperature: Option<f64>,
+    /// Nucleus sampling
+    #[arg(long)]
+    pub top_p: Option<f64>,
+    /// Sample from so many tokens
+    #[arg(long, allow_negative_numbers = true)]
+    pub top_k: Option<i64>,
+    /// Least probability, relative to the likeliest token's
+    #[arg(long)]
+    pub min_p: Option<f64>,
+    /// Penalty on tokens by how often they came
+    #[arg(long, allow_negative_numbers = true)]
+    pub frequency_penalty: Option<f64>,
+    /// Penalty on tokens that came
+    #[arg(long, allow_negative_numbers = true)]
+    pub presence_penalty: Option<f64>,
+    /// Factor on tokens that came
+    #[arg(long)]
+    pub repetition_penalty: Option<f64>,
+    /// Ask the server to go on past the end of the answer; breaks constrained requests
+    #[arg(long)]
+    pub ignore_eos: bool,
+    /// JSON object merged into every request body
+    #[arg(long, value_name = "JSON")]
+    pub extra_body: Option<String>,
+}
+
+/// What is printed and kept.
+#[derive(Args, Clone, Debug)]
+pub struct OutputArgs {
+    /// Write the result to a JSON file
+    #[arg(long, visible_alias = "save-results")]
+    pub save_result: bool,
+    /// Also keep every request's times, text and verdict in the file
+    #[arg(long)]
+    pub save_detailed: bool,
+    /// Folder of the result file; made if missing [default: the current one]
+    #[arg(long, value_name = "PATH")]
+    pub result_dir: Option<PathBuf>,
+    /// Name of the result file [default: made from ratio, backend, rate, model, dataset, number and length]
+    #[arg(long, value_name = "NAME")]
+    pub result_filename: Option<String>,
+    /// Facts to keep in the result
+    #[arg(long, value_name = "KEY=VALUE", num_args = 1..)]
+    pub metadata: Vec<String>,
+    /// A name for the run, kept in the result
+    #[arg(long)]
+    pub label: Option<String>,
+    /// Metrics to print in full
+    #[arg(long, value_name = "A,B", value_delimiter = ',', default_value = "ttft,tpot,itl",
+          value_parser = ["ttft", "tpot", "itl", "e2el"])]
+    pub percentile_metrics: Vec<String>,
+    /// Percentiles of those metrics
+    #[arg(long, value_name = "P,P", value_delimiter = ',', default_value = "99")]
+    pub metric_percentiles: Vec<f64>,
+    /// Service-level objectives in ms that a good request meets: ttft, tpot, e2el
+    #[arg(long, value_name = "METRIC:MS", num_args = 1..)]
+    pub goodput: Vec<String>,
+    /// No progress on stderr
+    #[arg(long)]
+    pub disable_tqdm: bool,
+}
+
+/// Timing of the synthetic model.
+#[derive(Args, Clone, Debug)]
+pub struct EmbeddedArgs {
+    /// Milliseconds before the first token
+    #[arg(long, value_name = "MS", default_value_t = 0.0, allow_negative_numbers = true)]
+    pub embedded_ttft_ms: f64,
+    /// Milliseconds between tokens
+    #[arg(long, value_name = "MS", default_value_t = 0.0, allow_negative_numbers = true)]
+    pub embedded_itl_ms: f64,
+}
+
+impl ConstraintArgs {
+    /// The dialect asked for; `None` for `auto`.
+    pub fn dialect(&self) -> Option<ConstraintDialect> {
+        self.constraint_dialect.parse().ok()
+    }
+
+    /// The notation asked for; `None` for `auto`.
+    pub fn grammar_notation(&self) -> Option<GrammarDialect> {
+        [GrammarDialect::Lark, GrammarDialect::Ebnf].into_iter().find(|dialect| dialect.name() == self.grammar_dialect)
+    }
+}

@@ -1,0 +1,118 @@
+//! What may be typed: clap types only. Knows nothing of what the program does with it; [`crate::plan`] turns it into a plan.
+
+mod bench;
+
+use std::ffi::OsString;
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+pub use bench::{
+    BenchArgs, ConstraintArgs, DatasetArgs, EmbeddedArgs, JsonSchemaName, OutputArgs, SamplingArgs, ServerArgs, TrafficArgs,
+};
+
+/// sobench measures structured output (guided decoding) from language-model servers: does the constraint bite, is the answer
+/// right, what does it cost.
+///
+/// With no server named it runs against its own embedded engine: a real constrained-decoding library masking a synthetic model.
+#[derive(Debug, Parser)]
+#[command(name = "sobench", version, args_conflicts_with_subcommands = true, max_term_width = 110)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    #[command(flatten)]
+    pub bench: BenchArgs,
+}
+
+/// The commands; without one, `bench`.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a benchmark (the default command).
+    Bench(Box<BenchArgs>),
+}
+
+impl Cli {
+    /// Parses arguments as typed, program name first; long names may be spelt with `_` for `-`, as vLLM's parser allows.
+    ///
+    /// # Errors
+    /// Clap's own error, which also carries `--help` and `--version`.
+    pub fn parse_arguments(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
+        let command = Self::command();
+        let known = long_names(&command);
+        Self::try_parse_from(arguments.into_iter().map(|argument| dashes_for_underscores(argument, &known)))
+    }
+
+    /// The benchmark's flags, wherever they were typed.
+    pub fn into_bench(self) -> BenchArgs {
+        match self.command {
+            Some(Command::Bench(arguments)) => *arguments,
+            None => self.bench,
+        }
+    }
+}
+
+fn long_names(command: &clap::Command) -> Vec<String> {
+    let names = |argument: &clap::Arg| -> Vec<String> {
+        argument.get_long_and_visible_aliases().into_iter().flatten().map(str::to_owned).collect()
+    };
+    command.get_arguments().flat_map(names).collect()
+}
+
+/// Only a known flag's own name is respelt: values, and what follows `=`, stay as typed.
+fn dashes_for_underscores(argument: OsString, known: &[String]) -> OsString {
+    let Some((name, rest)) = argument.to_str().and_then(|text| text.strip_prefix("--")).map(split_at_equals) else {
+        return argument;
+    };
+    let respelt = name.replace('_', "-");
+    if name != respelt && known.contains(&respelt) { format!("--{respelt}{rest}").into() } else { argument }
+}
+
+fn split_at_equals(text: &str) -> (&str, &str) {
+    text.split_at(text.find('=').unwrap_or(text.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(arguments: &[&str]) -> Result<BenchArgs, clap::Error> {
+        let arguments = std::iter::once("sobench").chain(arguments.iter().copied()).map(OsString::from);
+        Cli::parse_arguments(arguments).map(Cli::into_bench)
+    }
+
+    #[test]
+    fn the_parser_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn underscores_serve_for_dashes_in_names_only() {
+        let arguments = parse(&["--num_prompts", "7", "--result_filename=a_b.json", "--dataset_name", "xgrammar_bench"]).unwrap();
+        assert_eq!(arguments.traffic.num_prompts, 7);
+        assert_eq!(arguments.output.result_filename.as_deref(), Some("a_b.json"));
+        assert_eq!(arguments.dataset.dataset, "xgrammar_bench");
+    }
+
+    #[test]
+    fn bench_may_be_spelt_out() {
+        assert_eq!(parse(&["bench", "--seed", "3"]).unwrap().traffic.seed, 3);
+        assert_eq!(parse(&["--seed", "3"]).unwrap().traffic.seed, 3);
+    }
+
+    #[test]
+    fn every_alias_of_the_script_is_known() {
+        let arguments = parse(&["--structured-output-ratio", "0.5", "--save-results", "--structured-output-backend", "guidance"]);
+        let arguments = arguments.unwrap();
+        assert_eq!(arguments.constraint.guided_decoding_ratio, Some(0.5));
+        assert!(arguments.output.save_result);
+        assert_eq!(arguments.constraint.guided_decoding_backend.as_deref(), Some("guidance"));
+        assert!(parse(&["--no-structured-output"]).unwrap().constraint.no_guided_decoding);
+    }
+
+    #[test]
+    fn an_unknown_value_names_the_allowed_ones_and_a_typo_gets_a_suggestion() {
+        let message = parse(&["--dataset", "jsom"]).unwrap_err().to_string();
+        assert!(message.contains("json-unique") && message.contains("xgrammar_bench"), "{message}");
+        let message = parse(&["--num-promts", "3"]).unwrap_err().to_string();
+        assert!(message.contains("--num-prompts"), "{message}");
+    }
+}

@@ -1,0 +1,449 @@
+//! Flags to a validated, typed plan. Reads the command line's types and the environment's API key; opens no file but through
+//! the layers it configures, and no connection.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use crate::backend::{ConstraintDialect, Sampling, ServerKind};
+use crate::cli::{BenchArgs, ConstraintArgs, DatasetArgs, JsonSchemaName, OutputArgs, SamplingArgs, ServerArgs, TrafficArgs};
+use crate::constraint::GrammarDialect;
+use crate::dataset::{DatasetName, DatasetPlan, JsonSchemaSource, PromptForm};
+use crate::driver::schedule::Rate;
+use crate::driver::{ApiKey, Endpoint};
+use crate::engine::EngineName;
+use crate::error::{Error, Result};
+use crate::evaluate::EvaluateOptions;
+use crate::metrics::{MetricsOptions, Slo};
+use crate::report::LatencyMetric;
+
+/// What a run does, complete before anything is sent.
+#[derive(Clone, Debug)]
+pub struct RunPlan {
+    pub target: Target,
+    pub backend: ServerKind,
+    pub dataset: DatasetPlan,
+    pub constraint: ConstraintPlan,
+    pub traffic: Traffic,
+    pub request: RequestPlan,
+    pub evaluate: EvaluateOptions,
+    pub metrics: MetricsOptions,
+    pub output: OutputPlan,
+    /// Tokenizer asked for; `None` is the embedded one.
+    pub tokenizer: Option<String>,
+}
+
+/// Who answers.
+#[derive(Clone, Debug)]
+pub enum Target {
+    /// The embedded engine, started for this run.
+    Embedded { engine: EngineName, ttft_ms: f64, itl_ms: f64 },
+    /// A server that runs already.
+    Server { endpoint: Endpoint, model: Option<String>, served_model_name: Option<String>, ready_timeout: Duration },
+}
+
+/// How constraints travel; `None` is decided by what the server says of itself.
+#[derive(Clone, Debug)]
+pub struct ConstraintPlan {
+    pub dialect: Option<ConstraintDialect>,
+    pub grammar_dialect: Option<GrammarDialect>,
+    /// The decoding engine as the user named it.
+    pub guided_decoding_backend: Option<String>,
+}
+
+/// How much, how fast.
+#[derive(Clone, Debug)]
+pub struct Traffic {
+    pub rate: Rate,
+    pub burstiness: f64,
+    pub max_concurrency: Option<usize>,
+    pub warmups: usize,
+    pub request_timeout: Duration,
+}
+
+/// What every request carries beside its case.
+#[derive(Clone, Debug)]
+pub struct RequestPlan {
+    pub stream: bool,
+    pub sampling: Sampling,
+    pub ignore_eos: bool,
+    pub extra_body: Option<Map<String, Value>>,
+    pub request_id_prefix: Option<String>,
+}
+
+/// What is kept and shown.
+#[derive(Clone, Debug)]
+pub struct OutputPlan {
+    pub save: bool,
+    pub detailed: bool,
+    pub directory: Option<PathBuf>,
+    pub filename: Option<String>,
+    pub metadata: Vec<(String, String)>,
+    pub label: Option<String>,
+    pub percentile_metrics: Vec<LatencyMetric>,
+    pub progress: bool,
+}
+
+const DEFAULT_HOST: &str = "127.0.0.1";
+const DEFAULT_PORT: u16 = 8000;
+
+impl RunPlan {
+    /// Checks the flags against each other and turns them into a plan. `api_key` is `OPENAI_API_KEY`'s value, if set.
+    ///
+    /// # Errors
+    /// Usage errors that name the flag and its value.
+    pub fn new(arguments: &BenchArgs, api_key: Option<String>) -> Result<Self> {
+        let backend = arguments.server.backend.unwrap_or(ServerKind::Vllm);
+        let target = target(arguments, backend, api_key)?;
+        Ok(Self {
+            backend,
+            dataset: dataset(arguments, backend)?,
+            constraint: ConstraintPlan {
+                dialect: arguments.constraint.dialect(),
+                grammar_dialect: arguments.constraint.grammar_notation(),
+                guided_decoding_backend: arguments.constraint.guided_decoding_backend.clone(),
+            },
+            traffic: traffic(&arguments.traffic)?,
+            request: request(arguments)?,
+            evaluate: EvaluateOptions { assert_formats: !arguments.constraint.no_format_assertion },
+            metrics: metrics(&arguments.output, !arguments.traffic.disable_stream)?,
+            output: output(&arguments.output)?,
+            tokenizer: arguments.server.tokenizer.clone(),
+            target,
+        })
+    }
+
+    /// Things that are allowed, and that their user would want to be told of.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if self.request.ignore_eos && self.dataset.constrained_ratio > 0.0 {
+            warnings.push(
+                "--ignore-eos on constrained requests: servers sample unconstrained text after the constraint is met, so answers \
+                 that were right become wrong"
+                    .to_owned(),
+            );
+        }
+        warnings
+    }
+}
+
+fn target(arguments: &BenchArgs, backend: ServerKind, api_key: Option<String>) -> Result<Target> {
+    let ServerArgs { base_url, host, port, model, .. } = &arguments.server;
+    let named = base_url.is_some() || host.is_some() || port.is_some() || model.is_some();
+    if !named {
+        return embedded_target(arguments);
+    }
+    let base_url = match base_url {
+        Some(url) => checked_url(url)?,
+        None => format!("http://{}:{}", bracketed(host.as_deref().unwrap_or(DEFAULT_HOST)), port.unwrap_or(DEFAULT_PORT)),
+    };
+    Ok(Target::Server {
+        endpoint: Endpoint {
+            base_url,
+            path: arguments.server.endpoint.clone().unwrap_or_else(|| backend.default_path().to_owned()),
+            headers: key_values("--header", &arguments.server.header)?,
+            api_key: api_key.map(ApiKey::new),
+            insecure: arguments.server.insecure,
+        },
+        model: model.clone(),
+        served_model_name: arguments.server.served_model_name.clone(),
+        ready_timeout: Duration::from_secs(arguments.server.ready_check_timeout_sec),
+    })
+}
+
+fn embedded_target(arguments: &BenchArgs) -> Result<Target> {
+    let engine = match &arguments.constraint.guided_decoding_backend {
+        Some(name) => EngineName::parse(name)?,
+        None => EngineName::Guidance,
+    };
+    if let Some(path) = &arguments.server.endpoint {
+        return Err(Error::usage(format!("--endpoint has no meaning on the embedded engine: {path}"))
+            .hint("name a server with --base-url, or leave --endpoint out"));
+    }
+    Ok(Target::Embedded {
+        engine,
+        ttft_ms: milliseconds("--embedded-ttft-ms", arguments.embedded.embedded_ttft_ms)?,
+        itl_ms: milliseconds("--embedded-itl-ms", arguments.embedded.embedded_itl_ms)?,
+    })
+}
+
+fn milliseconds(flag: &str, value: f64) -> Result<f64> {
+    if value.is_finite() && (0.0..=3_600_000.0).contains(&value) {
+        return Ok(value);
+    }
+    Err(Error::usage(format!("{flag} is not a time: {value}")).hint("give milliseconds from 0 to 3600000"))
+}
+
+fn checked_url(url: &str) -> Result<String> {
+    let known = url.starts_with("http://") || url.starts_with("https://");
+    if known {
+        return Ok(url.to_owned());
+    }
+    Err(Error::usage(format!("--base-url is not an http or https URL: {url}")).hint(format!("try http://{url}")))
+}
+
+/// An IPv6 address goes into brackets in a URL.
+fn bracketed(host: &str) -> String {
+    if host.contains(':') && !host.starts_with('[') { format!("[{host}]") } else { host.to_owned() }
+}
+
+fn dataset(arguments: &BenchArgs, backend: ServerKind) -> Result<DatasetPlan> {
+    let DatasetArgs { dataset, dataset_path, json_schema_path, json_schema, .. } = &arguments.dataset;
+    let name = DatasetName::from_str(dataset)?;
+    refuse_stray_flags(name, &arguments.dataset)?;
+    if arguments.traffic.num_prompts == 0 {
+        return Err(Error::usage("--num-prompts is 0").hint("ask for at least one request"));
+    }
+    if arguments.traffic.output_len == 0 {
+        return Err(Error::usage("--output-len is 0").hint("allow at least one token"));
+    }
+    Ok(DatasetPlan {
+        name,
+        num_prompts: arguments.traffic.num_prompts,
+        output_len: arguments.traffic.output_len,
+        seed: arguments.traffic.seed,
+        constrained_ratio: constrained_ratio(&arguments.constraint)?,
+        prompt_form: if backend.takes_messages() { PromptForm::Messages } else { PromptForm::Text },
+        json_schema: match (json_schema_path, json_schema) {
+            (Some(path), _) => JsonSchemaSource::Path(path.clone()),
+            (None, JsonSchemaName::Brief) => JsonSchemaSource::Brief,
+            (None, JsonSchemaName::Nested) => JsonSchemaSource::Nested,
+        },
+        grammar_path: arguments.dataset.grammar_path.clone(),
+        grammar_dialect: GrammarDialect::Ebnf,
+        grammar_oracle: arguments.dataset.grammar_oracle.clone(),
+        regex: arguments.dataset.regex.clone(),
+        choice: arguments.dataset.choice.clone(),
+        dataset_path: dataset_path.clone(),
+    })
+}
+
+/// A flag that the chosen dataset would ignore is a mistake worth stopping for.
+fn refuse_stray_flags(name: DatasetName, flags: &DatasetArgs) -> Result<()> {
+    use DatasetName::{Choice, Custom, Grammar, Json, JsonUnique, Regex, XgrammarBench};
+    let rows: [(&str, bool, &[DatasetName]); 7] = [
+        ("--json-schema-path", flags.json_schema_path.is_some(), &[Json, JsonUnique]),
+        ("--json-schema", flags.json_schema != JsonSchemaName::Brief, &[Json, JsonUnique]),
+        ("--grammar-path", flags.grammar_path.is_some(), &[Grammar]),
+        ("--grammar-oracle", flags.grammar_oracle.is_some(), &[Grammar, Custom]),
+        ("--regex", flags.regex.is_some(), &[Regex]),
+        ("--choice", flags.choice.is_some(), &[Choice]),
+        ("--dataset-path", flags.dataset_path.is_some(), &[XgrammarBench, Custom]),
+    ];
+    match rows.iter().find(|(_, given, takers)| *given && !takers.contains(&name)) {
+        None => Ok(()),
+        Some((flag, _, takers)) => {
+            let takers: Vec<String> = takers.iter().map(|taker| format!("--dataset {taker}")).collect();
+            Err(Error::usage(format!("{flag} has no meaning with --dataset {name}"))
+                .hint(format!("use it with {}, or leave it out", takers.join(" or "))))
+        }
+    }
+}
+
+fn constrained_ratio(constraint: &ConstraintArgs) -> Result<f64> {
+    let ratio = if constraint.no_guided_decoding { 0.0 } else { constraint.guided_decoding_ratio.unwrap_or(1.0) };
+    if (0.0..=1.0).contains(&ratio) {
+        return Ok(ratio);
+    }
+    Err(Error::usage(format!("--guided-decoding-ratio is not between 0 and 1: {ratio}")).hint("1.0 constrains every request"))
+}
+
+fn traffic(flags: &TrafficArgs) -> Result<Traffic> {
+    let rate = match flags.request_rate {
+        rate if rate == f64::INFINITY => Rate::Infinite,
+        rate if rate.is_finite() && rate > 0.0 => Rate::PerSecond(rate),
+        rate => {
+            return Err(Error::usage(format!("--request-rate is not a positive number: {rate}"))
+                .hint("give requests per second, or inf to send all at once"));
+        }
+    };
+    if flags.burstiness.is_nan() || flags.burstiness <= 0.0 {
+        return Err(Error::usage(format!("--burstiness is not positive: {}", flags.burstiness)).hint("1 is a Poisson process"));
+    }
+    if flags.max_concurrency == Some(0) {
+        return Err(Error::usage("--max-concurrency is 0").hint("allow at least one request in flight, or leave it out"));
+    }
+    let request_timeout = Duration::try_from_secs_f64(flags.request_timeout).ok().filter(|timeout| !timeout.is_zero());
+    let request_timeout = request_timeout.ok_or_else(|| {
+        Error::usage(format!("--request-timeout is not a time: {}", flags.request_timeout)).hint("give seconds above 0")
+    })?;
+    Ok(Traffic {
+        rate,
+        burstiness: flags.burstiness,
+        max_concurrency: flags.max_concurrency,
+        warmups: flags.num_warmups,
+        request_timeout,
+    })
+}
+
+fn request(arguments: &BenchArgs) -> Result<RequestPlan> {
+    let SamplingArgs { extra_body, ignore_eos, .. } = &arguments.sampling;
+    Ok(RequestPlan {
+        stream: !arguments.traffic.disable_stream,
+        sampling: sampling(&arguments.sampling),
+        ignore_eos: *ignore_eos,
+        extra_body: extra_body.as_deref().map(json_object).transpose()?,
+        request_id_prefix: arguments.server.request_id_prefix.clone(),
+    })
+}
+
+fn sampling(flags: &SamplingArgs) -> Sampling {
+    Sampling {
+        temperature: flags.temperature,
+        top_p: flags.top_p,
+        top_k: flags.top_k,
+        min_p: flags.min_p,
+        frequency_penalty: flags.frequency_penalty,
+        presence_penalty: flags.presence_penalty,
+        repetition_penalty: flags.repetition_penalty,
+        seed: None,
+    }
+}
+
+fn json_object(text: &str) -> Result<Map<String, Value>> {
+    serde_json::from_str(text).map_err(|error| {
+        Error::usage(format!("--extra-body is not a JSON object ({error}): {text}")).hint(r#"try --extra-body '{"seed": 1}'"#)
+    })
+}
+
+fn metrics(flags: &OutputArgs, streamed: bool) -> Result<MetricsOptions> {
+    if let Some(wrong) = flags.metric_percentiles.iter().find(|percentile| !(0.0..=100.0).contains(*percentile)) {
+        return Err(Error::usage(format!("--metric-percentiles is not between 0 and 100: {wrong}")).hint("try 50,90,99"));
+    }
+    Ok(MetricsOptions { percentiles: flags.metric_percentiles.clone(), goodput: goodput(&flags.goodput)?, streamed })
+}
+
+fn goodput(pairs: &[String]) -> Result<Option<Slo>> {
+    let mut slo = Slo::default();
+    for pair in pairs {
+        let wrong = || {
+            Error::usage(format!("--goodput is not METRIC:MS: {pair}"))
+                .hint("give ttft, tpot or e2el with milliseconds, e.g. --goodput ttft:200 e2el:5000")
+        };
+        let (metric, limit_ms) = pair.split_once(':').ok_or_else(wrong)?;
+        let limit_ms = limit_ms.parse::<f64>().ok().filter(|limit| limit.is_finite() && *limit >= 0.0).ok_or_else(wrong)?;
+        let place = match metric {
+            "ttft" => &mut slo.ttft_ms,
+            "tpot" => &mut slo.tpot_ms,
+            "e2el" => &mut slo.e2el_ms,
+            _ => return Err(wrong()),
+        };
+        *place = Some(limit_ms);
+    }
+    Ok((!pairs.is_empty()).then_some(slo))
+}
+
+fn output(flags: &OutputArgs) -> Result<OutputPlan> {
+    Ok(OutputPlan {
+        save: flags.save_result || flags.save_detailed,
+        detailed: flags.save_detailed,
+        directory: flags.result_dir.clone(),
+        filename: flags.result_filename.clone(),
+        metadata: key_values("--metadata", &flags.metadata)?,
+        label: flags.label.clone(),
+        percentile_metrics: flags.percentile_metrics.iter().map(|name| name.parse::<LatencyMetric>()).collect::<Result<_>>()?,
+        progress: !flags.disable_tqdm,
+    })
+}
+
+fn key_values(flag: &str, pairs: &[String]) -> Result<Vec<(String, String)>> {
+    let split = |pair: &String| {
+        let (key, value) = pair
+            .split_once('=')
+            .filter(|(key, _)| !key.trim().is_empty())
+            .ok_or_else(|| Error::usage(format!("{flag} is not KEY=VALUE: {pair}")).hint(format!("try {flag} name=value")))?;
+        Ok((key.trim().to_owned(), value.to_owned()))
+    };
+    pairs.iter().map(split).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+
+    use super::*;
+    use crate::cli::Cli;
+
+    fn plan(arguments: &[&str]) -> Result<RunPlan> {
+        let arguments = std::iter::once("sobench").chain(arguments.iter().copied()).map(OsString::from);
+        let arguments = Cli::parse_arguments(arguments).expect("clap takes these arguments").into_bench();
+        RunPlan::new(&arguments, Some("key-from-environment".to_owned()))
+    }
+
+    fn base_url(arguments: &[&str]) -> Option<String> {
+        match plan(arguments).unwrap().target {
+            Target::Server { endpoint, .. } => Some(endpoint.base_url),
+            Target::Embedded { .. } => None,
+        }
+    }
+
+    #[test]
+    fn a_server_is_asked_only_if_one_is_named() {
+        for (arguments, expected) in [
+            (&[][..], None),
+            (&["--backend", "openai-chat"], None),
+            (&["--port", "9000"], Some("http://127.0.0.1:9000")),
+            (&["--host", "::1"], Some("http://[::1]:8000")),
+            (&["--model", "m"], Some("http://127.0.0.1:8000")),
+            (&["--base-url", "https://x/v1", "--port", "9"], Some("https://x/v1")),
+        ] {
+            assert_eq!(base_url(arguments).as_deref(), expected, "{arguments:?}");
+        }
+    }
+
+    #[test]
+    fn the_endpoint_and_the_form_of_prompts_follow_the_backend() {
+        for (backend, path, form) in [
+            ("vllm", "/v1/completions", PromptForm::Text),
+            ("openai", "/v1/completions", PromptForm::Text),
+            ("openai-chat", "/v1/chat/completions", PromptForm::Messages),
+        ] {
+            let plan = plan(&["--backend", backend, "--port", "1"]).unwrap();
+            let Target::Server { endpoint, .. } = plan.target else { panic!("a port names a server") };
+            assert_eq!((endpoint.path.as_str(), plan.dataset.prompt_form), (path, form));
+        }
+    }
+
+    #[test]
+    fn no_secret_shows_in_the_plan() {
+        let shown = format!("{:?}", plan(&["--port", "1", "--header", "x-token=hush"]).unwrap());
+        assert!(!shown.contains("key-from-environment") && !shown.contains("hush"), "{shown}");
+    }
+
+    #[test]
+    fn wrong_values_name_flag_and_value() {
+        for (arguments, words) in [
+            (&["--guided-decoding-ratio", "1.5"][..], "--guided-decoding-ratio is not between 0 and 1: 1.5"),
+            (&["--request-rate", "nan"], "--request-rate is not a positive number: NaN"),
+            (&["--burstiness", "0"], "--burstiness is not positive: 0"),
+            (&["--max-concurrency", "0"], "--max-concurrency is 0"),
+            (&["--num-prompts", "0"], "--num-prompts is 0"),
+            (&["--output-len", "0"], "--output-len is 0"),
+            (&["--request-timeout", "-1"], "--request-timeout is not a time: -1"),
+            (&["--metric-percentiles", "50,101"], "--metric-percentiles is not between 0 and 100: 101"),
+            (&["--goodput", "ttft:200", "tpt:50"], "--goodput is not METRIC:MS: tpt:50"),
+            (&["--metadata", "novalue"], "--metadata is not KEY=VALUE: novalue"),
+            (&["--port", "1", "--header", "=x"], "--header is not KEY=VALUE: =x"),
+            (&["--base-url", "localhost:8000"], "--base-url is not an http or https URL: localhost:8000"),
+            (&["--choice", "a,b"], "--choice has no meaning with --dataset json"),
+            (&["--endpoint", "/x"], "--endpoint has no meaning on the embedded engine: /x"),
+            (&["--embedded-itl-ms", "-2"], "--embedded-itl-ms is not a time: -2"),
+        ] {
+            let error = plan(arguments).expect_err("the value is wrong");
+            assert_eq!((error.what.as_str(), error.exit_code()), (words, 2));
+            assert!(error.hint.is_some(), "{arguments:?}");
+        }
+    }
+
+    #[test]
+    fn ratio_and_objectives_are_taken() {
+        assert_eq!(plan(&["--no-guided-decoding"]).unwrap().dataset.constrained_ratio, 0.0);
+        assert_eq!(plan(&[]).unwrap().dataset.constrained_ratio, 1.0);
+        let slo = plan(&["--goodput", "ttft:200", "e2el:5000"]).unwrap().metrics.goodput;
+        assert_eq!(slo, Some(Slo { ttft_ms: Some(200.0), tpot_ms: None, e2el_ms: Some(5000.0) }));
+        assert_eq!(plan(&["--ignore-eos"]).unwrap().warnings().len(), 1);
+        assert!(plan(&["--ignore-eos", "--no-guided-decoding"]).unwrap().warnings().is_empty());
+    }
+}

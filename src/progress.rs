@@ -1,0 +1,106 @@
+//! What a person sees on stderr while a run goes on: a bar on a terminal, plain lines elsewhere. Knows no results.
+#![allow(clippy::print_stderr, reason = "printing is what this file is for")]
+
+use std::io::IsTerminal;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// How progress is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// A bar that redraws itself.
+    Bar,
+    /// A line at every tenth of the way.
+    Lines,
+    /// Nothing.
+    Silent,
+}
+
+impl Mode {
+    /// A bar if stderr is a terminal, else lines; nothing if not wanted.
+    pub fn detect(wanted: bool) -> Self {
+        match (wanted, std::io::stderr().is_terminal()) {
+            (false, _) => Self::Silent,
+            (true, true) => Self::Bar,
+            (true, false) => Self::Lines,
+        }
+    }
+}
+
+/// Lines are printed at so many even steps of the way.
+const LINE_STEPS: usize = 10;
+
+/// Redraws a second, so that drawing never competes with the run.
+const BAR_REDRAWS_PER_S: u8 = 5;
+
+/// The progress of one run.
+pub struct Progress {
+    bar: Option<ProgressBar>,
+    lines: bool,
+    total: usize,
+    ended: AtomicUsize,
+    failed: AtomicUsize,
+}
+
+impl Progress {
+    /// Progress over `total` requests.
+    pub fn new(mode: Mode, total: usize) -> Self {
+        let bar = (mode == Mode::Bar).then(|| {
+            let target = ProgressDrawTarget::stderr_with_hz(BAR_REDRAWS_PER_S);
+            let style = ProgressStyle::with_template("{bar:40} {pos}/{len} ended{msg}  [{elapsed} < {eta}, {per_sec}]")
+                .expect("the template is a constant");
+            ProgressBar::with_draw_target(Some(total as u64), target).with_style(style)
+        });
+        Self { bar, lines: mode == Mode::Lines, total, ended: AtomicUsize::new(0), failed: AtomicUsize::new(0) }
+    }
+
+    /// One request ended, with an answer or without.
+    pub fn ended(&self, answered: bool) {
+        let ended = self.ended.fetch_add(1, Ordering::Relaxed) + 1;
+        let failed = self.failed.fetch_add(usize::from(!answered), Ordering::Relaxed) + usize::from(!answered);
+        if let Some(bar) = &self.bar {
+            if failed > 0 && !answered {
+                bar.set_message(format!(", {failed} without an answer"));
+            }
+            bar.inc(1);
+        } else if self.lines && is_step(ended, self.total) {
+            eprintln!("{ended}/{} requests ended, {failed} without an answer", self.total);
+        }
+    }
+
+    /// Takes the bar off the screen.
+    pub fn finish(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// Whether the `ended`-th of `total` requests completes another tenth of the way.
+fn is_step(ended: usize, total: usize) -> bool {
+    ended * LINE_STEPS / total.max(1) != (ended - 1) * LINE_STEPS / total.max(1)
+}
+
+/// Something the user would want to know before reading the result.
+pub fn warn(text: &str) {
+    eprintln!("warning: {text}");
+}
+
+/// Something that happens now.
+pub fn say(text: &str) {
+    eprintln!("{text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_come_at_even_steps_and_at_the_end() {
+        let steps = |total: usize| (1..=total).filter(|ended| is_step(*ended, total)).collect::<Vec<_>>();
+        assert_eq!(steps(20), vec![2, 4, 6, 8, 10, 12, 14, 16, 18, 20]);
+        assert_eq!(steps(3), vec![1, 2, 3]);
+        assert_eq!(steps(1000).len(), 10);
+    }
+}

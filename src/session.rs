@@ -1,0 +1,189 @@
+//! Who answers: starts the embedded server or asks a running one what it is, and settles what was left to `auto`. Knows neither
+//! datasets nor verdicts.
+
+use tokio::runtime::Runtime;
+
+use crate::backend::identify::{Server, identify};
+use crate::backend::{ConstraintDialect, RequestOptions};
+use crate::constraint::GrammarDialect;
+use crate::driver::{self, Client, DriverOptions, Endpoint, Limits, ModelInfo};
+use crate::engine::EngineName;
+use crate::error::{Error, Result};
+use crate::plan::{RunPlan, Target};
+use crate::report::{EngineAbout, EngineChoice};
+use crate::server::{EmbeddedOptions, EmbeddedServer};
+
+/// The embedded server's only model.
+const EMBEDDED_MODEL: &str = "sobench-synthetic";
+
+/// A server that is there, and how this run speaks to it.
+pub struct Session {
+    pub client: Client,
+    pub base_url: String,
+    pub path: String,
+    /// The name that requests ask for.
+    pub model: String,
+    /// The name that results are filed under.
+    pub model_id: String,
+    pub dialect: ConstraintDialect,
+    pub grammar_dialect: GrammarDialect,
+    pub server_version: Option<String>,
+    pub engine_choice: EngineChoice,
+    pub engine: Option<EngineAbout>,
+    /// Things found out that the reader of the result has to know.
+    pub notices: Vec<String>,
+    /// Kept for as long as the run: dropping it stops the server.
+    embedded: Option<EmbeddedServer>,
+}
+
+impl Session {
+    /// Makes sure that somebody answers.
+    ///
+    /// # Errors
+    /// Nobody does, or the plan asks for what this server cannot be sent.
+    pub fn open(plan: &RunPlan, runtime: &Runtime) -> Result<Self> {
+        match &plan.target {
+            Target::Embedded { engine, ttft_ms, itl_ms } => Self::embedded(plan, *engine, *ttft_ms, *itl_ms),
+            Target::Server { endpoint, .. } => {
+                let client = client(plan, endpoint.clone())?;
+                runtime.block_on(Self::running(plan, client, endpoint))
+            }
+        }
+    }
+
+    /// Whether the answers come from our own synthetic model.
+    pub fn is_embedded(&self) -> bool {
+        self.embedded.is_some()
+    }
+
+    /// What every request of the run has in common.
+    pub fn request_options(&self, plan: &RunPlan) -> RequestOptions {
+        RequestOptions {
+            model: self.model.clone(),
+            stream: plan.request.stream,
+            sampling: plan.request.sampling.clone(),
+            ignore_eos: plan.request.ignore_eos,
+            dialect: self.dialect,
+            guided_decoding_backend: plan.constraint.guided_decoding_backend.clone(),
+            extra_body: plan.request.extra_body.clone(),
+        }
+    }
+
+    fn embedded(plan: &RunPlan, engine: EngineName, ttft_ms: f64, itl_ms: f64) -> Result<Self> {
+        let server = EmbeddedServer::start(EmbeddedOptions {
+            engine,
+            seed: plan.dataset.seed,
+            ttft_ms,
+            itl_ms,
+            model: EMBEDDED_MODEL.to_owned(),
+        })?;
+        let endpoint = Endpoint {
+            base_url: server.base_url().to_owned(),
+            path: plan.backend.default_path().to_owned(),
+            headers: Vec::new(),
+            api_key: None,
+            insecure: false,
+        };
+        let dialect = plan.constraint.dialect.unwrap_or(Server::Embedded.constraint_dialect());
+        let label = server.engine_label();
+        Ok(Self {
+            client: client(plan, endpoint.clone())?,
+            base_url: endpoint.base_url,
+            path: endpoint.path,
+            model: EMBEDDED_MODEL.to_owned(),
+            model_id: EMBEDDED_MODEL.to_owned(),
+            dialect,
+            grammar_dialect: plan.constraint.grammar_dialect.unwrap_or(Server::Embedded.grammar_dialect()),
+            server_version: Some(format!("sobench-embedded {}", env!("CARGO_PKG_VERSION"))),
+            engine_choice: match &plan.constraint.guided_decoding_backend {
+                Some(name) => EngineChoice::Selected(name.clone()),
+                None => EngineChoice::None,
+            },
+            engine: Some(EngineAbout { name: engine.name().to_owned(), version: Some(label) }),
+            notices: vec![
+                "the embedded engine answered: its model is synthetic, and these figures are not those of a GPU server"
+                    .to_owned(),
+            ],
+            embedded: Some(server),
+        })
+    }
+
+    async fn running(plan: &RunPlan, client: Client, endpoint: &Endpoint) -> Result<Self> {
+        let Target::Server { model, served_model_name, ready_timeout, .. } = &plan.target else {
+            return Err(Error::internal("an embedded target is not asked what it is"));
+        };
+        driver::wait_ready(&client, *ready_timeout).await?;
+        let listed = listed_model(&client, model.as_deref().or(served_model_name.as_deref())).await?;
+        let model = model.clone().or_else(|| listed.as_ref().map(|first| first.id.clone()));
+        let model = model.or_else(|| served_model_name.clone()).expect("a server without a listed model was refused");
+        let server_version = driver::version(&client).await;
+        let owned_by = listed.as_ref().and_then(|first| first.owned_by.as_deref());
+        let server = identify(plan.backend, server_version.as_deref(), owned_by);
+        let dialect = plan.constraint.dialect.unwrap_or(server.constraint_dialect());
+        let (engine_choice, notice) = declared_engine(plan.constraint.guided_decoding_backend.as_deref(), dialect);
+        let mut notices: Vec<String> = notice.into_iter().collect();
+        notices.extend(ignored_dialect(server, dialect));
+        Ok(Self {
+            client,
+            base_url: endpoint.base_url.clone(),
+            path: endpoint.path.clone(),
+            model: served_model_name.clone().unwrap_or_else(|| model.clone()),
+            model_id: model,
+            dialect,
+            grammar_dialect: plan.constraint.grammar_dialect.unwrap_or(server.grammar_dialect()),
+            server_version,
+            engine_choice,
+            engine: None,
+            notices,
+            embedded: None,
+        })
+    }
+}
+
+fn client(plan: &RunPlan, endpoint: Endpoint) -> Result<Client> {
+    Client::new(DriverOptions {
+        endpoint,
+        max_concurrency: plan.traffic.max_concurrency,
+        request_timeout: Some(plan.traffic.request_timeout),
+        request_id_prefix: plan.request.request_id_prefix.clone(),
+        limits: Limits::default(),
+    })
+}
+
+/// The first model listed. Where the user named one, a server that lists none is still worth asking.
+async fn listed_model(client: &Client, named: Option<&str>) -> Result<Option<ModelInfo>> {
+    match (driver::models(client).await, named) {
+        (Ok(models), None) => Ok(models.into_iter().next()),
+        (Ok(models), Some(name)) => {
+            let known = models.iter().position(|model| model.id == name).unwrap_or(0);
+            Ok(models.into_iter().nth(known))
+        }
+        (Err(_), Some(_)) => Ok(None),
+        (Err(error), None) => Err(error),
+    }
+}
+
+/// Only the guided dialect has a field for the engine; elsewhere the user's word is recorded as such.
+fn declared_engine(engine: Option<&str>, dialect: ConstraintDialect) -> (EngineChoice, Option<String>) {
+    match (engine, dialect) {
+        (None, _) => (EngineChoice::None, None),
+        (Some(engine), ConstraintDialect::Guided) => (EngineChoice::Selected(engine.to_owned()), None),
+        (Some(engine), _) => {
+            let notice = format!(
+                "the server decides its decoding engine, not the request: --guided-decoding-backend {engine} is recorded as declared"
+            );
+            (EngineChoice::Declared(engine.to_owned()), Some(notice))
+        }
+    }
+}
+
+/// A field that this version is known to drop is worth a word before the numbers are read.
+fn ignored_dialect(server: Server, dialect: ConstraintDialect) -> Option<String> {
+    let Server::Vllm { version: Some(version) } = server else { return None };
+    let too_new = dialect == ConstraintDialect::Guided && version >= (0, 12);
+    let too_old = dialect == ConstraintDialect::StructuredOutputs && version < (0, 11);
+    (too_new || too_old).then(|| {
+        let (major, minor) = version;
+        format!("vLLM {major}.{minor} ignores the fields of --constraint-dialect {dialect}: expect unconstrained answers")
+    })
+}
