@@ -251,3 +251,50 @@ fn quoted(body: &str) -> String {
         Some((end, _)) => format!("{}...", &text[..end]),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::case::{Arm, Prompt};
+    use crate::constraint::Constraint;
+
+    fn case(id: usize, regex: &str) -> Case {
+        Case {
+            id: format!("regex-{id}"),
+            prompt: Prompt::Text("?".into()),
+            prompt_tokens: None,
+            constraint: Some(Arc::new(Constraint::Regex(regex.into()))),
+            arm: Arm::Constrained,
+            output_len: 8,
+            completion: None,
+            tags: Vec::new(),
+            grammar_oracle: None,
+        }
+    }
+
+    #[test]
+    fn the_trial_run_tries_each_constraint_once_and_not_too_many() {
+        let tried = |regexes: &[&str]| {
+            let cases: Vec<Case> = regexes.iter().enumerate().map(|(id, regex)| case(id, regex)).collect();
+            distinct_constraints(&cases).iter().map(|case| case.id.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(tried(&["a", "a", "b", "a", "c"]), ["regex-0", "regex-2", "regex-4"]);
+        assert_eq!(tried(&["a", "b", "c", "d", "e", "f", "g"]).len(), MAX_TRIALS);
+        assert!(tried(&[]).is_empty());
+    }
+
+    #[test]
+    fn quotes_are_cut_at_a_character() {
+        assert_eq!(quoted("  \n"), "(no body)");
+        assert_eq!(quoted(" no "), "no");
+        let long = quoted(&"\u{e4}".repeat(MAX_QUOTED_CHARS + 1));
+        assert!(long.ends_with("...") && long.chars().count() == MAX_QUOTED_CHARS + 3);
+    }
+
+    #[test]
+    fn hints_name_the_likely_cause() {
+        for (status, word) in [(401, "OPENAI_API_KEY"), (404, "--model"), (400, "regex"), (422, "regex")] {
+            assert!(refusal_hint(status, &case(0, "a")).contains(word), "{status}");
+        }
+    }
+}

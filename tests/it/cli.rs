@@ -1,5 +1,8 @@
 //! The program as its user meets it: the main command, the control arm, errors and exit codes.
 
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Command, Stdio};
+
 use serde_json::Value;
 
 use crate::support::{Ran, dead_url, in_package, models_response, response, scripted_server, sobench, sobench_result};
@@ -166,4 +169,26 @@ fn a_run_whose_every_request_fails_reports_and_ends_with_exit_3() {
     assert_eq!(result["sobench"]["outcomes"]["server_error"].as_u64(), Some(3), "{}", ran.stdout);
     assert_eq!(result["correct_rate(%)"].as_f64(), Some(0.0));
     assert!(ran.stderr.contains("every request failed"), "{}", ran.stderr);
+}
+
+/// The signal is sent when the program itself says that some requests have ended, so nothing here depends on how fast it is.
+#[test]
+#[cfg(unix)]
+fn ctrl_c_ends_with_a_partial_report_and_exit_130() {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_sobench"))
+        .args(["--num-prompts", "400", "--max-concurrency", "2", "--embedded-itl-ms", "2", "--dataset", "choice"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stderr = BufReader::new(program.stderr.take().unwrap()).lines();
+    let going = stderr.find(|line| line.as_ref().unwrap().contains("requests ended"));
+    assert!(going.is_some(), "progress is shown in lines where there is no terminal");
+    assert!(Command::new("kill").args(["-INT", &program.id().to_string()]).status().unwrap().success());
+    let said: Vec<String> = stderr.map(Result::unwrap).collect();
+    let mut stdout = String::new();
+    program.stdout.take().unwrap().read_to_string(&mut stdout).unwrap();
+    assert_eq!(program.wait().unwrap().code(), Some(130), "{said:?}");
+    assert!(stdout.contains("Serving Benchmark Result") && stdout.contains("partial"), "{stdout}");
+    assert!(said.iter().any(|line| line.contains("interrupted")), "{said:?}");
 }
