@@ -50,7 +50,9 @@ impl Progress {
             let target = ProgressDrawTarget::stderr_with_hz(BAR_REDRAWS_PER_S);
             let style = ProgressStyle::with_template("{bar:40} {pos}/{len} ended{msg}  [{elapsed} < {eta}, {per_sec}]")
                 .expect("the template is a constant");
-            ProgressBar::with_draw_target(Some(total as u64), target).with_style(style)
+            let bar = ProgressBar::with_draw_target(Some(total as u64), target).with_style(style);
+            bar.tick();
+            bar
         });
         Self { bar, lines: mode == Mode::Lines, total, ended: AtomicUsize::new(0), failed: AtomicUsize::new(0) }
     }

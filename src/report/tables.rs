@@ -3,6 +3,7 @@
 
 use tabled::builder::Builder;
 use tabled::settings::object::Columns;
+use tabled::settings::width::Wrap;
 use tabled::settings::{Alignment, Modify, Style, Width};
 
 use super::escape::printable;
@@ -122,12 +123,12 @@ fn groups(groups: &[Group], name: &str, whole: usize, whole_name: &str) -> Optio
     table
         .with(Style::psql())
         .with(Modify::new(Columns::one(0)).with(Width::wrap(16).keep_words(true)))
-        .with(Modify::new(Columns::new(1..3)).with(Alignment::right()))
-        .with(Modify::new(Columns::one(3)).with(Width::wrap(EXAMPLE_WIDTH).keep_words(true)));
+        .with(Modify::new(Columns::new(1..3)).with(Alignment::right()));
     Some(table.to_string())
 }
 
-/// Where it is from, what was said, and what is wrong with it.
+/// Where it is from, what was said, and what is wrong with it. Each line is wrapped by itself: wrapping the cell as a whole would
+/// count a line's width from the line before.
 fn example(excerpt: &Excerpt) -> String {
     let case = printable(&excerpt.case_id, EXAMPLE_MAX_CHARS);
     let words = printable(&excerpt.words, EXAMPLE_MAX_CHARS);
@@ -148,7 +149,8 @@ fn example(excerpt: &Excerpt) -> String {
     if !words.is_empty() {
         lines.push(format!("-> {words}"));
     }
-    lines.join("\n")
+    let wrapped: Vec<String> = lines.iter().map(|line| Wrap::wrap(line, EXAMPLE_WIDTH, true)).collect();
+    wrapped.iter().flat_map(|line| line.lines()).map(str::trim_end).collect::<Vec<_>>().join("\n")
 }
 
 /// The arms side by side, where there is more than one.
