@@ -11,6 +11,8 @@ pub enum Kind {
     Environment,
     /// A defect of sobench itself: exit code 3.
     Internal,
+    /// The user stopped the program before there was anything to report: exit code 130.
+    Interrupted,
 }
 
 /// One line that says what is wrong and where, and one that says what to do.
@@ -42,6 +44,11 @@ impl Error {
         Self::new(Kind::Internal, what)
     }
 
+    /// Stopped by the user.
+    pub fn interrupted(what: impl Into<String>) -> Self {
+        Self::new(Kind::Interrupted, what)
+    }
+
     /// Adds the line that says what to do.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
@@ -54,6 +61,7 @@ impl Error {
         match self.kind {
             Kind::Usage => 2,
             Kind::Environment | Kind::Internal => 3,
+            Kind::Interrupted => 130,
         }
     }
 
@@ -84,5 +92,6 @@ mod tests {
         assert_eq!(error.to_string(), "no such file: x.json\nhint: give --json-schema-path a file that exists");
         assert_eq!(error.exit_code(), 2);
         assert_eq!(Error::environment("gone").exit_code(), 3);
+        assert_eq!(Error::interrupted("stopped").exit_code(), 130);
     }
 }

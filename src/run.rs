@@ -213,7 +213,7 @@ impl Sending<'_> {
                 Error::environment(format!("the trial run took longer than {limit_ms} ms at {place}"))
                     .hint("raise --request-timeout, or look at what the server does")
             }
-            Outcome::Cancelled => Error::environment("stopped during the trial run").hint("nothing was measured"),
+            Outcome::Cancelled => Error::interrupted("stopped during the trial run").hint("nothing was measured"),
             Outcome::Completed | Outcome::Truncated => Error::internal("an answered trial run is no failure"),
         }
     }

@@ -16,6 +16,9 @@ use crate::server::{EmbeddedOptions, EmbeddedServer};
 /// The embedded server's only model.
 const EMBEDDED_MODEL: &str = "sobench-synthetic";
 
+/// Requests to the embedded server carry their number, so that the same run gets the same answer to each of them.
+const EMBEDDED_REQUEST_ID_PREFIX: &str = "sobench-";
+
 /// A server that is there, and how this run speaks to it.
 pub struct Session {
     pub client: Client,
@@ -45,7 +48,7 @@ impl Session {
         match &plan.target {
             Target::Embedded { engine, ttft_ms, itl_ms } => Self::embedded(plan, *engine, *ttft_ms, *itl_ms),
             Target::Server { endpoint, .. } => {
-                let client = client(plan, endpoint.clone())?;
+                let client = client(plan, endpoint.clone(), None)?;
                 runtime.block_on(Self::running(plan, client, endpoint))
             }
         }
@@ -87,7 +90,7 @@ impl Session {
         let dialect = plan.constraint.dialect.unwrap_or(Server::Embedded.constraint_dialect());
         let label = server.engine_label();
         Ok(Self {
-            client: client(plan, endpoint.clone())?,
+            client: client(plan, endpoint.clone(), Some(EMBEDDED_REQUEST_ID_PREFIX))?,
             base_url: endpoint.base_url,
             path: endpoint.path,
             model: EMBEDDED_MODEL.to_owned(),
@@ -140,12 +143,12 @@ impl Session {
     }
 }
 
-fn client(plan: &RunPlan, endpoint: Endpoint) -> Result<Client> {
+fn client(plan: &RunPlan, endpoint: Endpoint, request_id_prefix: Option<&str>) -> Result<Client> {
     Client::new(DriverOptions {
         endpoint,
         max_concurrency: plan.traffic.max_concurrency,
         request_timeout: Some(plan.traffic.request_timeout),
-        request_id_prefix: plan.request.request_id_prefix.clone(),
+        request_id_prefix: plan.request.request_id_prefix.clone().or_else(|| request_id_prefix.map(str::to_owned)),
         limits: Limits::default(),
     })
 }
