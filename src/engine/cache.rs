@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use super::{Engine, EngineError, Grammar};
 use crate::constraint::Constraint;
 
-/// Compiled constraints that are kept; the one that nobody asked for longest makes room. A compiled JSON Schema takes some
-/// hundred kilobytes.
-pub const CACHED_GRAMMARS: usize = 512;
+/// Compiled constraints that are kept; the one that nobody asked for longest makes room. A compiled JSON Schema takes about a
+/// megabyte.
+pub const CACHED_GRAMMARS: usize = 128;
 
 type Compiled = Result<Arc<dyn Grammar>, EngineError>;
 

@@ -39,7 +39,7 @@ const STOP_GRACE: Duration = Duration::from_secs(2);
 #[derive(Clone, Debug, PartialEq)]
 pub struct EmbeddedOptions {
     pub engine: EngineName,
-    /// Answers depend on it; see the README, "Embedded engine".
+    /// Answers depend on it: the same requests to a fresh server of the same seed get the same answers.
     pub seed: u64,
     /// Milliseconds from a request's arrival to its first token at the earliest; 0 for as fast as possible.
     pub ttft_ms: f64,

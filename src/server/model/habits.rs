@@ -24,9 +24,6 @@ const STRENGTH: f32 = 5.0;
 /// Factor on white space after white space in a constrained answer, where nothing else would ever stop it.
 const REPEATED_SPACE: f32 = 0.01;
 
-/// Factor on a name that the object has already: JSON objects have no two members of one name.
-const REPEATED_KEY: f32 = 1e-6;
-
 /// Closing tokens longer than this are layouts of some language's code, not habits.
 const LONGEST_CLOSER: usize = 4;
 
@@ -108,7 +105,8 @@ impl Progress {
         by_budget.max(by_run).clamp(0.0, 1.0)
     }
 
-    /// The factor on a token's weight, for a model that wishes to end so much.
+    /// The factor on a token's weight, for a model that wishes to end so much; zero for a name that the object has already, since
+    /// JSON objects have no two members of one name.
     pub(super) fn factor(&self, token: TokenId, bytes: &[u8], habits: &Habits, wish: f32, constrained: bool) -> f32 {
         let token_trait = habits.of(token);
         if !constrained && wish == 0.0 {
@@ -119,9 +117,11 @@ impl Progress {
             return (STRENGTH * wish * 3.0).exp();
         }
         let change = self.posture.change(bytes);
-        let repeat = if constrained && change.repeats_key { REPEATED_KEY } else { 1.0 };
+        if constrained && change.repeats_key {
+            return 0.0;
+        }
         let mut score = 2.0 * change.closed as f32 - 1.5 * change.opened as f32 + change.empty_strings as f32;
-        score += f32::from(u8::from(change.ends_string));
+        score += f32::from(u8::from(change.ends_string)) - 0.8 * f32::from(u8::from(change.commits));
         if change.prolongs_string {
             score -= 1.0;
         } else if token_trait.space {
@@ -132,7 +132,7 @@ impl Progress {
             // Among tokens that close as much, the longer one saves a step.
             score += 0.1 * bytes.len().min(LONGEST_CLOSER) as f32;
         }
-        space * repeat * (STRENGTH * wish * score).exp()
+        space * (STRENGTH * wish * score).exp()
     }
 }
 

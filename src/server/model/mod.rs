@@ -116,27 +116,34 @@ impl Writer {
 
     fn draw(&mut self, mask: Option<&TokenMask>) -> Option<TokenId> {
         let wish = self.progress.wish(self.budget, mask.is_some());
-        let allowed = |token: TokenId| mask.is_none_or(|mask| mask.allows(token));
-        self.expected(allowed, wish, mask.is_some());
-        if self.candidates.is_empty() {
-            self.anything(mask?, wish);
+        self.expected(mask, wish);
+        if let (true, Some(mask)) = (self.candidates.is_empty(), mask) {
+            self.anything(mask, wish);
         }
-        self.sampling.draw(&mut self.candidates, &mut self.random)
+        let drawn = self.sampling.draw(&mut self.candidates, &mut self.random);
+        // Where habits forbid all that the mask allows, the mask has its way.
+        drawn.or_else(|| mask?.iter().next())
     }
 
     /// Fills the candidates with what the n-grams expect and, when the model wishes to end, with what would close.
-    fn expected(&mut self, allowed: impl Fn(TokenId) -> bool, wish: f32, constrained: bool) {
+    fn expected(&mut self, mask: Option<&TokenMask>, wish: f32) {
         let Self { model, weights, sums, touched, candidates, progress, context, .. } = self;
+        let constrained = mask.is_some();
+        let allowed = |token: TokenId| mask.is_none_or(|mask| mask.allows(token));
         let factor = |token| progress.factor(token, model.vocabulary.bytes(token), &model.habits, wish, constrained);
+        let gather = |sums: &mut [f32], touched: &mut Vec<Local>, candidates: &mut Vec<(TokenId, f32)>| {
+            for local in touched.drain(..) {
+                let probability = std::mem::take(&mut sums[local as usize]);
+                let token = model.ngrams.token(local);
+                let weight = if allowed(token) { probability * factor(token) } else { 0.0 };
+                if weight > 0.0 {
+                    candidates.push((token, weight));
+                }
+            }
+        };
         candidates.clear();
         model.ngrams.successors(*context, weights, |local, part| add(sums, touched, local, part));
-        for local in touched.drain(..) {
-            let probability = std::mem::take(&mut sums[local as usize]);
-            let token = model.ngrams.token(local);
-            if allowed(token) {
-                candidates.push((token, probability * factor(token)));
-            }
-        }
+        gather(sums, touched, candidates);
         if wish > 0.0 && (constrained || progress.balanced()) {
             let end = model.vocabulary.eos();
             for &token in model.habits.closers().iter().filter(|&&token| (constrained || token == end) && allowed(token)) {
@@ -149,13 +156,7 @@ impl Writer {
         }
         if candidates.is_empty() {
             model.ngrams.anywhere(weights, |local, part| add(sums, touched, local, part));
-            for local in touched.drain(..) {
-                let probability = std::mem::take(&mut sums[local as usize]);
-                let token = model.ngrams.token(local);
-                if allowed(token) {
-                    candidates.push((token, probability * factor(token)));
-                }
-            }
+            gather(sums, touched, candidates);
         }
     }
 

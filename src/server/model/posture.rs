@@ -34,6 +34,8 @@ pub(super) struct Change {
     pub(super) empty_strings: u32,
     /// A name is finished that the object has already.
     pub(super) repeats_key: bool,
+    /// A comma that nothing but another member may follow, written where the object or list might have been closed instead.
+    pub(super) commits: bool,
 }
 
 impl Posture {
@@ -86,16 +88,21 @@ impl Posture {
     pub(super) fn change(&self, bytes: &[u8]) -> Change {
         let (mut in_string, mut escaped, mut depth) = (self.in_string, self.escaped, self.depth());
         let mut change = Change { prolongs_string: in_string, ..Change::default() };
-        let mut opened_at = None;
+        let object = self.frames.last().filter(|frame| frame.keys.is_some());
+        let mut expects_key = object.is_some_and(|frame| frame.expects_key);
+        // Where a string began in `bytes`, and whether it is a name of the object that is open now.
+        let (mut start, mut is_key) = (0, false);
         for (index, &byte) in bytes.iter().enumerate() {
             if in_string {
                 if byte == b'"' && !escaped {
                     in_string = false;
-                    change.empty_strings += u32::from(opened_at.is_some_and(|opened| opened + 1 == index));
                     if change.prolongs_string {
                         change.prolongs_string = false;
                         change.ends_string = true;
-                        change.repeats_key = self.has_key(&bytes[..index]);
+                        change.repeats_key |= self.key.as_ref().is_some_and(|key| self.has_key(key, &bytes[..index]));
+                    } else {
+                        change.empty_strings += u32::from(start == index);
+                        change.repeats_key |= is_key && self.has_key(&[], &bytes[start..index]);
                     }
                 }
                 escaped = byte == b'\\' && !escaped;
@@ -103,8 +110,9 @@ impl Posture {
             }
             match byte {
                 b'"' => {
-                    in_string = true;
-                    opened_at = Some(index);
+                    (in_string, escaped, start) = (true, false, index + 1);
+                    is_key = expects_key && depth == self.depth() && change.closed == 0;
+                    expects_key = false;
                 }
                 b'{' | b'[' => {
                     depth += 1;
@@ -114,16 +122,22 @@ impl Posture {
                     depth -= 1;
                     change.closed += 1;
                 }
+                b',' => {
+                    expects_key = object.is_some();
+                    // After the value that was being written, the choice between comma and bracket is made in one token.
+                    let choice = self.in_string && self.key.is_none() && start == 0 && change.closed == 0;
+                    change.commits |= !choice && index > 0;
+                }
                 _ => {}
             }
         }
         change
     }
 
-    /// Whether the name being written, with `rest` after it, is one that its object has.
-    fn has_key(&self, rest: &[u8]) -> bool {
-        let (Some(key), Some(Frame { keys: Some(keys), .. })) = (&self.key, self.frames.last()) else { return false };
-        keys.iter().any(|known| known.strip_prefix(key.as_slice()) == Some(rest))
+    /// Whether `key` with `rest` after it is a name that the open object has.
+    fn has_key(&self, key: &[u8], rest: &[u8]) -> bool {
+        let Some(Frame { keys: Some(keys), .. }) = self.frames.last() else { return false };
+        keys.iter().any(|known| known.strip_prefix(key) == Some(rest))
     }
 
     /// Objects and lists that are open.
@@ -184,6 +198,14 @@ mod tests {
             ("{\"ab\": {\"", "ab\"", ends),
             ("{\"ab\": \"", "ab\"", ends),
             ("[{\"a\": 1}, {\"", "a\"", ends),
+            ("{\"\": 1", ",\"\":", Change { repeats_key: true, empty_strings: 1, ..none }),
+            ("{\"\": \"", "\",\"\":", Change { repeats_key: true, empty_strings: 1, ..ends }),
+            ("{\"\": \"", "\"},\"\"", Change { closed: 1, empty_strings: 1, commits: true, ..ends }),
+            ("{\"\": ", "\"\",", Change { empty_strings: 1, commits: true, ..none }),
+            ("[\"\"", ",\"\"", Change { empty_strings: 1, ..none }),
+            ("{\"a\": \"", "\",\"", ends),
+            ("{\"a", "\":\"\",", Change { empty_strings: 1, commits: true, ..ends }),
+            ("{\"a\": [1", "],", Change { closed: 1, commits: true, ..none }),
         ] {
             assert_eq!(posture(text).change(next.as_bytes()), expected, "{text} {next}");
         }
