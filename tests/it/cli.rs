@@ -36,7 +36,7 @@ fn the_control_arm_shows_what_the_constraint_is_worth() {
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     assert_eq!(quality(&result, "constrained").as_u64(), Some(30));
     assert_eq!(result["correct_rate(%)"].as_f64(), Some(100.0));
-    let control = quality(&result, "control_rate_percent").as_f64().expect("the control arm was judged");
+    let control = quality(&result, "control_rate")["percent"].as_f64().expect("the control arm was judged");
     assert!(control < 50.0, "unconstrained answers came out valid in {control} % of the cases");
 }
 

@@ -1,7 +1,5 @@
 //! The embedded server over HTTP: shapes, refusals, determinism, and answers that the mask makes right.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests are tests too")]
-
 use std::sync::{Arc, OnceLock};
 
 use futures_util::future::join_all;
