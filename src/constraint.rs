@@ -74,6 +74,9 @@ impl fmt::Display for GrammarDialect {
 }
 
 impl Constraint {
+    /// Every kind's name.
+    pub const KINDS: [&str; 6] = ["json", "json_object", "regex", "choice", "grammar", "structural_tag"];
+
     /// The kind's name, the same as the member's name in vLLM's `structured_outputs`.
     pub fn kind(&self) -> &'static str {
         match self {

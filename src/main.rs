@@ -1,13 +1,12 @@
 //! The program: parse, run, print, map to an exit code. Knows nothing of how it is done.
-#![allow(clippy::print_stderr, reason = "errors and closing lines are printed here")]
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
 use sobench::cli::Cli;
-use sobench::error::{Error, Result};
 use sobench::plan::RunPlan;
-use sobench::run;
+use sobench::progress;
+use sobench::run::{self, Finished};
 
 fn main() -> ExitCode {
     let arguments = match Cli::parse_arguments(std::env::args_os()) {
@@ -19,22 +18,26 @@ fn main() -> ExitCode {
         }
     };
     let api_key = std::env::var("OPENAI_API_KEY").ok().filter(|key| !key.is_empty());
-    match RunPlan::new(&arguments, api_key).and_then(|plan| bench(&plan)) {
-        Ok(code) => code,
+    match RunPlan::new(&arguments, api_key).and_then(|plan| run::run(&plan)) {
+        Ok(finished) => print(&finished),
         Err(error) => {
-            eprintln!("error: {error}");
+            progress::say(&format!("error: {error}"));
             ExitCode::from(error.exit_code())
         }
     }
 }
 
-fn bench(plan: &RunPlan) -> Result<ExitCode> {
-    let finished = run::run(plan)?;
-    std::io::stdout().write_all(finished.console.as_bytes()).map_err(|error| {
-        Error::environment(format!("the report could not be printed: {error}")).hint("keep it with --save-result")
-    })?;
+/// The report to stdout, the closing lines to stderr. A reader who has gone away (`| head`) has what he wanted.
+fn print(finished: &Finished) -> ExitCode {
+    let printed = std::io::stdout().write_all(finished.console.as_bytes());
     for line in finished.closing_lines() {
-        eprintln!("{line}");
+        progress::say(&line);
     }
-    Ok(ExitCode::from(finished.exit_code()))
+    match printed {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            progress::say(&format!("error: the report could not be printed: {error}\nhint: keep it with --save-result"));
+            ExitCode::from(3)
+        }
+        _ => ExitCode::from(finished.exit_code()),
+    }
 }

@@ -86,6 +86,9 @@ pub struct OutputPlan {
     pub progress: bool,
 }
 
+/// The longest time over which a rate may spread its requests: a year.
+const LONGEST_SCHEDULE_S: f64 = 366.0 * 86_400.0;
+
 const DEFAULT_HOST: &str = "127.0.0.1";
 const DEFAULT_PORT: u16 = 8000;
 
@@ -125,6 +128,10 @@ impl RunPlan {
                     .to_owned(),
             );
         }
+        let named = self.output.directory.is_some() || self.output.filename.is_some() || !self.output.metadata.is_empty();
+        if named && !self.output.save {
+            warnings.push("--result-dir, --result-filename and --metadata do nothing without --save-result".to_owned());
+        }
         warnings
     }
 }
@@ -134,6 +141,13 @@ fn target(arguments: &BenchArgs, backend: ServerKind, api_key: Option<String>) -
     let named = base_url.is_some() || host.is_some() || port.is_some() || model.is_some();
     if !named {
         return embedded_target(arguments);
+    }
+    let embedded = &arguments.embedded;
+    if embedded.embedded_ttft_ms != 0.0 || embedded.embedded_itl_ms != 0.0 {
+        return Err(Error::usage(
+            "a server is named, and --embedded-ttft-ms and --embedded-itl-ms shape only the embedded engine",
+        )
+        .hint("leave them out, or name no server"));
     }
     let base_url = match base_url {
         Some(url) => checked_url(url)?,
@@ -158,9 +172,17 @@ fn embedded_target(arguments: &BenchArgs) -> Result<Target> {
         Some(name) => EngineName::parse(name)?,
         None => EngineName::Guidance,
     };
-    if let Some(path) = &arguments.server.endpoint {
-        return Err(Error::usage(format!("--endpoint has no meaning on the embedded engine: {path}"))
-            .hint("name a server with --base-url, or leave --endpoint out"));
+    let server = &arguments.server;
+    let rows = [
+        ("--endpoint", server.endpoint.is_some()),
+        ("--served-model-name", server.served_model_name.is_some()),
+        ("--header", !server.header.is_empty()),
+        ("--insecure", server.insecure),
+        ("--ready-check-timeout-sec", server.ready_check_timeout_sec > 0),
+    ];
+    if let Some((flag, _)) = rows.iter().find(|(_, given)| *given) {
+        return Err(Error::usage(format!("no server is named, and the embedded engine takes no {flag}"))
+            .hint(format!("name a server with --base-url, or leave {flag} out")));
     }
     Ok(Target::Embedded {
         engine,
@@ -192,7 +214,7 @@ fn bracketed(host: &str) -> String {
 fn dataset(arguments: &BenchArgs, backend: ServerKind) -> Result<DatasetPlan> {
     let DatasetArgs { dataset, dataset_path, json_schema_path, json_schema, .. } = &arguments.dataset;
     let name = DatasetName::from_str(dataset)?;
-    refuse_stray_flags(name, &arguments.dataset)?;
+    refuse_stray_flags(name, arguments)?;
     if arguments.traffic.num_prompts == 0 {
         return Err(Error::usage("--num-prompts is 0").hint("ask for at least one request"));
     }
@@ -221,13 +243,15 @@ fn dataset(arguments: &BenchArgs, backend: ServerKind) -> Result<DatasetPlan> {
 }
 
 /// A flag that the chosen dataset would ignore is a mistake worth stopping for.
-fn refuse_stray_flags(name: DatasetName, flags: &DatasetArgs) -> Result<()> {
+fn refuse_stray_flags(name: DatasetName, arguments: &BenchArgs) -> Result<()> {
     use DatasetName::{Choice, Custom, Grammar, Json, JsonUnique, Regex, XgrammarBench};
-    let rows: [(&str, bool, &[DatasetName]); 7] = [
+    let flags = &arguments.dataset;
+    let rows: [(&str, bool, &[DatasetName]); 8] = [
+        ("--grammar-dialect", arguments.constraint.grammar_notation().is_some(), &[Grammar]),
         ("--json-schema-path", flags.json_schema_path.is_some(), &[Json, JsonUnique]),
         ("--json-schema", flags.json_schema != JsonSchemaName::Brief, &[Json, JsonUnique]),
         ("--grammar-path", flags.grammar_path.is_some(), &[Grammar]),
-        ("--grammar-oracle", flags.grammar_oracle.is_some(), &[Grammar, Custom]),
+        ("--grammar-oracle", flags.grammar_oracle.is_some(), &[Grammar]),
         ("--regex", flags.regex.is_some(), &[Regex]),
         ("--choice", flags.choice.is_some(), &[Choice]),
         ("--dataset-path", flags.dataset_path.is_some(), &[XgrammarBench, Custom]),
@@ -259,6 +283,11 @@ fn traffic(flags: &TrafficArgs) -> Result<Traffic> {
                 .hint("give requests per second, or inf to send all at once"));
         }
     };
+    let longest = flags.num_prompts as f64 / rate.per_second();
+    if longest > LONGEST_SCHEDULE_S {
+        return Err(Error::usage(format!("--request-rate spreads the requests over {longest:.0} s: {}", flags.request_rate))
+            .hint(format!("raise the rate or lower --num-prompts, to at most {LONGEST_SCHEDULE_S} s in all")));
+    }
     if flags.burstiness.is_nan() || flags.burstiness <= 0.0 {
         return Err(Error::usage(format!("--burstiness is not positive: {}", flags.burstiness)).hint("1 is a Poisson process"));
     }
@@ -417,6 +446,7 @@ mod tests {
         for (arguments, words) in [
             (&["--guided-decoding-ratio", "1.5"][..], "--guided-decoding-ratio is not between 0 and 1: 1.5"),
             (&["--request-rate", "nan"], "--request-rate is not a positive number: NaN"),
+            (&["--request-rate", "1e-9"], "--request-rate spreads the requests over 1000000000000 s: 0.000000001"),
             (&["--burstiness", "0"], "--burstiness is not positive: 0"),
             (&["--max-concurrency", "0"], "--max-concurrency is 0"),
             (&["--num-prompts", "0"], "--num-prompts is 0"),
@@ -428,7 +458,13 @@ mod tests {
             (&["--port", "1", "--header", "=x"], "--header is not KEY=VALUE: =x"),
             (&["--base-url", "localhost:8000"], "--base-url is not an http or https URL: localhost:8000"),
             (&["--choice", "a,b"], "--choice has no meaning with --dataset json"),
-            (&["--endpoint", "/x"], "--endpoint has no meaning on the embedded engine: /x"),
+            (&["--endpoint", "/x"], "no server is named, and the embedded engine takes no --endpoint"),
+            (&["--header", "a=b"], "no server is named, and the embedded engine takes no --header"),
+            (
+                &["--port", "1", "--embedded-itl-ms", "3"],
+                "a server is named, and --embedded-ttft-ms and --embedded-itl-ms shape only the embedded engine",
+            ),
+            (&["--grammar-dialect", "lark"], "--grammar-dialect has no meaning with --dataset json"),
             (&["--embedded-itl-ms", "-2"], "--embedded-itl-ms is not a time: -2"),
         ] {
             let error = plan(arguments).expect_err("the value is wrong");

@@ -1,7 +1,6 @@
 //! What a person sees on stderr while a run goes on: a bar on a terminal, plain lines elsewhere. Knows no results.
-#![allow(clippy::print_stderr, reason = "printing is what this file is for")]
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -67,7 +66,7 @@ impl Progress {
             }
             bar.inc(1);
         } else if self.lines && is_step(ended, self.total) {
-            eprintln!("{ended}/{} requests ended, {failed} without an answer", self.total);
+            say(&format!("{ended}/{} requests ended, {failed} without an answer", self.total));
         }
     }
 
@@ -86,12 +85,13 @@ fn is_step(ended: usize, total: usize) -> bool {
 
 /// Something the user would want to know before reading the result.
 pub fn warn(text: &str) {
-    eprintln!("warning: {text}");
+    say(&format!("warning: {text}"));
 }
 
 /// Something that happens now.
 pub fn say(text: &str) {
-    eprintln!("{text}");
+    // Nobody is left to be told that stderr is closed.
+    let _ = writeln!(std::io::stderr(), "{text}");
 }
 
 #[cfg(test)]

@@ -123,7 +123,8 @@ impl Session {
         let owned_by = listed.as_ref().and_then(|first| first.owned_by.as_deref());
         let server = identify(plan.backend, server_version.as_deref(), owned_by);
         let dialect = plan.constraint.dialect.unwrap_or(server.constraint_dialect());
-        let (engine_choice, notice) = declared_engine(plan.constraint.guided_decoding_backend.as_deref(), dialect);
+        let sent = ignored_dialect(server, dialect).is_none() && honours_engine(server);
+        let (engine_choice, notice) = declared_engine(plan.constraint.guided_decoding_backend.as_deref(), dialect, sent);
         let mut notices: Vec<String> = notice.into_iter().collect();
         notices.extend(ignored_dialect(server, dialect));
         Ok(Self {
@@ -167,10 +168,10 @@ async fn listed_model(client: &Client, named: Option<&str>) -> Result<Option<Mod
 }
 
 /// Only the guided dialect has a field for the engine; elsewhere the user's word is recorded as such.
-fn declared_engine(engine: Option<&str>, dialect: ConstraintDialect) -> (EngineChoice, Option<String>) {
+fn declared_engine(engine: Option<&str>, dialect: ConstraintDialect, honoured: bool) -> (EngineChoice, Option<String>) {
     match (engine, dialect) {
         (None, _) => (EngineChoice::None, None),
-        (Some(engine), ConstraintDialect::Guided) => (EngineChoice::Selected(engine.to_owned()), None),
+        (Some(engine), ConstraintDialect::Guided) if honoured => (EngineChoice::Selected(engine.to_owned()), None),
         (Some(engine), _) => {
             let notice = format!(
                 "the server decides its decoding engine, not the request: --guided-decoding-backend {engine} is recorded as declared"
@@ -178,6 +179,11 @@ fn declared_engine(engine: Option<&str>, dialect: ConstraintDialect) -> (EngineC
             (EngineChoice::Declared(engine.to_owned()), Some(notice))
         }
     }
+}
+
+/// vLLM takes the engine from the request up to 0.7 (its V0); later it belongs to the server, and the field is refused or ignored.
+fn honours_engine(server: Server) -> bool {
+    !matches!(server, Server::Vllm { version: Some(version) } if version >= (0, 8))
 }
 
 /// A field that this version is known to drop is worth a word before the numbers are read.

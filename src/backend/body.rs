@@ -8,8 +8,9 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use super::dialect::Carried;
-use super::{RequestOptions, Sampling, Unsendable};
+use super::{ConstraintDialect, RequestOptions, Sampling, Unsendable};
 use crate::case::{Arm, Case};
+use crate::constraint::Constraint;
 
 /// The members of a request body, in the order in which they are written.
 pub(super) type Fields = Map<String, Value>;
@@ -95,7 +96,18 @@ fn merge(into: &mut Value, from: &Value) {
     }
 }
 
+/// Refuses a body whose constraint is not the case's alone: servers take one constraint, and answers are judged by one.
 fn refuse_clash(body: &Value, carried: Carried) -> Result<(), Unsendable> {
+    let names = || body.as_object().into_iter().flatten().map(|(name, _)| name.as_str());
+    let kinds = body["structured_outputs"].as_object().into_iter().flatten().map(|(name, _)| name.as_str());
+    let second_field = names().find(|name| ConstraintDialect::is_constraint_field(name) && !carried.fields.contains_key(*name));
+    let second_kind = kinds.filter(|name| Constraint::KINDS.contains(name)).nth(1).map(|_| "structured_outputs");
+    if let Some(field) = second_field.or(second_kind) {
+        return Err(Unsendable {
+            what: format!("--extra-body adds a second constraint: {field}"),
+            hint: "take the member out of --extra-body; the constraint is the dataset's".to_owned(),
+        });
+    }
     let wanted = Value::Object(carried.fields);
     match carried.pinned.into_iter().find(|pointer| body.pointer(pointer) != wanted.pointer(pointer)) {
         None => Ok(()),

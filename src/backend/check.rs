@@ -7,8 +7,8 @@ use crate::error::{Error, Result};
 /// Refuses a run whose requests would not mean what the user asked for.
 ///
 /// Usage errors: a constraint that the dialect cannot carry; chat messages on a completions backend; an `--extra-body` that
-/// changes the constraint, asks for several choices (whose tokens `usage` adds up, while one is timed), switches streaming, or
-/// constrains requests of the control arm.
+/// changes the constraint or adds one, asks for several choices (whose tokens `usage` adds up, while one is timed), sets what the
+/// report says of every request (model, prompt, length, streaming), or constrains requests of the control arm.
 pub fn check(kind: ServerKind, cases: &[Case], options: &RequestOptions) -> Result<()> {
     check_extra_body(cases, options)?;
     let adapter = adapter(kind);
@@ -27,9 +27,9 @@ fn check_extra_body(cases: &[Case], options: &RequestOptions) -> Result<()> {
                 return Err(Error::usage(format!("--extra-body asks for several choices: {field} = {value}"))
                     .hint("one answer a request is timed and judged: take the field out and raise --num-prompts"));
             }
-            "stream" => {
-                return Err(Error::usage(format!("--extra-body sets what sobench has to know: stream = {value}"))
-                    .hint("take the field out; streaming is a flag of its own"));
+            "stream" | "model" | "prompt" | "messages" | "max_tokens" | "max_completion_tokens" => {
+                return Err(Error::usage(format!("--extra-body sets what sobench has to know: {field} = {value}"))
+                    .hint("take the field out: --disable-stream, --model, --dataset and --output-len are there for it"));
             }
             name if has_control && ConstraintDialect::is_constraint_field(name) => {
                 return Err(Error::usage(format!("--extra-body would constrain the control requests too: {name}"))

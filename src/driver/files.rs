@@ -4,30 +4,35 @@
 const SPARE_FILES: u64 = 256;
 
 /// The open files that so many connections need. Twice as many: the embedded server holds the other ends in the same process.
-pub(super) fn needed_for(connections: usize) -> u64 {
+fn needed_for(connections: usize) -> u64 {
     u64::try_from(connections).unwrap_or(u64::MAX).saturating_mul(2).saturating_add(SPARE_FILES)
 }
 
-/// Raises the process's soft limit to `needed`, as far as its hard limit allows; never lowers it.
+/// Makes room for so many connections at once: raises the process's soft limit of open files, as far as its hard limit allows,
+/// and never lowers it. Returns the limit that stands where that is too low.
 ///
-/// Many systems start with 1,024, which a thousand requests at once run into. Where it cannot be raised nothing is lost but the
-/// connections past it, and those are observations (`transport`, "too many open files").
+/// Many systems start with 1,024, which a thousand requests at once run into. The connections past the limit are observations
+/// (`transport`, "too many open files") that say nothing of the server.
 #[cfg(unix)]
-pub(super) fn raise_limit(needed: u64) {
+pub fn make_room(connections: usize) -> Option<u64> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+    let needed = needed_for(connections);
     let limit = getrlimit(Resource::Nofile);
     // `None` is "no limit".
-    let Some(current) = limit.current else { return };
+    let current = limit.current?;
     let wanted = limit.maximum.map_or(needed, |most| most.min(needed));
     if wanted > current {
         let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum: limit.maximum });
     }
+    getrlimit(Resource::Nofile).current.filter(|reached| *reached < needed)
 }
 
 /// Elsewhere sockets are not files.
 #[cfg(not(unix))]
-pub(super) fn raise_limit(_needed: u64) {}
+pub fn make_room(_connections: usize) -> Option<u64> {
+    None
+}
 
 #[cfg(test)]
 mod tests {
@@ -44,11 +49,10 @@ mod tests {
     fn the_limit_only_rises() {
         use rustix::process::{Resource, getrlimit};
         let before = getrlimit(Resource::Nofile);
-        raise_limit(1);
-        assert_eq!(getrlimit(Resource::Nofile), before);
-        raise_limit(u64::MAX);
+        assert_eq!((make_room(1), getrlimit(Resource::Nofile)), (None, before));
+        let short = make_room(usize::MAX);
         let after = getrlimit(Resource::Nofile);
         assert!(after.current.is_none() || after.current >= before.current);
-        assert_eq!(after.maximum, before.maximum);
+        assert_eq!((after.maximum, short), (before.maximum, after.current));
     }
 }

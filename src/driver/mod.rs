@@ -21,6 +21,7 @@ use tokio::task::JoinSet;
 
 pub use client::{Client, DEFAULT_REQUEST_TIMEOUT, DriverOptions, Limits};
 pub use endpoint::{ApiKey, Endpoint};
+pub use files::make_room;
 pub use probe::{ModelInfo, models, version, wait_ready};
 pub use stop::{Stop, StopState, Stopper, stop};
 
@@ -68,8 +69,6 @@ pub async fn run(
     mut progress: impl FnMut(Event<'_>),
 ) -> Result<RunOutcome> {
     let queue = prepare(adapter.as_ref(), request, cases, due)?;
-    let at_once = client.options().max_concurrency.map_or(cases.len(), |most| most.min(cases.len()));
-    files::raise_limit(files::needed_for(at_once));
     let (tell, mut told) = unbounded_channel();
     let clock = Clock::start();
     let sender = Sender { client: client.clone(), adapter, stream: request.stream, clock, stop };
@@ -135,7 +134,7 @@ fn prepare(adapter: &dyn Adapter, request: &RequestOptions, cases: &[Case], due:
 }
 
 async fn dispatch(sender: Sender, queue: Vec<Prepared>, tell: UnboundedSender<News>) {
-    let slots = sender.client.options().max_concurrency.map(|most| Arc::new(Semaphore::new(most)));
+    let slots = sender.client.options().max_concurrency.map(|most| Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))));
     let sender = Arc::new(sender);
     let mut stop = sender.stop.clone();
     let mut requests = JoinSet::new();

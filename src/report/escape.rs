@@ -4,7 +4,7 @@
 /// obey: control characters, and the invisible ones that turn or hide the text around them, are written as escapes.
 ///
 /// Where the text was cut, an ellipsis ends it.
-pub(super) fn printable(text: &str, max_chars: usize) -> String {
+pub(crate) fn printable(text: &str, max_chars: usize) -> String {
     let mut line = String::new();
     let mut used = 0;
     for character in text.chars() {

@@ -4,7 +4,7 @@
 //! person reads, [`json::render`] what is saved, under the name that [`filename`] gives it.
 
 mod details;
-mod escape;
+pub(crate) mod escape;
 mod filename;
 pub mod json;
 mod tables;
@@ -53,6 +53,8 @@ pub struct About {
     /// The most tokens that an answer may have (`max_tokens`).
     pub output_len: Option<u32>,
     pub seed: Option<u64>,
+    /// What every request carried beside prompt, length and constraint.
+    pub request: RequestAbout,
     /// Which share of the requests was sent with a constraint, 0 to 1.
     pub constrained_ratio: Option<f64>,
     /// Requests per second; infinite where all are due at once. Saved as a number or as `"inf"`.
@@ -86,11 +88,32 @@ pub struct About {
     pub notices: Vec<String>,
 }
 
+/// What every request carried beside prompt, length and constraint. What was not given was not sent, and is `null`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct RequestAbout {
+    /// Whether answers were asked for as streams.
+    pub stream: Option<bool>,
+    pub temperature: Option<f64>,
+    pub top_p: Option<f64>,
+    pub top_k: Option<i64>,
+    pub min_p: Option<f64>,
+    pub frequency_penalty: Option<f64>,
+    pub presence_penalty: Option<f64>,
+    pub repetition_penalty: Option<f64>,
+    pub ignore_eos: Option<bool>,
+    /// The user's own fields, merged into every body.
+    pub extra_body: Option<serde_json::Map<String, serde_json::Value>>,
+    /// The most that one request might take, in seconds.
+    pub request_timeout_s: Option<f64>,
+}
+
 /// Where the requests came from.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct DatasetAbout {
     pub name: Option<String>,
     pub path: Option<String>,
+    /// What the rows were read from: `shipped`, `command line`, a path, or a Hub repository with its commit.
+    pub source: Option<String>,
     /// Distinct rows; fewer than requests means that they were used in turn.
     pub rows: Option<usize>,
     /// SHA-256 of the dataset, in hex.

@@ -256,6 +256,7 @@ mod tests {
                 rows: Some(1),
                 sha256: Some("0123456789abcdef0123".into()),
                 path: None,
+                source: Some("shipped".into()),
             },
             seed: Some(0),
             output_len: Some(128),

@@ -3,7 +3,7 @@
 use crate::case::Case;
 use crate::evaluate::{Evaluator, legacy};
 use crate::metrics::{Sample, TokenSource, Tokens};
-use crate::observation::Observation;
+use crate::observation::{Observation, Outcome};
 use crate::plan::RunPlan;
 use crate::tokenizer::Tokenizer;
 use crate::verdict::Verdict;
@@ -21,9 +21,20 @@ pub(super) fn judge(plan: &RunPlan, cases: &[Case], observations: &[Observation]
     let one = |(case, observation): (&Case, &Observation)| Judged {
         verdict: evaluator.evaluate(case, observation),
         tokens: tokens(case, observation, tokenizer),
-        vllm_correct: case.constraint.as_ref().and_then(|constraint| legacy::vllm_correct(constraint, &observation.text)),
+        vllm_correct: vllm_correct(case, observation),
     };
     cases.iter().zip(observations).map(one).collect()
+}
+
+/// The script's formula on what the script would have had of this answer: nothing of a request that broke off, whatever there was
+/// of one that the server ended with an error event; no account of a request that our user cut short.
+fn vllm_correct(case: &Case, observation: &Observation) -> Option<bool> {
+    let constraint = case.constraint.as_ref()?;
+    match observation.outcome {
+        Outcome::Cancelled => None,
+        Outcome::Transport { .. } | Outcome::TimedOut { .. } => legacy::vllm_correct(constraint, ""),
+        _ => legacy::vllm_correct(constraint, &observation.text),
+    }
 }
 
 /// Cases, observations and findings side by side, as the metrics take them.

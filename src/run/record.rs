@@ -1,6 +1,8 @@
 //! What is written down about a run: the report's facts, and the file. Knows no rendering and no formula.
 
 use std::collections::BTreeSet;
+use std::fs::OpenOptions;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -9,13 +11,16 @@ use crate::dataset::Dataset;
 use crate::error::{Error, Result};
 use crate::metrics::{Sample, summarise};
 use crate::plan::RunPlan;
-use crate::report::{self, About, DatasetAbout, Details, Host, Report};
+use crate::report::{self, About, DatasetAbout, Details, Host, Report, RequestAbout};
 use crate::session::Session;
 use crate::tokenizer::Tokenizer;
 use crate::tokenizer::strftime::strftime;
 
 /// vLLM's spelling of a date; here in UTC.
 const DATE_FORMAT: &str = "%Y%m%d-%H%M%S";
+
+/// Results of one name that a folder may hold.
+const MAX_SAME_NAMES: u32 = 1000;
 
 /// Puts numbers and circumstances together.
 pub(super) fn report(
@@ -47,12 +52,14 @@ fn about(plan: &RunPlan, session: &Session, dataset: &Dataset, driven: &Driven, 
         dataset: DatasetAbout {
             name: Some(plan.dataset.name.to_string()),
             path: plan.dataset.dataset_path.clone(),
+            source: Some(dataset.source.clone()),
             rows: Some(dataset.rows),
             sha256: Some(dataset.sha256.clone()),
         },
         num_prompts: Some(dataset.cases.len()),
         output_len: Some(plan.dataset.output_len),
         seed: Some(plan.dataset.seed),
+        request: request(plan),
         constrained_ratio: Some(plan.dataset.constrained_ratio),
         request_rate: Some(plan.traffic.rate.per_second()),
         burstiness: Some(plan.traffic.burstiness),
@@ -68,8 +75,25 @@ fn about(plan: &RunPlan, session: &Session, dataset: &Dataset, driven: &Driven, 
         host: host(),
         assert_formats: Some(plan.evaluate.assert_formats),
         trial_requests: driven.trials,
-        warmup_requests: plan.traffic.warmups,
+        warmup_requests: driven.warmups,
         notices: notices(plan, session, dataset, driven),
+    }
+}
+
+fn request(plan: &RunPlan) -> RequestAbout {
+    let sampling = &plan.request.sampling;
+    RequestAbout {
+        stream: Some(plan.request.stream),
+        temperature: sampling.temperature,
+        top_p: sampling.top_p,
+        top_k: sampling.top_k,
+        min_p: sampling.min_p,
+        frequency_penalty: sampling.frequency_penalty,
+        presence_penalty: sampling.presence_penalty,
+        repetition_penalty: sampling.repetition_penalty,
+        ignore_eos: Some(plan.request.ignore_eos),
+        extra_body: plan.request.extra_body.clone(),
+        request_timeout_s: Some(plan.traffic.request_timeout.as_secs_f64()),
     }
 }
 
@@ -93,28 +117,53 @@ fn date(instant: SystemTime) -> String {
     strftime(DATE_FORMAT, i64::try_from(unix_s).unwrap_or(i64::MAX)).expect("the format has only directives that are known")
 }
 
-/// Makes the result's folder, before anything is sent: a run is not to end in "no such folder".
+/// Makes the result's folder and sees that a file can be made there, before anything is sent: a run is not to end in "no such
+/// folder".
 ///
 /// # Errors
-/// The folder cannot be made.
-pub(super) fn make_directory(plan: &RunPlan) -> Result<()> {
-    let directory = directory(plan);
-    std::fs::create_dir_all(directory).map_err(|error| cannot_write(directory, &error))
+/// The name is no file's, the folder cannot be made, or no file can be made in it.
+pub(super) fn make_room(plan: &RunPlan) -> Result<()> {
+    let path = directory(plan).join(plan.output.filename.as_deref().unwrap_or(".sobench-probe"));
+    if path.file_name().is_none() || path.is_dir() || plan.output.filename.as_deref() == Some("") {
+        return Err(Error::usage(format!("not the name of a file: {}", path.display()))
+            .hint("give --result-filename a name, or leave it out for one that says what was run"));
+    }
+    let folder = path.parent().unwrap_or(Path::new("."));
+    std::fs::create_dir_all(folder).map_err(|error| cannot_write(folder, &error))?;
+    let existed = path.exists();
+    OpenOptions::new().append(true).create(true).open(&path).map_err(|error| cannot_write(&path, &error))?;
+    if existed { Ok(()) } else { std::fs::remove_file(&path).map_err(|error| cannot_write(&path, &error)) }
 }
 
-/// Writes the result file and tells where.
+/// Writes the result file and tells where. A name that the user gave is written over, as vLLM's tools do; one of our own making
+/// never is.
 ///
 /// # Errors
 /// The file cannot be written.
 pub(super) fn save(plan: &RunPlan, report: &Report) -> Result<PathBuf> {
-    let stamp = report.about.date.as_deref().unwrap_or_default();
-    let name = plan.output.filename.clone().unwrap_or_else(|| report::filename(report, stamp));
-    let path = directory(plan).join(name);
     let mut text = serde_json::to_string_pretty(&report::json::render(report, plan.output.detailed))
         .map_err(|error| Error::internal(format!("the result is not JSON: {error}")))?;
     text.push('\n');
+    let path = match &plan.output.filename {
+        Some(name) => directory(plan).join(name),
+        None => free_path(directory(plan), &report::filename(report, report.about.date.as_deref().unwrap_or_default()))?,
+    };
     std::fs::write(&path, text).map_err(|error| cannot_write(&path, &error))?;
     Ok(path)
+}
+
+/// Runs that begin in the same second would have the same name: the later ones get a number.
+fn free_path(directory: &Path, name: &str) -> Result<PathBuf> {
+    let stem = name.strip_suffix(".json").unwrap_or(name);
+    let names = std::iter::once(name.to_owned()).chain((2..=MAX_SAME_NAMES).map(|number| format!("{stem}-{number}.json")));
+    for path in names.map(|name| directory.join(name)) {
+        match OpenOptions::new().write(true).create_new(true).open(&path) {
+            Ok(_) => return Ok(path),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(cannot_write(&path, &error)),
+        }
+    }
+    Err(Error::environment(format!("{MAX_SAME_NAMES} results have this name: {name}")).hint("give --result-filename a new one"))
 }
 
 fn directory(plan: &RunPlan) -> &Path {

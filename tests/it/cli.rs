@@ -192,3 +192,55 @@ fn ctrl_c_ends_with_a_partial_report_and_exit_130() {
     assert!(stdout.contains("Serving Benchmark Result") && stdout.contains("partial"), "{stdout}");
     assert!(said.iter().any(|line| line.contains("interrupted")), "{said:?}");
 }
+
+#[test]
+fn what_requests_carry_is_in_the_result() {
+    let (ran, result) =
+        sobench_result(&["--num-prompts", "4", "--temperature", "0.7", "--extra-body", r#"{"seed": 3}"#, "--disable-stream"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let request = &result["sobench"]["request"];
+    assert_eq!((request["temperature"].as_f64(), request["stream"].as_bool()), (Some(0.7), Some(false)));
+    assert_eq!(request["extra_body"]["seed"].as_u64(), Some(3));
+    assert!(request["top_p"].is_null(), "what was not given was not sent");
+    let ran = sobench(&["--extra-body", r#"{"max_tokens": 1}"#, "--num-prompts", "4"]);
+    assert_fails(&ran, 2, &["max_tokens", "--output-len"]);
+    let ran = sobench(&["--extra-body", r#"{"structured_outputs": {"regex": "a"}}"#, "--num-prompts", "4"]);
+    assert_fails(&ran, 2, &["second constraint", "hint: "]);
+}
+
+#[test]
+fn results_never_replace_each_other_and_bad_places_are_found_before_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap();
+    for seed in ["0", "1", "2"] {
+        let ran = sobench(&["--num-prompts", "2", "--seed", seed, "--save-result", "--result-dir", path, "--disable-tqdm"]);
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 3);
+    let file = folder.path().join("file");
+    std::fs::write(&file, "x").unwrap();
+    let ran = sobench(&["--num-prompts", "2", "--save-result", "--result-dir", file.to_str().unwrap()]);
+    assert_fails(&ran, 3, &["cannot be written", "hint: "]);
+    let ran = sobench(&["--num-prompts", "2", "--save-result", "--result-dir", path, "--result-filename", ""]);
+    assert_fails(&ran, 2, &["not the name of a file", "hint: "]);
+}
+
+#[test]
+#[cfg(unix)]
+fn a_reader_that_goes_away_is_no_panic() {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_sobench"))
+        .args(["--num-prompts", "3"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop((program.stdout.take(), program.stderr.take()));
+    assert_eq!(program.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn absurd_caps_and_rates_are_no_panic() {
+    let (ran, result) = sobench_result(&["--num-prompts", "3", "--max-concurrency", "18446744073709551615"]);
+    assert_eq!((ran.code, result["completed"].as_u64()), (0, Some(3)), "{}", ran.stderr);
+    assert_fails(&sobench(&["--num-prompts", "3", "--request-rate", "1e-300"]), 2, &["--request-rate", "hint: "]);
+}

@@ -57,7 +57,8 @@ impl ConstraintDialect {
     /// Whether a top-level request field constrains the answer, in any dialect that is known to us (those of SGLang, llama.cpp
     /// and mistral.rs among them): such a field in `--extra-body` would constrain the control arm as well.
     pub fn is_constraint_field(field: &str) -> bool {
-        field.starts_with("guided_")
+        let is_option = matches!(field, "guided_decoding_backend" | "guided_whitespace_pattern");
+        (field.starts_with("guided_") && !is_option)
             || matches!(
                 field,
                 "structured_outputs" | "response_format" | "structural_tag" | "grammar" | "json_schema" | "regex" | "ebnf"

@@ -1,0 +1,193 @@
+//! Sending the run's requests: first alone, as a trial, then as warm-ups, then measured. Knows no verdict and no report.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::backend::{Adapter, RequestOptions};
+use crate::case::Case;
+use crate::driver::{self, Event, RunOutcome, Stop, StopState};
+use crate::error::{Error, Result};
+use crate::observation::{Observation, Outcome};
+use crate::progress::{Mode, Progress};
+use crate::report::escape::printable;
+use crate::session::Session;
+
+/// How many distinct constraints the trial run tries before it gives up on a server that refuses them.
+const MAX_TRIALS: usize = 5;
+
+/// How much of a server's body an error quotes.
+const MAX_QUOTED_CHARS: usize = 2000;
+
+/// Everything that sending one of the run's requests takes.
+pub(super) struct Sending<'a> {
+    pub(super) session: &'a Session,
+    pub(super) adapter: Arc<dyn Adapter>,
+    pub(super) request: &'a RequestOptions,
+    pub(super) stop: Stop,
+}
+
+/// What the trial run found out.
+pub(super) struct Trial<'a> {
+    /// Requests that it took.
+    pub(super) requests: usize,
+    /// The case that the server answered.
+    pub(super) answered: &'a Case,
+    pub(super) notices: Vec<String>,
+}
+
+/// What the warm-ups came to.
+pub(super) struct Warmups {
+    pub(super) sent: usize,
+    pub(super) failed: usize,
+}
+
+impl Sending<'_> {
+    /// Sends the first request alone. Where the server refuses it and the dataset has other constraints, those are tried too, a
+    /// few: one schema that an engine cannot do is a result, not the end of the run.
+    pub(super) async fn try_out<'c>(&self, cases: &'c [Case]) -> Result<Trial<'c>> {
+        let mut notices = Vec::new();
+        let candidates = distinct_constraints(cases);
+        for (before, case) in candidates.iter().enumerate() {
+            let seen = self.send(case, &format!("trial-{before}")).await?;
+            if seen.outcome.is_answer() {
+                return Ok(Trial { requests: before + 1, answered: case, notices });
+            }
+            let refused = matches!(seen.outcome, Outcome::Rejected { status: 400 | 422, .. });
+            if !refused || before + 1 == candidates.len() {
+                return Err(self.trial_error(case, &seen.outcome));
+            }
+            notices.push(format!("the trial run's request {} was refused; another one was tried", case.id));
+        }
+        Err(Error::internal("a dataset without cases"))
+    }
+
+    /// Copies of the request that the trial run saw answered (vLLM: of the first one), one after the other.
+    pub(super) async fn warm_up(&self, case: &Case, count: usize) -> Result<Warmups> {
+        let mut warmups = Warmups { sent: 0, failed: 0 };
+        while warmups.sent < count && self.stop.state() == StopState::Running {
+            let seen = self.send(case, &format!("warmup-{}", warmups.sent)).await?;
+            warmups.sent += 1;
+            warmups.failed += usize::from(!seen.outcome.is_answer());
+        }
+        Ok(warmups)
+    }
+
+    /// The requests that are measured.
+    pub(super) async fn measure(&self, cases: &[Case], due: &[Duration], mode: Mode) -> Result<RunOutcome> {
+        let progress = Progress::new(mode, cases.len());
+        let show = |event: Event<'_>| {
+            if let Event::Ended(observation) = event {
+                progress.ended(observation.outcome.is_answer());
+            }
+        };
+        let adapter = Arc::clone(&self.adapter);
+        let outcome = driver::run(&self.session.client, adapter, self.request, cases, due, self.stop.clone(), show).await;
+        progress.finish();
+        outcome
+    }
+
+    async fn send(&self, case: &Case, label: &str) -> Result<Observation> {
+        let adapter = Arc::clone(&self.adapter);
+        driver::send_one(&self.session.client, adapter, self.request, case, label, self.stop.clone()).await
+    }
+
+    fn trial_error(&self, case: &Case, outcome: &Outcome) -> Error {
+        let place = format!("{}{}", self.session.base_url.trim_end_matches('/'), self.session.path);
+        let words = |status: &u16, body: &str| format!("the trial run failed at {place}: {status} {}", quoted(body));
+        match outcome {
+            Outcome::Rejected { status, body } => Error::environment(words(status, body)).hint(refusal_hint(*status, case)),
+            Outcome::ServerError { status, body } => Error::environment(words(status, body))
+                .hint("the server failed on the first request: its log has more; nothing was measured"),
+            Outcome::StreamError { message } => Error::environment(format!("the trial run failed at {place}: {message}"))
+                .hint("the stream is not what this kind of server sends: check --backend and --endpoint"),
+            Outcome::Transport { message, .. } => Error::environment(format!("the trial run failed at {place}: {message}"))
+                .hint("is the server up? --ready-check-timeout-sec waits for it"),
+            Outcome::TimedOut { limit_ms } => {
+                Error::environment(format!("the trial run took longer than {limit_ms} ms at {place}"))
+                    .hint("raise --request-timeout, or look at what the server does")
+            }
+            Outcome::Cancelled => Error::interrupted("stopped during the trial run").hint("nothing was measured"),
+            Outcome::Completed | Outcome::Truncated => Error::internal("an answered trial run is no failure"),
+        }
+    }
+}
+
+fn refusal_hint(status: u16, case: &Case) -> String {
+    match (status, &case.constraint) {
+        (401 | 403, _) => "set OPENAI_API_KEY, or give the header with --header".to_owned(),
+        (404, _) => "check --model against /v1/models, and --endpoint and --backend against the server".to_owned(),
+        (_, Some(constraint)) => format!(
+            "the server refuses the request as it was sent; if it is the {} constraint, try another --constraint-dialect or \
+             --guided-decoding-backend, or a constraint that the engine supports",
+            constraint.kind()
+        ),
+        _ => "the server refuses the request as it was sent: its words say why".to_owned(),
+    }
+}
+
+/// The first case, and after it the first of each other constraint, a few in all.
+fn distinct_constraints(cases: &[Case]) -> Vec<&Case> {
+    let mut found: Vec<&Case> = Vec::new();
+    for case in cases {
+        if found.len() < MAX_TRIALS && found.iter().all(|other| other.constraint != case.constraint) {
+            found.push(case);
+        }
+    }
+    found
+}
+
+/// A server's body in one line, without anything that a terminal would obey.
+fn quoted(body: &str) -> String {
+    match body.trim() {
+        "" => "(no body)".to_owned(),
+        text => printable(text, MAX_QUOTED_CHARS),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::case::{Arm, Prompt};
+    use crate::constraint::Constraint;
+
+    fn case(id: usize, regex: &str) -> Case {
+        Case {
+            id: format!("regex-{id}"),
+            prompt: Prompt::Text("?".into()),
+            prompt_tokens: None,
+            constraint: Some(Arc::new(Constraint::Regex(regex.into()))),
+            arm: Arm::Constrained,
+            output_len: 8,
+            completion: None,
+            tags: Vec::new(),
+            grammar_oracle: None,
+        }
+    }
+
+    #[test]
+    fn the_trial_run_tries_each_constraint_once_and_not_too_many() {
+        let tried = |regexes: &[&str]| {
+            let cases: Vec<Case> = regexes.iter().enumerate().map(|(id, regex)| case(id, regex)).collect();
+            distinct_constraints(&cases).iter().map(|case| case.id.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(tried(&["a", "a", "b", "a", "c"]), ["regex-0", "regex-2", "regex-4"]);
+        assert_eq!(tried(&["a", "b", "c", "d", "e", "f", "g"]).len(), MAX_TRIALS);
+        assert!(tried(&[]).is_empty());
+    }
+
+    #[test]
+    fn quotes_are_cut_at_a_character() {
+        assert_eq!(quoted("  \n"), "(no body)");
+        assert_eq!(quoted(" no "), "no");
+        let long = quoted(&"\u{e4}".repeat(MAX_QUOTED_CHARS + 1));
+        assert!(long.ends_with('…') && long.chars().count() == MAX_QUOTED_CHARS + 1);
+        assert_eq!(quoted("\u{1b}[31mred"), "\\u{1b}[31mred");
+    }
+
+    #[test]
+    fn hints_name_the_likely_cause() {
+        for (status, word) in [(401, "OPENAI_API_KEY"), (404, "--model"), (400, "regex"), (422, "regex")] {
+            assert!(refusal_hint(status, &case(0, "a")).contains(word), "{status}");
+        }
+    }
+}
