@@ -116,3 +116,9 @@ fn refuses_what_is_no_tokenizer() {
     std::fs::write(&file, words).unwrap();
     check_refused(file.to_str().unwrap(), "cannot read the tokenizer");
 }
+
+#[test]
+fn a_megabyte_of_spaces_is_counted() {
+    let text = " ".repeat(1 << 20);
+    assert!(Tokenizer::embedded().count(&text) > 1000);
+}
