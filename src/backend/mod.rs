@@ -19,6 +19,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use bytes::Bytes;
+use serde::Serialize;
 use serde_json::{Map, Value};
 
 pub use answer::{Answer, Broken, Decoder, Fed, outcome_of_status};
@@ -101,7 +102,7 @@ pub struct RequestOptions {
 }
 
 /// Sampling parameters; only what was given is sent, so that the server's own defaults hold otherwise.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Sampling {
     pub temperature: Option<f64>,
     pub top_p: Option<f64>,

@@ -16,6 +16,7 @@ use serde::{Serialize, Serializer};
 
 pub use self::details::{Details, Output};
 pub use self::filename::filename;
+use crate::backend::Sampling;
 use crate::error::Error;
 use crate::metrics::Metrics;
 
@@ -93,13 +94,8 @@ pub struct About {
 pub struct RequestAbout {
     /// Whether answers were asked for as streams.
     pub stream: Option<bool>,
-    pub temperature: Option<f64>,
-    pub top_p: Option<f64>,
-    pub top_k: Option<i64>,
-    pub min_p: Option<f64>,
-    pub frequency_penalty: Option<f64>,
-    pub presence_penalty: Option<f64>,
-    pub repetition_penalty: Option<f64>,
+    #[serde(flatten)]
+    pub sampling: Sampling,
     pub ignore_eos: Option<bool>,
     /// The user's own fields, merged into every body.
     pub extra_body: Option<serde_json::Map<String, serde_json::Value>>,

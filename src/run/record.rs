@@ -81,16 +81,9 @@ fn about(plan: &RunPlan, session: &Session, dataset: &Dataset, driven: &Driven, 
 }
 
 fn request(plan: &RunPlan) -> RequestAbout {
-    let sampling = &plan.request.sampling;
     RequestAbout {
         stream: Some(plan.request.stream),
-        temperature: sampling.temperature,
-        top_p: sampling.top_p,
-        top_k: sampling.top_k,
-        min_p: sampling.min_p,
-        frequency_penalty: sampling.frequency_penalty,
-        presence_penalty: sampling.presence_penalty,
-        repetition_penalty: sampling.repetition_penalty,
+        sampling: plan.request.sampling.clone(),
         ignore_eos: Some(plan.request.ignore_eos),
         extra_body: plan.request.extra_body.clone(),
         request_timeout_s: Some(plan.traffic.request_timeout.as_secs_f64()),
