@@ -1,7 +1,9 @@
 //! How much a server got done in the run's time: rates, goodput and peaks. Knows no single request's latency but what an SLO asks.
 //!
-//! vLLM's `calculate_metrics` (`vllm/benchmarks/serve.py`) is the model; what it counts under a name that promises something else
-//! is kept under its name and joined by the figure that the name promises.
+//! vLLM's `calculate_metrics` (`vllm/benchmarks/serve.py`) is the model but for one name. Its `max_output_tokens_per_s` counts
+//! chunks; here that name keeps what it promises and counts tokens, and vLLM's count is `max_output_chunks_per_s`. The two differ
+//! where a chunk carries several tokens, and by end tokens, which come in no chunk. `max_concurrent_requests` is vLLM's count,
+//! joined by `max_in_flight`.
 
 use std::collections::BTreeMap;
 
@@ -27,9 +29,10 @@ pub struct Throughput {
     pub valid_goodput: Option<f64>,
     /// Valid answers per second.
     pub valid_throughput: Option<f64>,
-    /// Most output tokens in a bucket of one second, each answer's tokens spread evenly over its chunks.
+    /// Most output tokens in a bucket of one second, each answer's tokens spread evenly over its chunks. Not vLLM's figure of this
+    /// name, which counts chunks.
     pub max_output_tokens_per_s: Option<f64>,
-    /// Most content chunks in a bucket of one second, which is what vLLM prints as tokens.
+    /// Most content chunks in a bucket of one second, which is what vLLM prints as tokens and saves as `max_output_tokens_per_s`.
     pub max_output_chunks_per_s: Option<u64>,
     /// Most answers that touched the same bucket of one second, which is what vLLM prints as concurrency: in a short run that is
     /// every request.

@@ -1,7 +1,9 @@
 //! The saved file: vLLM's keys and units first, in vLLM's order, then one object of our own. Knows no console.
 //!
 //! The keys up to the latencies are those of `vllm bench serve --save-result`, with the two of its structured-output script among
-//! them. Its contract is `schemas/contracts/result.schema.json`. A figure that is not known is `null`; no NaN, no infinity.
+//! them. One of them holds another count than vLLM's: `max_output_tokens_per_s` is of tokens, as it says, while vLLM counts chunks
+//! there; that count is `max_output_chunks_per_s` in our own part. The file's contract is
+//! `schemas/contracts/result.schema.json`. A figure that is not known is `null`; no NaN, no infinity.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -49,6 +51,7 @@ pub fn render(report: &Report, detailed: bool) -> Value {
         add_columns(&mut file, details, &report.metrics);
     }
     let throughput = &report.metrics.overall.throughput;
+    // Tokens, as the key says. vLLM's chunks are `max_output_chunks_per_s` of our own part.
     put(&mut file, "max_output_tokens_per_s", throughput.max_output_tokens_per_s);
     put(&mut file, "max_concurrent_requests", throughput.max_concurrent_requests);
     for metric in LatencyMetric::ALL {
@@ -239,5 +242,18 @@ mod tests {
         let about = About { burstiness: Some(f64::NAN), constrained_ratio: Some(f64::NEG_INFINITY), ..About::default() };
         let text = rendered(&[made()], about, true).to_string();
         assert!(!text.contains("NaN") && !text.to_lowercase().contains("infinity"));
+    }
+
+    #[test]
+    fn peaks_count_what_their_keys_say() {
+        let value = rendered(&[Made { output: Some(12), ..made() }], About::default(), false);
+        let own = &value["sobench"]["overall"]["throughput"];
+        for (figure, expected) in [
+            (&value["max_output_tokens_per_s"], 12.0),
+            (&own["max_output_tokens_per_s"], 12.0),
+            (&own["max_output_chunks_per_s"], 3.0),
+        ] {
+            assert_eq!(figure.as_f64(), Some(expected));
+        }
     }
 }
