@@ -15,11 +15,14 @@ use crate::observation::Timing;
 pub struct Latency {
     /// TTFT: sent to first content. One value an answer.
     pub ttft_ms: Summary,
-    /// TPOT: (last content - first content) / (output tokens - 1). One value an answer of two tokens or more.
+    /// TPOT: (last content - first content) / (output tokens - 1). One value an answer of two tokens or more in
+    /// two chunks or more.
     pub tpot_ms: Summary,
     /// ITL: gaps between consecutive content chunks of an answer, those of all answers pooled, as vLLM has it.
     pub itl_ms: Summary,
-    /// The same gaps, each spread evenly over the tokens that a chunk of its answer carries on average.
+    /// The same gaps, each divided by the tokens that a chunk of its answer carries on average. Where an answer has at most one token
+    /// more than chunks, that one is its end token, a chunk is one token, and gaps stay as they are. Beyond that the count does not
+    /// tell whether an end token is in it, and the average is tokens / chunks: where there is one, it is 1 / chunks too large.
     pub itl_per_token_ms: Summary,
     /// E2EL: sent to last content. One value an answer.
     pub e2el_ms: Summary,
@@ -35,7 +38,8 @@ pub struct Latency {
     pub chunks: u64,
     /// Answers that carry more tokens than chunks, an end token aside: there ITL is not the time of one token.
     pub multi_token_chunk_answers: usize,
-    /// Answers of two tokens or more that came in one chunk: they have no TPOT, since one instant spans no time.
+    /// Answers of two tokens or more, an end token aside, that came in one chunk: they have no TPOT, since one instant
+    /// spans no time.
     pub single_chunk_answers: usize,
     /// Answers that ended without any content: they have no latency.
     pub empty_answers: usize,
@@ -103,9 +107,9 @@ impl Latency {
                 continue;
             }
             if let Some(tokens) = sample.tokens.output {
-                // The token that ends an answer is counted by servers and carries no text: one more token than chunks is normal.
-                latency.multi_token_chunk_answers += usize::from(chunks > 0 && tokens > chunks + 1);
-                latency.single_chunk_answers += usize::from(chunks == 1 && tokens >= 2);
+                let several = has_multi_token_chunks(tokens, chunks);
+                latency.multi_token_chunk_answers += usize::from(several);
+                latency.single_chunk_answers += usize::from(several && chunks == 1);
                 let share = tokens_per_chunk(tokens, chunks).recip();
                 token_gaps.extend(chunk_gaps_ms(timing).map(|gap| gap * share));
             }
@@ -122,9 +126,15 @@ pub fn chunk_gaps_ms(timing: &Timing) -> impl Iterator<Item = f64> + '_ {
     timing.chunks_ns.windows(2).map(|pair| ms(pair[0], pair[1]))
 }
 
-/// How many tokens a chunk carries on average; 1 where there are not more tokens than chunks, or none to divide by.
+/// Whether some chunk must carry several tokens. The token that ends an answer is counted by servers and carries no text: one more
+/// token than chunks is one token a chunk.
+fn has_multi_token_chunks(tokens: u64, chunks: u64) -> bool {
+    chunks > 0 && tokens > chunks.saturating_add(1)
+}
+
+/// How many tokens a chunk carries on average, as [`Latency::itl_per_token_ms`] says; 1 where none need carry several.
 fn tokens_per_chunk(tokens: u64, chunks: u64) -> f64 {
-    if chunks == 0 || tokens <= chunks { 1.0 } else { tokens as f64 / chunks as f64 }
+    if has_multi_token_chunks(tokens, chunks) { tokens as f64 / chunks as f64 } else { 1.0 }
 }
 
 /// vLLM's TPOT, for answers of two tokens or more. An answer in a single chunk would enter as 0 ms a token, which nobody measured:
@@ -150,8 +160,13 @@ fn ms(from_ns: u64, to_ns: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::testing::{Made, made, with_samples};
 
     const MS: u64 = 1_000_000;
+
+    fn measured(run: &[Made<'_>]) -> Latency {
+        with_samples(run, |samples| Latency::of(&samples.iter().collect::<Vec<_>>(), &MetricsOptions::default()))
+    }
 
     fn timing(due: u64, sent: Option<u64>, chunks: &[u64]) -> Timing {
         let chunks_ns = chunks.iter().map(|at| at * MS).collect();
@@ -206,9 +221,28 @@ mod tests {
 
     #[test]
     fn gaps_are_spread_over_the_tokens_of_a_chunk() {
-        assert_eq!(tokens_per_chunk(12, 4), 3.0);
-        assert_eq!(tokens_per_chunk(4, 4), 1.0);
-        assert_eq!(tokens_per_chunk(3, 4), 1.0);
-        assert_eq!(tokens_per_chunk(3, 0), 1.0);
+        for (tokens, chunks, expected) in
+            [(12, 4, 3.0), (6, 4, 1.5), (5, 4, 1.0), (4, 4, 1.0), (3, 4, 1.0), (2, 1, 1.0), (3, 0, 1.0)]
+        {
+            assert_eq!(tokens_per_chunk(tokens, chunks), expected, "{tokens} tokens in {chunks} chunks");
+        }
+    }
+
+    #[test]
+    fn an_end_token_makes_no_chunk_of_several_tokens() {
+        for (chunks, tokens, multi, single, per_token) in [
+            (&[10][..], 1, 0, 0, None),
+            // As of a choice: its one token, and the end token.
+            (&[10][..], 2, 0, 0, None),
+            (&[10][..], 3, 1, 1, None),
+            (&[10, 20, 40][..], 3, 0, 0, Some(15.0)),
+            (&[10, 20, 40][..], 4, 0, 0, Some(15.0)),
+            (&[10, 20, 40][..], 6, 1, 0, Some(7.5)),
+        ] {
+            let run = [Made { chunks: chunks.to_vec(), output: Some(tokens), ..made() }];
+            let latency = measured(&run);
+            let counts = (latency.multi_token_chunk_answers, latency.single_chunk_answers);
+            assert_eq!((counts, latency.itl_per_token_ms.mean), ((multi, single), per_token), "{tokens} tokens at {chunks:?}");
+        }
     }
 }
