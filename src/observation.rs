@@ -33,6 +33,10 @@ pub struct Timing {
     pub chunks_ns: Vec<u64>,
     /// When the response ended, for whatever reason.
     pub end_ns: Option<u64>,
+    /// Whether the answer came, and was read, as an event stream. Not so where none was asked for, where the server sent one whole
+    /// body all the same, and where no answer came. Without a stream the instants of chunks are the answer's end, and tell nothing
+    /// of when generation began or how it went on.
+    pub streamed: bool,
 }
 
 impl Timing {

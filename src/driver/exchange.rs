@@ -83,7 +83,8 @@ impl Exchange<'_> {
             let body = self.error_body(&mut response).await;
             return Some(outcome_of_status(response.status().as_u16(), body));
         }
-        if self.sender.stream && !is_event_stream(&response) {
+        self.timing.streamed = self.sender.stream && is_event_stream(&response);
+        if self.sender.stream && !self.timing.streamed {
             // Asked for a stream and got something else: a whole answer if it reads as one, a stream error if it does not.
             self.decoder = self.sender.adapter.decoder(false, self.sender.client.options().limits.max_event_bytes);
         }

@@ -13,12 +13,12 @@ use crate::observation::Timing;
 /// or cut at the token limit (vLLM's "successful").
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Latency {
-    /// TTFT: sent to first content. One value an answer.
+    /// TTFT: sent to first content. One value a streamed answer.
     pub ttft_ms: Summary,
-    /// TPOT: (last content - first content) / (output tokens - 1). One value an answer of two tokens or more in
-    /// two chunks or more.
+    /// TPOT: (last content - first content) / (output tokens - 1). One value a streamed answer of two tokens or more
+    /// in two chunks or more.
     pub tpot_ms: Summary,
-    /// ITL: gaps between consecutive content chunks of an answer, those of all answers pooled, as vLLM has it.
+    /// ITL: gaps between consecutive content chunks of a streamed answer, those of all answers pooled, as vLLM has it.
     pub itl_ms: Summary,
     /// The same gaps, each divided by the tokens that a chunk of its answer carries on average. Where an answer has at most one token
     /// more than chunks, that one is its end token, a chunk is one token, and gaps stay as they are. Beyond that the count does not
@@ -36,11 +36,14 @@ pub struct Latency {
     pub never_sent: usize,
     /// Content chunks of all answers.
     pub chunks: u64,
-    /// Answers that carry more tokens than chunks, an end token aside: there ITL is not the time of one token.
+    /// Streamed answers that carry more tokens than chunks, an end token aside: there ITL is not the time of one token.
     pub multi_token_chunk_answers: usize,
-    /// Answers of two tokens or more, an end token aside, that came in one chunk: they have no TPOT, since one instant
+    /// Streamed answers of two tokens or more, an end token aside, that came in one chunk: they have no TPOT, since one instant
     /// spans no time.
     pub single_chunk_answers: usize,
+    /// Answers that came whole where a stream was asked for: they have an E2EL, but no TTFT, TPOT or ITL. 0 where no stream was asked
+    /// for.
+    pub unstreamed_answers: usize,
     /// Answers that ended without any content: they have no latency.
     pub empty_answers: usize,
 }
@@ -58,7 +61,7 @@ pub struct RequestLatency {
 
 impl RequestLatency {
     /// Measures one request. `output_tokens` is the best count there is; `streamed` tells whether the answer was asked for in a
-    /// stream: without one, the first content is the last, and TTFT and TPOT have no meaning.
+    /// stream and came in one ([`Sample::streamed`]): without one, the first content is the last, and TTFT and TPOT have no meaning.
     pub fn of(timing: &Timing, output_tokens: Option<u64>, streamed: bool) -> Self {
         let (first, last) = (timing.first_content_ns(), timing.last_content_ns());
         Self {
@@ -103,7 +106,8 @@ impl Latency {
             let chunks = timing.chunks_ns.len() as u64;
             latency.chunks += chunks;
             latency.empty_answers += usize::from(chunks == 0);
-            if !options.streamed {
+            if !sample.streamed(options) {
+                latency.unstreamed_answers += usize::from(options.streamed);
                 continue;
             }
             if let Some(tokens) = sample.tokens.output {
@@ -161,11 +165,13 @@ fn ms(from_ns: u64, to_ns: u64) -> f64 {
 mod tests {
     use super::*;
     use crate::metrics::testing::{Made, made, with_samples};
+    use crate::observation::Outcome;
 
     const MS: u64 = 1_000_000;
 
-    fn measured(run: &[Made<'_>]) -> Latency {
-        with_samples(run, |samples| Latency::of(&samples.iter().collect::<Vec<_>>(), &MetricsOptions::default()))
+    fn measured(run: &[Made<'_>], streamed: bool) -> Latency {
+        let options = MetricsOptions { streamed, ..MetricsOptions::default() };
+        with_samples(run, |samples| Latency::of(&samples.iter().collect::<Vec<_>>(), &options))
     }
 
     fn timing(due: u64, sent: Option<u64>, chunks: &[u64]) -> Timing {
@@ -240,9 +246,31 @@ mod tests {
             (&[10, 20, 40][..], 6, 1, 0, Some(7.5)),
         ] {
             let run = [Made { chunks: chunks.to_vec(), output: Some(tokens), ..made() }];
-            let latency = measured(&run);
+            let latency = measured(&run, true);
             let counts = (latency.multi_token_chunk_answers, latency.single_chunk_answers);
             assert_eq!((counts, latency.itl_per_token_ms.mean), ((multi, single), per_token), "{tokens} tokens at {chunks:?}");
         }
+    }
+
+    #[test]
+    fn an_answer_that_came_whole_has_only_an_end() {
+        let whole = Made { streamed: false, chunks: vec![500], output: Some(9), ..made() };
+        let failed = Made { outcome: Outcome::TimedOut { limit_ms: 1 }, chunks: vec![], ..whole.clone() };
+        let latency = measured(&[made(), whole.clone(), failed], true);
+        assert_eq!((latency.unstreamed_answers, latency.single_chunk_answers, latency.multi_token_chunk_answers), (1, 0, 0));
+        for (summary, n) in [
+            (&latency.ttft_ms, 1),
+            (&latency.ttft_from_due_ms, 1),
+            (&latency.tpot_ms, 1),
+            (&latency.itl_ms, 2),
+            (&latency.itl_per_token_ms, 2),
+            (&latency.e2el_ms, 2),
+            (&latency.e2el_from_due_ms, 2),
+        ] {
+            assert_eq!(summary.n, n, "{latency:?}");
+        }
+        assert_eq!((latency.ttft_ms.max, latency.e2el_ms.max), (Some(10.0), Some(500.0)));
+        let unasked = measured(&[whole], false);
+        assert_eq!((unasked.unstreamed_answers, unasked.ttft_ms.n, unasked.e2el_ms.n), (0, 0, 1));
     }
 }

@@ -62,7 +62,8 @@ pub struct MetricsOptions {
     pub percentiles: Vec<f64>,
     /// The bounds that make an answer a good one.
     pub goodput: Option<Slo>,
-    /// Whether answers were asked for in a stream; without one there is no TTFT, TPOT or ITL.
+    /// Whether answers were asked for in a stream; without one there is no TTFT, TPOT or ITL. What came is the server's doing: see
+    /// [`Sample::streamed`].
     pub streamed: bool,
 }
 
@@ -161,7 +162,12 @@ impl Default for MetricsOptions {
 impl Sample<'_> {
     /// The latencies of this request.
     pub fn latency(&self, options: &MetricsOptions) -> RequestLatency {
-        RequestLatency::of(&self.observation.timing, self.tokens.output, options.streamed)
+        RequestLatency::of(&self.observation.timing, self.tokens.output, self.streamed(options))
+    }
+
+    /// Whether the answer was asked for in a stream and came in one: only then its chunks tell TTFT, TPOT and ITL.
+    pub fn streamed(&self, options: &MetricsOptions) -> bool {
+        options.streamed && self.observation.timing.streamed
     }
 }
 

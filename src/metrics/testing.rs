@@ -22,6 +22,7 @@ pub(crate) struct Made<'t> {
     pub(crate) sent: Option<u64>,
     pub(crate) chunks: Vec<u64>,
     pub(crate) end: Option<u64>,
+    pub(crate) streamed: bool,
     pub(crate) input: Option<u64>,
     pub(crate) output: Option<u64>,
     pub(crate) vllm_correct: Option<bool>,
@@ -39,6 +40,7 @@ pub(crate) fn made() -> Made<'static> {
         sent: Some(0),
         chunks: vec![10, 20, 30],
         end: Some(31),
+        streamed: true,
         input: Some(7),
         output: Some(3),
         vllm_correct: Some(true),
@@ -65,6 +67,7 @@ impl Made<'_> {
             headers_ns: None,
             chunks_ns: self.chunks.iter().map(|at| at * NS_PER_MS).collect(),
             end_ns: self.end.map(|at| at * NS_PER_MS),
+            streamed: self.streamed,
         };
         let observation = Observation {
             case_index,

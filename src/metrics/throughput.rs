@@ -72,11 +72,12 @@ pub(super) fn sum(mut terms: impl Iterator<Item = Option<u64>>) -> Option<u64> {
 }
 
 /// The answers that meet every SLO; `None` where that cannot be said: no SLO, a TPOT bound on an unknown token count, or a TTFT or
-/// TPOT bound on answers that did not stream.
+/// TPOT bound on answers of which one did not stream.
 fn good<'s, 'a>(answers: &[&'s Sample<'a>], slo: Slo, options: &MetricsOptions) -> Option<Vec<&'s Sample<'a>>> {
     let streaming_asked = slo.ttft_ms.is_some() || slo.tpot_ms.is_some();
+    let unstreamed = !options.streamed || answers.iter().any(|it| !it.streamed(options));
     let tokens_missing = slo.tpot_ms.is_some() && answers.iter().any(|it| it.tokens.output.is_none());
-    if slo == Slo::default() || (streaming_asked && !options.streamed) || tokens_missing {
+    if slo == Slo::default() || (streaming_asked && unstreamed) || tokens_missing {
         return None;
     }
     let meets = |sample: &&&'s Sample<'a>| {
@@ -213,6 +214,12 @@ mod tests {
         let unstreamed = |slo| MetricsOptions { streamed: false, ..with_slo(slo) };
         let ttft = unstreamed(Slo { ttft_ms: Some(99.0), ..Slo::default() });
         assert_eq!(measured(&[made()], 1000, &ttft).request_goodput, None);
+        let whole = Made { streamed: false, ..made() };
+        for slo in [Slo { ttft_ms: Some(99.0), ..Slo::default() }, Slo { tpot_ms: Some(99.0), ..Slo::default() }] {
+            assert_eq!(measured(&[made(), whole.clone()], 1000, &with_slo(slo)).request_goodput, None, "{slo:?}");
+        }
+        let by_end = with_slo(Slo { e2el_ms: Some(99.0), ..Slo::default() });
+        assert_eq!(measured(&[made(), whole], 1000, &by_end).request_goodput, Some(2.0));
         let e2el = unstreamed(Slo { e2el_ms: Some(99.0), ..Slo::default() });
         assert_eq!(measured(&[made()], 1000, &e2el).request_goodput, Some(1.0));
         assert_eq!(measured(&[made()], 1000, &with_slo(Slo::default())).request_goodput, None);

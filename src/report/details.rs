@@ -18,9 +18,9 @@ const NS_PER_S: f64 = 1e9;
 /// Unlike vLLM's, the columns say `null` where there is nothing, not 0.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Details {
-    /// Seconds from sent to first content.
+    /// Seconds from sent to first content of a streamed answer.
     pub ttfts: Vec<Option<f64>>,
-    /// Seconds between consecutive content chunks.
+    /// Seconds between consecutive content chunks of a streamed answer.
     pub itls: Vec<Vec<f64>>,
     /// Seconds from sent to last content.
     pub latencies: Vec<Option<f64>>,
@@ -67,7 +67,11 @@ impl Details {
             details.latencies.push(seconds(latency.e2el_ms));
             details.queue_times.push(seconds(latency.schedule_lag_ms));
             details.start_times.push(timing.sent_ns.map(|at_ns| at_ns as f64 / NS_PER_S));
-            details.itls.push(if options.streamed { chunk_gaps_ms(timing).map(|gap| gap / MS_PER_S).collect() } else { vec![] });
+            details.itls.push(if sample.streamed(options) {
+                chunk_gaps_ms(timing).map(|gap| gap / MS_PER_S).collect()
+            } else {
+                vec![]
+            });
             details.errors.push(failure_words(&sample.observation.outcome));
             details.outputs.push(Output::of(sample));
         }
@@ -120,6 +124,13 @@ mod tests {
         assert_eq!(details.queue_times, [Some(1.0), Some(0.0)]);
         assert_eq!(details.errors, ["", "HTTP 400: no"]);
         assert_eq!(details.outputs.iter().map(|it| it.correctness).collect::<Vec<_>>(), [Some(true), Some(false)]);
+    }
+
+    #[test]
+    fn an_answer_that_came_whole_has_only_its_end() {
+        let run = [Made { streamed: false, chunks: vec![500, 500], ..made() }];
+        let details = with_samples(&run, |samples| Details::of(samples, &MetricsOptions::default()));
+        assert_eq!((details.ttfts, details.itls, details.latencies), (vec![None], vec![vec![]], vec![Some(0.5)]));
     }
 
     #[test]

@@ -213,6 +213,7 @@ fn remarks(report: &Report) -> Vec<String> {
             "answers with more tokens than chunks, where ITL is the gap between chunks and not the time of a token",
             latency.multi_token_chunk_answers,
         ),
+        ("answers that came whole although a stream was asked for, which have no TTFT, TPOT or ITL", latency.unstreamed_answers),
         ("requests that were due and never sent", latency.never_sent),
     ];
     let counted = facts.into_iter().filter(|(_, count)| *count > 0).map(|(fact, count)| format!("{fact}: {count}"));
@@ -319,6 +320,27 @@ mod tests {
     #[test]
     fn a_page_about_nothing_has_no_zeros_for_unknowns() {
         insta::assert_snapshot!(shown(&[], About::default(), &MetricsOptions::default()));
+    }
+
+    #[test]
+    fn chunks_and_streams_are_remarked_on_where_they_are_not_as_expected() {
+        let (several, whole) = ("note: answers of several tokens in one chunk", "note: answers that came whole although");
+        let one_chunk = |tokens| Made { chunks: vec![10], output: Some(tokens), ..made() };
+        let unstreamed = Made { streamed: false, ..one_chunk(9) };
+        for (made, asked, notes) in [
+            (one_chunk(2), true, [false, false]),
+            (one_chunk(3), true, [true, false]),
+            (unstreamed.clone(), true, [false, true]),
+            (unstreamed.clone(), false, [false, false]),
+        ] {
+            let options = MetricsOptions { streamed: asked, ..MetricsOptions::default() };
+            let page = shown(&[made], About::default(), &options);
+            assert_eq!([page.contains(several), page.contains(whole)], notes, "{page}");
+            assert_eq!(page.contains("note: answers were not streamed"), !asked, "{page}");
+        }
+        let page = shown(&[made(), unstreamed.clone(), unstreamed], About::default(), &MetricsOptions::default());
+        let unwrapped = page.replace('\n', " ");
+        assert!(unwrapped.contains("a stream was asked for, which have no TTFT, TPOT or ITL: 2"), "{page}");
     }
 
     #[test]

@@ -37,6 +37,7 @@ fn fate(index: usize, arm: Arm, outcome: Outcome, verdict: Verdict) -> Fate {
         headers_ns: Some(at(2)),
         chunks_ns: if answered { vec![at(5), at(9), at(20)] } else { vec![] },
         end_ns: Some(at(21)),
+        streamed: answered,
     };
     let observation = Observation {
         case_index: index,
@@ -146,11 +147,14 @@ fn goodput_options() -> MetricsOptions {
 fn every_result_file_keeps_the_contract() {
     let fates = every_fate();
     let about = || full_about(fates.len());
+    let mut whole = every_fate();
+    whole.iter_mut().step_by(2).for_each(|(_, observation, _)| observation.timing.streamed = false);
     let unstreamed = MetricsOptions { streamed: false, ..MetricsOptions::default() };
     for detailed in [false, true] {
         for (name, file) in [
             ("every fate", saved(&fates, about(), &goodput_options(), Some(3), detailed)),
             ("no counts", saved(&fates, about(), &goodput_options(), None, detailed)),
+            ("streams asked for in vain", saved(&whole, about(), &goodput_options(), Some(3), detailed)),
             ("no stream", saved(&fates, about(), &unstreamed, Some(3), detailed)),
             ("one request", saved(&fates[..1], full_about(1), &MetricsOptions::default(), Some(1), detailed)),
             ("truncated only", saved(&fates[1..2], full_about(1), &MetricsOptions::default(), Some(1), detailed)),
@@ -159,6 +163,25 @@ fn every_result_file_keeps_the_contract() {
         ] {
             assert_eq!(check(&file), Ok(()), "{name}, detailed: {detailed}");
         }
+    }
+}
+
+#[test]
+fn the_file_counts_answers_that_came_whole() {
+    let fates = every_fate();
+    let mut whole = every_fate();
+    whole.iter_mut().for_each(|(_, observation, _)| observation.timing.streamed = false);
+    for (name, fates, asked, expected) in
+        [("streams", &fates, true, 0), ("whole", &whole, true, usize::MAX), ("unasked", &whole, false, 0)]
+    {
+        let options = MetricsOptions { streamed: asked, ..MetricsOptions::default() };
+        let file = saved(fates, full_about(fates.len()), &options, Some(3), true);
+        let answers = usize::try_from(file["completed"].as_u64().unwrap()).unwrap();
+        let latency = &file["sobench"]["overall"]["latency"];
+        assert_eq!(latency["unstreamed_answers"].as_u64(), Some(expected.min(answers) as u64), "{name}");
+        assert_eq!(latency["e2el_ms"]["n"].as_u64(), Some(answers as u64), "{name}");
+        assert_eq!(file["mean_ttft_ms"].is_null(), name != "streams", "{name}");
+        assert_eq!(file["ttfts"].as_array().unwrap().iter().all(Value::is_null), name != "streams", "{name}");
     }
 }
 
@@ -192,6 +215,7 @@ fn the_contract_bites() {
         ("/p99_tpot_ms", json!("fast")),
         ("/request_rate", json!("Infinity")),
         ("/completed", json!(-1)),
+        ("/sobench/overall/latency/unstreamed_answers", json!(-1)),
         ("/gpu", json!(1)),
         ("/outputs/0/verdict", json!({"verdict": "perhaps"})),
     ] {

@@ -68,7 +68,7 @@ async fn whole_answers_where_a_stream_was_asked_for() {
         r#"{"choices":[{"index":0,"text":"hi","finish_reason":"stop"}],"usage":{"prompt_tokens":2,"completion_tokens":1}}"#;
     let observation = observed(&Scripted::saying(whole("200 OK", "application/json", answer))).await;
     assert_eq!((&observation.outcome, observation.text.as_str()), (&Outcome::Completed, "hi"));
-    assert_eq!(observation.timing.chunks_ns.len(), 1);
+    assert_eq!((observation.timing.streamed, observation.timing.chunks_ns.len()), (false, 1));
     assert_eq!(observation.timing.chunks_ns.last(), observation.timing.end_ns.as_ref());
     for (answer, name) in [
         (whole("200 OK", "text/html", "<h1>Welcome</h1>"), "stream_error"),
@@ -89,6 +89,7 @@ async fn whole_answers_that_were_asked_for() {
     check_order(&observation);
     assert_eq!((&observation.outcome, observation.text.as_str()), (&Outcome::Truncated, "{}"));
     assert_eq!((observation.reasoning.as_str(), observation.timing.chunks_ns.len()), ("why", 1));
+    assert!(!observation.timing.streamed);
     let body = String::from_utf8(server.requests()[0].body.clone()).unwrap();
     assert!(body.contains(r#""stream":false"#) && !body.contains("stream_options"), "{body}");
 }
@@ -121,6 +122,7 @@ async fn connections_that_end_early() {
     let observation = observed(&Scripted::saying(part.clone())).await;
     check_cause(&observation.outcome, TransportCause::Closed);
     assert_eq!((observation.text.as_str(), observation.timing.chunks_ns.len()), ("hi", 1), "what came is kept");
+    assert!(observation.timing.streamed);
     // Closed with half a chunk.
     check_cause(&outcome_of([&part, b"ff\r\ndata: {".as_slice()].concat()).await, TransportCause::Closed);
     // Not HTTP at all.
@@ -167,7 +169,8 @@ async fn a_server_that_never_answers_runs_into_the_timeout() {
     options.request_timeout = Some(Duration::from_millis(30));
     let observation = observe(options, KIND, true).await;
     check_order(&observation);
-    assert_eq!((observation.outcome, observation.timing.headers_ns), (Outcome::TimedOut { limit_ms: 30 }, None));
+    assert_eq!((observation.timing.headers_ns, observation.timing.streamed), (None, false));
+    assert_eq!(observation.outcome, Outcome::TimedOut { limit_ms: 30 });
 }
 
 /// An adapter whose decoders signal the stopper twice as soon as they have been given anything.

@@ -148,6 +148,7 @@ async fn check_over_a_socket(row: &Expected, bytes: &[u8], travel: Travel) {
     check_order(&observation);
     assert_eq!((&observation.text, &observation.reasoning), (&row.text, &row.reasoning), "{} {travel:?}", row.file);
     assert_eq!(observation.timing.chunks_ns.len(), row.content_chunks, "{} {travel:?}", row.file);
+    assert!(observation.timing.streamed, "{} {travel:?}", row.file);
     assert_eq!((&observation.finish_reason, &observation.usage), (&row.finish_reason, &row.usage), "{} {travel:?}", row.file);
     assert_eq!(server.requests().len(), 1, "nothing is ever sent twice");
 }
