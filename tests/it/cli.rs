@@ -176,7 +176,7 @@ fn a_run_whose_every_request_fails_reports_and_ends_with_exit_3() {
 #[cfg(unix)]
 fn ctrl_c_ends_with_a_partial_report_and_exit_130() {
     let mut program = Command::new(env!("CARGO_BIN_EXE_sobench"))
-        .args(["--num-prompts", "400", "--max-concurrency", "2", "--embedded-itl-ms", "2", "--dataset", "choice"])
+        .args(["--num-prompts", "400", "--max-concurrency", "2", "--embedded-itl-ms", "20", "--dataset", "choice"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
