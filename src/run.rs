@@ -52,7 +52,7 @@ impl Finished {
         if self.interrupted {
             lines.push("interrupted: the report covers what was done, and is partial".to_owned());
         } else if self.nothing_answered() {
-            lines.push("error: every request failed\nhint: the table of failures above has the server's own words".to_owned());
+            lines.push("error: every request failed\nhint: the table of requests without an answer, above, says why".to_owned());
         }
         lines
     }
@@ -80,6 +80,8 @@ pub fn run(plan: &RunPlan) -> Result<Finished> {
     for notice in session.notices.iter().chain(&dataset.notices) {
         progress::say(notice);
     }
+    let unjudged = judge::look_ahead(plan, &dataset.cases)?;
+    unjudged.iter().for_each(|notice| progress::warn(notice));
     let driven = drive(plan, &session, &dataset, &runtime)?;
     let judged = judge::judge(plan, &dataset.cases, &driven.outcome.observations, &tokenizer);
     let samples = judge::samples(&dataset.cases, &driven.outcome.observations, &judged);
@@ -105,7 +107,7 @@ fn load(plan: &RunPlan, session: &Session, tokenizer: &Tokenizer) -> Result<Data
 
 fn drive(plan: &RunPlan, session: &Session, dataset: &Dataset, runtime: &Runtime) -> Result<Driven> {
     let request = session.request_options(plan);
-    backend::check(plan.backend, &dataset.cases, &request)?;
+    backend::check(plan.backend, &dataset.cases, &request).map_err(|error| explain_auto(error, plan, session))?;
     let adapter: Arc<dyn Adapter> = Arc::from(backend::adapter(plan.backend));
     let traffic = &plan.traffic;
     let due = due_times(dataset.cases.len(), traffic.rate, traffic.burstiness, plan.dataset.seed);
@@ -124,6 +126,18 @@ fn drive(plan: &RunPlan, session: &Session, dataset: &Dataset, runtime: &Runtime
         watcher.abort();
         Ok(Driven { outcome, trials: trial.requests, warmups: warmups.sent, interrupted, notices })
     })
+}
+
+/// A dialect that nobody typed needs a word on where it comes from.
+fn explain_auto(mut error: Error, plan: &RunPlan, session: &Session) -> Error {
+    if plan.constraint.dialect.is_none() {
+        let hint = error.hint.take().unwrap_or_default();
+        error.hint = Some(format!(
+            "{hint} (--constraint-dialect auto chose {}, from /version and from who /v1/models says owns the model)",
+            session.dialect
+        ));
+    }
+    error
 }
 
 /// Makes room for the connections, and says where the system does not give enough.

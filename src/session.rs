@@ -104,7 +104,7 @@ impl Session {
             },
             engine: Some(EngineAbout { name: engine.name().to_owned(), version: Some(label) }),
             notices: vec![
-                "the embedded engine answered: its model is synthetic, and these figures are not those of a GPU server"
+                "answers come from the embedded engine: its model is synthetic, and the figures are not those of a GPU server"
                     .to_owned(),
             ],
             embedded: Some(server),

@@ -23,7 +23,10 @@ pub struct BenchArgs {
     pub constraint: ConstraintArgs,
     #[command(flatten, next_help_heading = "Traffic")]
     pub traffic: TrafficArgs,
-    #[command(flatten, next_help_heading = "Sampling (sent only when given)")]
+    #[command(
+        flatten,
+        next_help_heading = "Sampling (sent only when given, but for the repetition penalty of 1 that backend vllm always sends)"
+    )]
     pub sampling: SamplingArgs,
     #[command(flatten, next_help_heading = "Output")]
     pub output: OutputArgs,
@@ -140,10 +143,10 @@ pub struct ConstraintArgs {
 #[derive(Args, Clone, Debug)]
 pub struct TrafficArgs {
     /// Number of requests
-    #[arg(long, default_value_t = 1000)]
+    #[arg(long, default_value_t = 1000, allow_negative_numbers = true)]
     pub num_prompts: usize,
     /// Most tokens of an answer (max_tokens)
-    #[arg(long, default_value_t = 128)]
+    #[arg(long, default_value_t = 128, allow_negative_numbers = true)]
     pub output_len: u32,
     /// Requests per second; inf sends all at once
     #[arg(long, value_name = "RPS", default_value_t = f64::INFINITY, allow_negative_numbers = true)]
@@ -152,10 +155,10 @@ pub struct TrafficArgs {
     #[arg(long, default_value_t = 1.0, allow_negative_numbers = true)]
     pub burstiness: f64,
     /// Most requests in flight at once
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub max_concurrency: Option<usize>,
     /// Seed of everything that is drawn: which requests are constrained, due times, unique members
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
     pub seed: u64,
     /// Copies of the first request sent before the measured ones
     #[arg(long, value_name = "N", default_value_t = 0)]

@@ -43,6 +43,11 @@ impl DatasetName {
     pub const ALL: [Self; 7] =
         [Self::Json, Self::JsonUnique, Self::Grammar, Self::Regex, Self::Choice, Self::XgrammarBench, Self::Custom];
 
+    /// Whether each row brings a constraint of its own; elsewhere one constraint (with its variants) is the run's.
+    pub fn has_rows(self) -> bool {
+        matches!(self, Self::XgrammarBench | Self::Custom)
+    }
+
     /// The name in flags, files and messages.
     pub fn name(self) -> &'static str {
         match self {

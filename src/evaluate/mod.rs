@@ -102,6 +102,14 @@ impl Evaluator {
         contained(|| judge.judge(text)).unwrap_or_else(|why| Verdict::NotScored { why })
     }
 
+    /// Why there would be no verdict by `constraint`, whatever the answer; `None` where it can be judged by.
+    pub fn unusable(&mut self, constraint: &Constraint, oracle: Option<&str>) -> Option<NotScored> {
+        match &*self.compiled(constraint, oracle) {
+            Judge::None(why) => Some(why.clone()),
+            _ => None,
+        }
+    }
+
     fn compiled(&mut self, constraint: &Constraint, oracle: Option<&str>) -> Arc<Judge> {
         let oracle_key = oracle.map(|oracle| sha256_hex(oracle.as_bytes())).unwrap_or_default();
         let key = constraint.fingerprint() + &oracle_key;

@@ -110,7 +110,9 @@ pub struct ArmMetrics {
     pub completed: usize,
     /// Those of the completed that were cut.
     pub truncated: usize,
-    /// The rest.
+    /// Those that the end of the run overtook, sent or not.
+    pub cancelled: usize,
+    /// The rest: refused, or failed in the server, in the stream, on the way or by time.
     pub failed: usize,
     pub tokens: TokenTotals,
     pub throughput: Throughput,
@@ -214,11 +216,13 @@ impl Arms {
 impl ArmMetrics {
     fn of(samples: &[&Sample<'_>], duration_ns: u64, options: &MetricsOptions) -> Self {
         let completed = samples.iter().filter(|it| it.observation.outcome.is_answer()).count();
+        let cancelled = samples.iter().filter(|it| it.observation.outcome == Outcome::Cancelled).count();
         Self {
             requests: samples.len(),
             completed,
             truncated: samples.iter().filter(|it| it.observation.outcome == Outcome::Truncated).count(),
-            failed: samples.len() - completed,
+            cancelled,
+            failed: samples.len() - completed - cancelled,
             tokens: TokenTotals::of(samples),
             throughput: Throughput::of(samples, duration_ns, options),
             latency: Latency::of(samples, options),
@@ -308,8 +312,9 @@ mod tests {
         );
         assert_eq!(
             (metrics.overall.requests, metrics.overall.completed, metrics.overall.truncated, metrics.overall.failed),
-            (8, 2, 1, 6)
+            (8, 2, 1, 5)
         );
+        assert_eq!(metrics.overall.cancelled, 1, "what the end of the run overtook did not fail");
         assert_eq!(metrics.overall.tokens.input, Some(14), "input tokens of answers only, as in vLLM");
         assert_eq!(metrics.overall.throughput.request_throughput, Some(2.0));
         assert_eq!(metrics.failures.iter().map(|it| it.count).sum::<usize>(), 6);

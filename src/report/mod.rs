@@ -85,6 +85,8 @@ pub struct About {
     /// Requests before the run that are in no figure.
     pub trial_requests: usize,
     pub warmup_requests: usize,
+    /// Whether the run was stopped before its end.
+    pub partial: bool,
     /// What the reader has to know besides the numbers, a sentence each.
     pub notices: Vec<String>,
 }

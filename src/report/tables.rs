@@ -18,7 +18,7 @@ use crate::report::json::summary_of;
 use crate::verdict::NotScored;
 
 /// The width of a column of examples.
-const EXAMPLE_WIDTH: usize = 62;
+const EXAMPLE_WIDTH: usize = 44;
 
 /// The most characters of an answer, and of the words about it, in an example on the console.
 const EXAMPLE_MAX_CHARS: usize = 160;
@@ -28,14 +28,14 @@ pub(super) fn all(report: &Report) -> Vec<(&'static str, String)> {
     let quality = &report.metrics.quality;
     let tables = [
         ("Quality of the answers", Some(rates(quality))),
-        ("Why constrained answers are not valid", reasons(quality)),
-        ("Constrained requests that could not be judged", unjudged(quality)),
+        ("Why constrained answers are not valid (share of the constrained requests)", reasons(quality)),
+        ("Constrained requests that could not be judged (share of the constrained requests)", unjudged(quality)),
         (
-            "Requests without an answer, in all arms",
-            groups(&report.metrics.failures, "outcome", report.metrics.overall.requests, "all"),
+            "Requests without an answer, in all arms (share of all requests)",
+            groups(&report.metrics.failures, "outcome", report.metrics.overall.requests),
         ),
-        ("Where the vLLM script's formula says something else", disagreements(quality)),
-        ("Latency by arm", arms(report)),
+        ("Where the vLLM script's formula says something else (share of those it scores)", disagreements(quality)),
+        ("By arm", arms(report)),
         ("The client's own part", Some(client(report))),
     ];
     tables.into_iter().filter_map(|(title, table)| Some((title, trimmed(&table?)))).collect()
@@ -49,27 +49,23 @@ fn trimmed(table: &str) -> String {
 fn rates(quality: &Quality) -> String {
     let constrained = quality.constrained;
     let share = |hits: usize| Rate::of(hits, constrained);
-    let judged = if quality.judged == constrained {
-        format!("valid, of {constrained} constrained requests")
-    } else {
-        format!("valid, of {} judged among {constrained} constrained requests", quality.judged)
-    };
-    let unjudged = constrained - quality.judged;
+    let judged = if quality.judged == constrained { "valid, of constrained" } else { "valid, of constrained, judged" };
+    let unjudged = constrained - quality.judged - quality.cancelled;
     let mut builder = Builder::default();
     builder.push_record(["rate", "%", "95 % interval", "count", "of what"]);
     let mut push = |name: &str, rate: Option<Rate>, of_what: &str| builder.push_record(rate_cells(name, rate, of_what));
-    push("correct rate", quality.correct_rate, &judged);
-    push("compliance", quality.compliance, "valid, of answers that ended by themselves");
-    push("coverage", quality.coverage, "taken up by the server, of constrained requests");
-    push("control rate", quality.control_rate, "valid, of answers without their constraint");
-    push("truncated", share(quality.truncated), "cut at the token limit");
-    push("refused", share(quality.refused), "refused by the server");
-    push("failed", share(quality.failed), "failed in server, stream, network or time");
-    push("not judged", share(unjudged), "no verdict possible: not in the correct rate");
-    let script = match quality.vllm.correct_rate {
-        Some(_) => "as its script scores, over requests of all arms",
-        None => "its script scores none of these (it has no check for grammars)",
-    };
+    push("correct rate", quality.correct_rate, judged);
+    push("compliance", quality.compliance, "valid, of answers that ended");
+    push("coverage", quality.coverage, "accepted, applied or not");
+    push("control rate", quality.control_rate, "valid, of unconstrained");
+    push("truncated", share(quality.truncated), "constrained, cut at the limit");
+    push("refused", share(quality.refused), "constrained, by the server");
+    push("failed", share(quality.failed), "constrained, on the way");
+    if quality.cancelled > 0 {
+        push("cancelled", share(quality.cancelled), "constrained, by stopping");
+    }
+    push("not judged", share(unjudged), "constrained, in no rate");
+    let script = if quality.vllm.correct_rate.is_some() { "its script, all arms" } else { "its script scores none" };
     push("vLLM's formula", quality.vllm.correct_rate, script);
     let mut table = builder.build();
     table.with(Style::psql()).with(Modify::new(Columns::new(1..4)).with(Alignment::right()));
@@ -89,7 +85,7 @@ fn rate_cells(name: &str, rate: Option<Rate>, of_what: &str) -> [String; 5] {
 }
 
 fn reasons(quality: &Quality) -> Option<String> {
-    groups(&quality.reasons, "reason", quality.constrained, "constrained")
+    groups(&quality.reasons, "reason", quality.constrained)
 }
 
 /// Why there is no verdict, where the correct rate leaves the request out. The refused, the failed and the cancelled are in the
@@ -97,23 +93,23 @@ fn reasons(quality: &Quality) -> Option<String> {
 fn unjudged(quality: &Quality) -> Option<String> {
     let elsewhere = [NotScored::Refused.name(), NotScored::Failed.name(), NotScored::Cancelled.name()];
     let unjudged: Vec<Group> = quality.not_scored.iter().filter(|it| !elsewhere.contains(&it.name)).cloned().collect();
-    groups(&unjudged, "why", quality.constrained, "constrained")
+    groups(&unjudged, "why", quality.constrained)
 }
 
 fn disagreements(quality: &Quality) -> Option<String> {
     let only_script = Group { name: "only the script says correct", ..quality.vllm.only_script.clone() };
     let only_ours = Group { name: "only sobench says valid", ..quality.vllm.only_ours.clone() };
     let differing: Vec<Group> = [only_script, only_ours].into_iter().filter(|it| it.count > 0).collect();
-    groups(&differing, "answers", quality.vllm.correct_rate.map_or(0, |rate| rate.of), "its requests")
+    groups(&differing, "answers", quality.vllm.correct_rate.map_or(0, |rate| rate.of))
 }
 
 /// A table of groups with one example each; `None` where there are no groups.
-fn groups(groups: &[Group], name: &str, whole: usize, whole_name: &str) -> Option<String> {
+fn groups(groups: &[Group], name: &str, whole: usize) -> Option<String> {
     if groups.is_empty() {
         return None;
     }
     let mut builder = Builder::default();
-    builder.push_record([name, "count", &format!("% of {whole_name}"), "the first one"]);
+    builder.push_record([name, "count", "share %", "the first one"]);
     for group in groups {
         let share = figure(Rate::of(group.count, whole).map(|rate| rate.percent));
         let example = group.excerpts.first().map(example).unwrap_or_default();
@@ -153,10 +149,10 @@ fn example(excerpt: &Excerpt) -> String {
     wrapped.iter().flat_map(|line| line.lines()).map(str::trim_end).collect::<Vec<_>>().join("\n")
 }
 
-/// The arms side by side, where there is more than one.
+/// The arms side by side, unless the constrained one is the only one: the other tables have its figures.
 fn arms(report: &Report) -> Option<String> {
     let arms: Vec<(&str, &ArmMetrics)> = report.metrics.arms.iter().collect();
-    if arms.len() < 2 {
+    if arms.iter().all(|(name, _)| *name == "constrained") {
         return None;
     }
     let mut builder = Builder::default();
@@ -166,6 +162,7 @@ fn arms(report: &Report) -> Option<String> {
     push("requests".to_owned(), &|arm| arm.requests.to_string());
     push("answers".to_owned(), &|arm| arm.completed.to_string());
     push("answers cut at the token limit".to_owned(), &|arm| arm.truncated.to_string());
+    push("refused or failed".to_owned(), &|arm| arm.failed.to_string());
     for metric in [LatencyMetric::Ttft, LatencyMetric::Tpot, LatencyMetric::E2el] {
         let name = metric.name();
         push(format!("{name} mean (ms)"), &|arm| figure(summary_of(&arm.latency, metric).mean));
@@ -174,7 +171,7 @@ fn arms(report: &Report) -> Option<String> {
             push(format!("{name} p{} (ms)", percentile.word()), &|arm| percentile_cell(summary_of(&arm.latency, metric), place));
         }
     }
-    push("output tokens (tok/s of the whole run)".to_owned(), &|arm| figure(arm.throughput.output_throughput));
+    push("output tok/s of the whole run".to_owned(), &|arm| figure(arm.throughput.output_throughput));
     builder.insert_record(0, std::iter::once("arm".to_owned()).chain(arms.iter().map(|(name, _)| (*name).to_owned())));
     let mut table = builder.build();
     table.with(Style::psql()).with(Modify::new(Columns::new(1..)).with(Alignment::right()));
@@ -185,7 +182,7 @@ fn arms(report: &Report) -> Option<String> {
 fn percentile_cell(summary: &Summary, place: usize) -> String {
     match summary.percentiles.get(place) {
         Some(percentile @ Percentile { enough: false, value: Some(_), .. }) => {
-            format!("{} (needs n={})", figure(percentile.value), percentile.needs)
+            format!("{} (n<{})", figure(percentile.value), percentile.needs)
         }
         Some(percentile) => figure(percentile.value),
         None => figure(None),

@@ -10,15 +10,15 @@ use tabled::settings::width::Wrap;
 use super::escape::printable;
 use super::json::summary_of;
 use super::{EngineChoice, LatencyMetric, Report, tables};
+use crate::metrics::Slo;
+use crate::metrics::quality::Quality;
 use crate::metrics::stats::{Percentile, Summary};
 
 /// The width of vLLM's block, and of every heading.
 const BLOCK_WIDTH: usize = 50;
 
 /// The width that sentences are wrapped at.
-const PAGE_WIDTH: usize = 100;
-
-const NS_PER_S: u64 = 1_000_000_000;
+const PAGE_WIDTH: usize = 80;
 
 /// The most characters of a name or a sentence that came from outside.
 const NAME_MAX_CHARS: usize = 200;
@@ -60,6 +60,9 @@ fn add_block(page: &mut String, report: &Report) {
     heading(page, " Serving Benchmark Result ", '=');
     row(page, "Successful requests:", &overall.completed.to_string());
     row(page, "Failed requests:", &overall.failed.to_string());
+    if overall.cancelled > 0 {
+        row(page, "Cancelled requests:", &overall.cancelled.to_string());
+    }
     if let Some(cap) = about.max_concurrency {
         row(page, "Maximum request concurrency:", &cap.to_string());
     }
@@ -130,8 +133,13 @@ fn conditions(report: &Report) -> [(&'static str, Vec<Option<String>>); 7] {
     let dataset = &about.dataset;
     let sha256 = dataset.sha256.as_deref().map(|hash| printable(hash, HASH_SHOWN_CHARS));
     let kinds = (!about.constraint_kinds.is_empty()).then(|| printable(&about.constraint_kinds.join(" "), NAME_MAX_CHARS));
-    let formats =
-        about.assert_formats.map(|asserted| if asserted { "format asserted" } else { "format not asserted" }.to_owned());
+    let has_schema = about.constraint_kinds.iter().any(|kind| kind == "json");
+    let formats = about.assert_formats.filter(|_| has_schema);
+    let formats = formats.map(|asserted| if asserted { "format asserted" } else { "format not asserted" }.to_owned());
+    let is_sent = report.metrics.arms.constrained.is_some();
+    let carried =
+        if is_sent { named("sent as", text(&about.constraint_dialect)) } else { Some("not sent, only judged".to_owned()) };
+    let carried = carried.filter(|_| kinds.is_some());
     let sources = report.metrics.overall.tokens.output_sources;
     let counted = [("server", sources.server), ("tokenizer", sources.tokenizer), ("nobody", sources.unknown)]
         .map(|(who, count)| format!("{who} {count}"))
@@ -150,7 +158,7 @@ fn conditions(report: &Report) -> [(&'static str, Vec<Option<String>>); 7] {
                 named("share constrained", about.constrained_ratio.map(|it| it.to_string())),
             ],
         ),
-        ("constraint", vec![kinds, named("sent as", text(&about.constraint_dialect)), named("engine", engine(report)), formats]),
+        ("constraint", vec![kinds, carried, named("engine", engine(report)).filter(|_| is_sent), formats]),
         (
             "answers",
             vec![
@@ -202,7 +210,10 @@ fn remarks(report: &Report) -> Vec<String> {
     let (metrics, overall) = (&report.metrics, &report.metrics.overall);
     let (tokens, latency, quality) = (&overall.tokens, &overall.latency, &metrics.quality);
     let facts = [
-        ("constrained requests that could not be judged and are not in the correct rate", quality.constrained - quality.judged),
+        (
+            "constrained requests that could not be judged and are not in the correct rate",
+            quality.constrained - quality.judged - quality.cancelled,
+        ),
         (
             "answers without a count of output tokens (no usage, no tokenizer), so that there is no total",
             tokens.output_sources.unknown,
@@ -214,13 +225,39 @@ fn remarks(report: &Report) -> Vec<String> {
             latency.multi_token_chunk_answers,
         ),
         ("answers that came whole although a stream was asked for, which have no TTFT, TPOT or ITL", latency.unstreamed_answers),
-        ("requests that were due and never sent", latency.never_sent),
+        ("requests not sent when the run was stopped", latency.never_sent),
     ];
     let counted = facts.into_iter().filter(|(_, count)| *count > 0).map(|(fact, count)| format!("{fact}: {count}"));
     let streamed = (!metrics.options.streamed).then(|| "answers were not streamed: there is no TTFT, TPOT or ITL".to_owned());
-    let short = (1..NS_PER_S).contains(&metrics.duration_ns);
-    let short = short.then(|| "the run was shorter than a second, so that peaks per second are of less than a second".to_owned());
-    counted.chain(streamed).chain(short).collect()
+    let throughput = &overall.throughput;
+    let peak_and_mean = throughput.max_output_tokens_per_s.zip(throughput.output_throughput);
+    let short = peak_and_mean.is_some_and(|(peak, mean)| peak < mean);
+    let short = short.then(|| {
+        "the peak per second is below the mean: the run was too short for whole seconds of the clock to hold its fastest"
+            .to_owned()
+    });
+    let goodput = metrics.options.goodput.as_ref().map(objectives);
+    counted.chain(streamed).chain(short).chain(goodput).chain(no_effect(quality)).collect()
+}
+
+/// What a good request meets.
+fn objectives(slo: &Slo) -> String {
+    let bounds = [("TTFT", slo.ttft_ms), ("TPOT", slo.tpot_ms), ("E2EL", slo.e2el_ms)];
+    let bounds: Vec<String> =
+        bounds.iter().filter_map(|(name, bound)| bound.map(|bound| format!("{name} at most {bound} ms"))).collect();
+    format!("goodput counts answers of all arms with {}; valid goodput those of them that are valid", bounds.join(", "))
+}
+
+/// A constraint whose answers are no better than those without it: the first thing to look at on a new server.
+fn no_effect(quality: &Quality) -> Option<String> {
+    let (correct, control) = (quality.correct_rate?, quality.control_rate?);
+    (correct.low_percent <= control.percent).then(|| {
+        format!(
+            "no effect of the constraint is visible: {}/{} correct with it, {}/{} without; a server that ignores the field accepts it all \
+             the same",
+            correct.hits, correct.of, control.hits, control.of
+        )
+    })
 }
 
 fn add_wrapped(page: &mut String, sentence: &str) {
@@ -235,7 +272,7 @@ mod tests {
     use super::*;
     use crate::case::Arm;
     use crate::metrics::testing::{Made, made, with_samples};
-    use crate::metrics::{MetricsOptions, Slo, summarise};
+    use crate::metrics::{MetricsOptions, summarise};
     use crate::observation::Outcome;
     use crate::report::{About, DatasetAbout, EngineAbout};
     use crate::verdict::{NotScored, Reason, Verdict};

@@ -1,18 +1,49 @@
-//! After the clock has stopped: verdicts and token counts of every observation. Knows no server and no rendering.
+//! Before the clock starts: can the answers be judged at all. After it has stopped: verdicts and token counts. Knows no server and no rendering.
 
 use crate::case::Case;
+use crate::error::{Error, Result};
 use crate::evaluate::{Evaluator, legacy};
 use crate::metrics::{Sample, TokenSource, Tokens};
 use crate::observation::{Observation, Outcome};
 use crate::plan::RunPlan;
 use crate::tokenizer::Tokenizer;
-use crate::verdict::Verdict;
+use crate::verdict::{NotScored, Verdict};
 
 /// What was found out about one observation.
 pub(super) struct Judged {
     verdict: Verdict,
     tokens: Tokens,
     vllm_correct: Option<bool>,
+}
+
+/// Looks at the constraints before anything is sent. One that belongs to the whole run and cannot be judged by is an error: no
+/// answer would get a verdict. Rows that have their own are named, and run.
+///
+/// # Errors
+/// The run's only constraint is broken, or beyond our evaluator.
+pub(super) fn look_ahead(plan: &RunPlan, cases: &[Case]) -> Result<Option<String>> {
+    let mut evaluator = Evaluator::new(plan.evaluate);
+    let mut why = |case: &Case| evaluator.unusable(case.constraint.as_deref()?, case.grammar_oracle.as_deref());
+    let words = |why: &NotScored| match why {
+        NotScored::Unsupported { what } | NotScored::Limit { what } => what.clone(),
+        other => other.name().to_owned(),
+    };
+    if !plan.dataset.name.has_rows() {
+        let broken = cases.first().and_then(why).map(|why| words(&why));
+        return broken.map_or(Ok(None), |what| {
+            Err(Error::usage(format!("no answer could be judged by this constraint: {what}"))
+                .hint("correct the schema, regex, grammar or oracle; nothing was sent"))
+        });
+    }
+    let unusable: Vec<(&Case, NotScored)> = cases.iter().filter_map(|case| Some((case, why(case)?))).collect();
+    Ok(unusable.first().map(|(case, why)| {
+        let what = words(why);
+        format!(
+            "{} requests have a constraint that their answers cannot be judged by; the first is {}: {what}",
+            unusable.len(),
+            case.id
+        )
+    }))
 }
 
 /// Judges and counts, case by case.

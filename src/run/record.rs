@@ -76,6 +76,7 @@ fn about(plan: &RunPlan, session: &Session, dataset: &Dataset, driven: &Driven, 
         assert_formats: Some(plan.evaluate.assert_formats),
         trial_requests: driven.trials,
         warmup_requests: driven.warmups,
+        partial: driven.interrupted,
         notices: notices(plan, session, dataset, driven),
     }
 }

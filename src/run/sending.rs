@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::backend::{Adapter, RequestOptions};
 use crate::case::Case;
+use crate::constraint::{Constraint, GrammarDialect};
 use crate::driver::{self, Event, RunOutcome, Stop, StopState};
 use crate::error::{Error, Result};
 use crate::observation::{Observation, Outcome};
@@ -95,7 +96,9 @@ impl Sending<'_> {
         let place = format!("{}{}", self.session.base_url.trim_end_matches('/'), self.session.path);
         let words = |status: &u16, body: &str| format!("the trial run failed at {place}: {status} {}", quoted(body));
         match outcome {
-            Outcome::Rejected { status, body } => Error::environment(words(status, body)).hint(refusal_hint(*status, case)),
+            Outcome::Rejected { status, body } => {
+                Error::environment(words(status, body)).hint(refusal_hint(*status, case, self.session.is_embedded()))
+            }
             Outcome::ServerError { status, body } => Error::environment(words(status, body))
                 .hint("the server failed on the first request: its log has more; nothing was measured"),
             Outcome::StreamError { message } => Error::environment(format!("the trial run failed at {place}: {message}"))
@@ -112,10 +115,15 @@ impl Sending<'_> {
     }
 }
 
-fn refusal_hint(status: u16, case: &Case) -> String {
+fn refusal_hint(status: u16, case: &Case, embedded: bool) -> String {
     match (status, &case.constraint) {
         (401 | 403, _) => "set OPENAI_API_KEY, or give the header with --header".to_owned(),
         (404, _) => "check --model against /v1/models, and --endpoint and --backend against the server".to_owned(),
+        (_, Some(constraint))
+            if embedded && matches!(&**constraint, Constraint::Grammar { dialect: GrammarDialect::Ebnf, .. }) =>
+        {
+            "the embedded engine reads Lark: give --grammar-path a .lark file, or name a server with --base-url".to_owned()
+        }
         (_, Some(constraint)) => format!(
             "the server refuses the request as it was sent; if it is the {} constraint, try another --constraint-dialect or \
              --guided-decoding-backend, or a constraint that the engine supports",
@@ -148,7 +156,6 @@ fn quoted(body: &str) -> String {
 mod tests {
     use super::*;
     use crate::case::{Arm, Prompt};
-    use crate::constraint::Constraint;
 
     fn case(id: usize, regex: &str) -> Case {
         Case {
@@ -187,7 +194,7 @@ mod tests {
     #[test]
     fn hints_name_the_likely_cause() {
         for (status, word) in [(401, "OPENAI_API_KEY"), (404, "--model"), (400, "regex"), (422, "regex")] {
-            assert!(refusal_hint(status, &case(0, "a")).contains(word), "{status}");
+            assert!(refusal_hint(status, &case(0, "a"), false).contains(word), "{status}");
         }
     }
 }

@@ -190,6 +190,7 @@ fn ctrl_c_ends_with_a_partial_report_and_exit_130() {
     program.stdout.take().unwrap().read_to_string(&mut stdout).unwrap();
     assert_eq!(program.wait().unwrap().code(), Some(130), "{said:?}");
     assert!(stdout.contains("Serving Benchmark Result") && stdout.contains("partial"), "{stdout}");
+    assert!(stdout.contains("Cancelled requests:"), "what was not sent did not fail:\n{stdout}");
     assert!(said.iter().any(|line| line.contains("interrupted")), "{said:?}");
 }
 
@@ -243,4 +244,41 @@ fn absurd_caps_and_rates_are_no_panic() {
     let (ran, result) = sobench_result(&["--num-prompts", "3", "--max-concurrency", "18446744073709551615"]);
     assert_eq!((ran.code, result["completed"].as_u64()), (0, Some(3)), "{}", ran.stderr);
     assert_fails(&sobench(&["--num-prompts", "3", "--request-rate", "1e-300"]), 2, &["--request-rate", "hint: "]);
+}
+
+#[test]
+fn a_broken_constraint_of_ones_own_is_found_before_anything_is_sent() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let url = scripted_server(|asked| {
+        assert_eq!(asked.method, "GET", "nothing is generated");
+        models_response()
+    });
+    for (arguments, word) in [
+        (vec!["--dataset".into(), "regex".into(), "--regex".into(), "[a-".into()], "regex"),
+        (vec!["--json-schema-path".into(), file("s.json", r#"{"type": "objct"}"#)], "objct"),
+        (vec!["--dataset".into(), "grammar".into(), "--grammar-path".into(), file("g.lark", "start: foo")], "foo"),
+    ] {
+        let mut all = vec!["--base-url".to_owned(), url.clone()];
+        all.extend(arguments);
+        assert_fails(&sobench(&all), 2, &["judged", word, "hint: "]);
+    }
+}
+
+#[test]
+fn a_server_that_ignores_the_constraint_is_noticed() {
+    let url = scripted_server(|asked| match asked.path.as_str() {
+        "/v1/models" => models_response(),
+        _ => {
+            let event = r#"data: {"choices":[{"index":0,"text":"I would rather chat.","finish_reason":"stop"}]}"#;
+            response("200 OK", "text/event-stream", &format!("{event}\n\ndata: [DONE]\n\n"))
+        }
+    });
+    let ran = sobench(&["--base-url", &url, "--num-prompts", "20", "--guided-decoding-ratio", "0.5", "--disable-tqdm"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(ran.stdout.contains("no effect of the constraint is visible: 0/10"), "{}", ran.stdout);
 }

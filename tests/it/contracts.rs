@@ -193,7 +193,8 @@ fn outcomes_in_the_file_add_up_to_the_requests() {
     assert_eq!(outcomes.keys().map(String::as_str).collect::<Vec<_>>(), Outcome::NAMES);
     let counted: u64 = outcomes.values().map(|count| count.as_u64().unwrap()).sum();
     assert_eq!(Some(counted), file["num_prompts"].as_u64());
-    assert_eq!(file["completed"].as_u64().unwrap() + file["failed"].as_u64().unwrap(), counted);
+    let cancelled = file["sobench"]["overall"]["cancelled"].as_u64().unwrap();
+    assert_eq!(file["completed"].as_u64().unwrap() + file["failed"].as_u64().unwrap() + cancelled, counted);
     for column in ["input_lens", "ttfts", "itls", "latencies", "start_times", "generated_texts", "errors", "outputs"] {
         assert_eq!(file[column].as_array().unwrap().len() as u64, counted, "{column}");
     }

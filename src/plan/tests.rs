@@ -1,0 +1,94 @@
+//! What becomes of flags, and which are refused.
+
+use std::ffi::OsString;
+
+use super::*;
+use crate::cli::Cli;
+
+fn plan(arguments: &[&str]) -> Result<RunPlan> {
+    let arguments = std::iter::once("sobench").chain(arguments.iter().copied()).map(OsString::from);
+    let arguments = Cli::parse_arguments(arguments).expect("clap takes these arguments").into_bench();
+    RunPlan::new(&arguments, Some("key-from-environment".to_owned()))
+}
+
+fn base_url(arguments: &[&str]) -> Option<String> {
+    match plan(arguments).unwrap().target {
+        Target::Server { endpoint, .. } => Some(endpoint.base_url),
+        Target::Embedded { .. } => None,
+    }
+}
+
+#[test]
+fn a_server_is_asked_only_if_one_is_named() {
+    for (arguments, expected) in [
+        (&[][..], None),
+        (&["--backend", "openai-chat"], None),
+        (&["--port", "9000"], Some("http://127.0.0.1:9000")),
+        (&["--host", "::1"], Some("http://[::1]:8000")),
+        (&["--model", "m"], Some("http://127.0.0.1:8000")),
+        (&["--base-url", "https://x/v1", "--port", "9"], Some("https://x/v1")),
+    ] {
+        assert_eq!(base_url(arguments).as_deref(), expected, "{arguments:?}");
+    }
+}
+
+#[test]
+fn the_endpoint_and_the_form_of_prompts_follow_the_backend() {
+    for (backend, path, form) in [
+        ("vllm", "/v1/completions", PromptForm::Text),
+        ("openai", "/v1/completions", PromptForm::Text),
+        ("openai-chat", "/v1/chat/completions", PromptForm::Messages),
+    ] {
+        let plan = plan(&["--backend", backend, "--port", "1"]).unwrap();
+        let Target::Server { endpoint, .. } = plan.target else { panic!("a port names a server") };
+        assert_eq!((endpoint.path.as_str(), plan.dataset.prompt_form), (path, form));
+    }
+}
+
+#[test]
+fn no_secret_shows_in_the_plan() {
+    let shown = format!("{:?}", plan(&["--port", "1", "--header", "x-token=hush"]).unwrap());
+    assert!(!shown.contains("key-from-environment") && !shown.contains("hush"), "{shown}");
+}
+
+#[test]
+fn wrong_values_name_flag_and_value() {
+    for (arguments, words) in [
+        (&["--guided-decoding-ratio", "1.5"][..], "--guided-decoding-ratio is not between 0 and 1: 1.5"),
+        (&["--request-rate", "nan"], "--request-rate is not a positive number: NaN"),
+        (&["--request-rate", "1e-9"], "--request-rate spreads the requests over 1000000000000 s: 0.000000001"),
+        (&["--burstiness", "0"], "--burstiness is not positive: 0"),
+        (&["--max-concurrency", "0"], "--max-concurrency is 0"),
+        (&["--num-prompts", "0"], "--num-prompts is 0"),
+        (&["--output-len", "0"], "--output-len is 0"),
+        (&["--request-timeout", "-1"], "--request-timeout is not a time: -1"),
+        (&["--metric-percentiles", "50,101"], "--metric-percentiles is not between 0 and 100: 101"),
+        (&["--goodput", "ttft:200", "tpt:50"], "--goodput is not METRIC:MS: tpt:50"),
+        (&["--metadata", "novalue"], "--metadata is not KEY=VALUE: novalue"),
+        (&["--port", "1", "--header", "=x"], "--header is not KEY=VALUE: =x"),
+        (&["--base-url", "localhost:8000"], "--base-url is not an http or https URL: localhost:8000"),
+        (&["--choice", "a,b"], "--choice has no meaning with --dataset json"),
+        (&["--endpoint", "/x"], "no server is named, and the embedded engine takes no --endpoint"),
+        (&["--header", "a=b"], "no server is named, and the embedded engine takes no --header"),
+        (
+            &["--port", "1", "--embedded-itl-ms", "3"],
+            "a server is named, and --embedded-ttft-ms and --embedded-itl-ms shape only the embedded engine",
+        ),
+        (&["--grammar-dialect", "lark"], "--grammar-dialect has no meaning with --dataset json"),
+        (&["--embedded-itl-ms", "-2"], "--embedded-itl-ms is not a time: -2"),
+    ] {
+        let error = plan(arguments).expect_err("the value is wrong");
+        assert_eq!((error.what.as_str(), error.exit_code()), (words, 2));
+        assert!(error.hint.is_some(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn ratio_and_objectives_are_taken() {
+    assert_eq!(plan(&["--no-guided-decoding"]).unwrap().dataset.constrained_ratio, 0.0);
+    assert_eq!(plan(&[]).unwrap().dataset.constrained_ratio, 1.0);
+    let slo = plan(&["--goodput", "ttft:200", "e2el:5000"]).unwrap().metrics.goodput;
+    assert_eq!(slo, Some(Slo { ttft_ms: Some(200.0), tpot_ms: None, e2el_ms: Some(5000.0) }));
+    assert_eq!(plan(&["--ignore-eos"]).unwrap().warnings().len(), 1);
+    assert!(plan(&["--ignore-eos", "--no-guided-decoding"]).unwrap().warnings().is_empty());
+}
