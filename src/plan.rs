@@ -41,7 +41,17 @@ pub enum Target {
     /// The embedded engine, started for this run.
     Embedded { engine: EngineName, ttft_ms: f64, itl_ms: f64 },
     /// A server that runs already.
-    Server { endpoint: Endpoint, model: Option<String>, served_model_name: Option<String>, ready_timeout: Duration },
+    Server(ServerTarget),
+}
+
+/// A server that runs already, as the user named it.
+#[derive(Clone, Debug)]
+pub struct ServerTarget {
+    pub endpoint: Endpoint,
+    pub model: Option<String>,
+    pub served_model_name: Option<String>,
+    /// How long it may take to become ready; zero does not wait.
+    pub ready_timeout: Duration,
 }
 
 /// How constraints travel; `None` is decided by what the server says of itself.
@@ -109,7 +119,7 @@ impl RunPlan {
                 guided_decoding_backend: arguments.constraint.guided_decoding_backend.clone(),
             },
             traffic: traffic(&arguments.traffic)?,
-            request: request(arguments)?,
+            request: request(arguments, backend)?,
             evaluate: EvaluateOptions { assert_formats: !arguments.constraint.no_format_assertion },
             metrics: metrics(&arguments.output, !arguments.traffic.disable_stream)?,
             output: output(&arguments.output)?,
@@ -141,12 +151,10 @@ impl RunPlan {
         }
         warnings
     }
-}
 
-impl RunPlan {
     /// A path that the backend's requests do not fit.
     fn endpoint_warning(&self) -> Option<String> {
-        let Target::Server { endpoint, .. } = &self.target else { return None };
+        let Target::Server(ServerTarget { endpoint, .. }) = &self.target else { return None };
         let chat = endpoint.path.contains("chat");
         (chat != self.backend.takes_messages())
             .then(|| format!("--endpoint {} does not look like the endpoint of --backend {}", endpoint.path, self.backend))
@@ -170,7 +178,7 @@ fn target(arguments: &BenchArgs, backend: ServerKind, api_key: Option<String>) -
         Some(url) => checked_url(url)?,
         None => format!("http://{}:{}", bracketed(host.as_deref().unwrap_or(DEFAULT_HOST)), port.unwrap_or(DEFAULT_PORT)),
     };
-    Ok(Target::Server {
+    Ok(Target::Server(ServerTarget {
         endpoint: Endpoint {
             base_url,
             path: arguments.server.endpoint.clone().unwrap_or_else(|| backend.default_path().to_owned()),
@@ -181,7 +189,7 @@ fn target(arguments: &BenchArgs, backend: ServerKind, api_key: Option<String>) -
         model: model.clone(),
         served_model_name: arguments.server.served_model_name.clone(),
         ready_timeout: Duration::from_secs(arguments.server.ready_check_timeout_sec),
-    })
+    }))
 }
 
 fn embedded_target(arguments: &BenchArgs) -> Result<Target> {
@@ -333,11 +341,11 @@ fn traffic(flags: &TrafficArgs) -> Result<Traffic> {
     })
 }
 
-fn request(arguments: &BenchArgs) -> Result<RequestPlan> {
+fn request(arguments: &BenchArgs, backend: ServerKind) -> Result<RequestPlan> {
     let SamplingArgs { extra_body, ignore_eos, .. } = &arguments.sampling;
     Ok(RequestPlan {
         stream: !arguments.traffic.disable_stream,
-        sampling: sampling(&arguments.sampling, arguments.server.backend.unwrap_or(ServerKind::Vllm)),
+        sampling: sampling(&arguments.sampling, backend),
         ignore_eos: *ignore_eos,
         extra_body: extra_body.as_deref().map(json_object).transpose()?,
         request_id_prefix: arguments.server.request_id_prefix.clone(),

@@ -8,13 +8,10 @@ use crate::backend::{ConstraintDialect, RequestOptions};
 use crate::constraint::GrammarDialect;
 use crate::driver::{self, Client, DriverOptions, Endpoint, Limits, ModelInfo};
 use crate::engine::EngineName;
-use crate::error::{Error, Result};
-use crate::plan::{RunPlan, Target};
+use crate::error::Result;
+use crate::plan::{RunPlan, ServerTarget, Target};
 use crate::report::{EngineAbout, EngineChoice};
-use crate::server::{EmbeddedOptions, EmbeddedServer};
-
-/// The embedded server's only model.
-const EMBEDDED_MODEL: &str = "sobench-synthetic";
+use crate::server::{self, EmbeddedOptions, EmbeddedServer, SYNTHETIC_MODEL};
 
 /// Requests to the embedded server carry their number, so that the same run gets the same answer to each of them.
 const EMBEDDED_REQUEST_ID_PREFIX: &str = "sobench-";
@@ -47,9 +44,9 @@ impl Session {
     pub fn open(plan: &RunPlan, runtime: &Runtime) -> Result<Self> {
         match &plan.target {
             Target::Embedded { engine, ttft_ms, itl_ms } => Self::embedded(plan, *engine, *ttft_ms, *itl_ms),
-            Target::Server { endpoint, .. } => {
-                let client = client(plan, endpoint.clone(), None)?;
-                runtime.block_on(Self::running(plan, client, endpoint))
+            Target::Server(target) => {
+                let client = client(plan, target.endpoint.clone(), None)?;
+                runtime.block_on(Self::running(plan, client, target))
             }
         }
     }
@@ -73,31 +70,31 @@ impl Session {
     }
 
     fn embedded(plan: &RunPlan, engine: EngineName, ttft_ms: f64, itl_ms: f64) -> Result<Self> {
-        let server = EmbeddedServer::start(EmbeddedOptions {
+        let embedded = EmbeddedServer::start(EmbeddedOptions {
             engine,
             seed: plan.dataset.seed,
             ttft_ms,
             itl_ms,
-            model: EMBEDDED_MODEL.to_owned(),
+            model: SYNTHETIC_MODEL.to_owned(),
         })?;
         let endpoint = Endpoint {
-            base_url: server.base_url().to_owned(),
+            base_url: embedded.base_url().to_owned(),
             path: plan.backend.default_path().to_owned(),
             headers: Vec::new(),
             api_key: None,
             insecure: false,
         };
         let dialect = plan.constraint.dialect.unwrap_or(Server::Embedded.constraint_dialect());
-        let label = server.engine_label();
+        let label = embedded.engine_label();
         Ok(Self {
             client: client(plan, endpoint.clone(), Some(EMBEDDED_REQUEST_ID_PREFIX))?,
             base_url: endpoint.base_url,
             path: endpoint.path,
-            model: EMBEDDED_MODEL.to_owned(),
-            model_id: EMBEDDED_MODEL.to_owned(),
+            model: SYNTHETIC_MODEL.to_owned(),
+            model_id: SYNTHETIC_MODEL.to_owned(),
             dialect,
             grammar_dialect: plan.constraint.grammar_dialect.unwrap_or(Server::Embedded.grammar_dialect()),
-            server_version: Some(format!("sobench-embedded {}", env!("CARGO_PKG_VERSION"))),
+            server_version: Some(server::VERSION.to_owned()),
             engine_choice: match &plan.constraint.guided_decoding_backend {
                 Some(name) => EngineChoice::Selected(name.clone()),
                 None => EngineChoice::None,
@@ -107,14 +104,12 @@ impl Session {
                 "answers come from the embedded engine: its model is synthetic, and the figures are not those of a GPU server"
                     .to_owned(),
             ],
-            embedded: Some(server),
+            embedded: Some(embedded),
         })
     }
 
-    async fn running(plan: &RunPlan, client: Client, endpoint: &Endpoint) -> Result<Self> {
-        let Target::Server { model, served_model_name, ready_timeout, .. } = &plan.target else {
-            return Err(Error::internal("an embedded target is not asked what it is"));
-        };
+    async fn running(plan: &RunPlan, client: Client, target: &ServerTarget) -> Result<Self> {
+        let ServerTarget { endpoint, model, served_model_name, ready_timeout } = target;
         driver::wait_ready(&client, *ready_timeout).await?;
         let listed = listed_model(&client, model.as_deref().or(served_model_name.as_deref())).await?;
         let model = model.clone().or_else(|| listed.as_ref().map(|first| first.id.clone()));
@@ -123,10 +118,10 @@ impl Session {
         let owned_by = listed.as_ref().and_then(|first| first.owned_by.as_deref());
         let server = identify(plan.backend, server_version.as_deref(), owned_by);
         let dialect = plan.constraint.dialect.unwrap_or(server.constraint_dialect());
-        let sent = ignored_dialect(server, dialect).is_none() && honours_engine(server);
-        let (engine_choice, notice) = declared_engine(plan.constraint.guided_decoding_backend.as_deref(), dialect, sent);
-        let mut notices: Vec<String> = notice.into_iter().collect();
-        notices.extend(ignored_dialect(server, dialect));
+        let ignored = ignored_dialect(server, dialect);
+        let honoured = ignored.is_none() && honours_engine(server);
+        let (engine_choice, declared) = declared_engine(plan.constraint.guided_decoding_backend.as_deref(), dialect, honoured);
+        let notices = declared.into_iter().chain(ignored).collect();
         Ok(Self {
             client,
             base_url: endpoint.base_url.clone(),

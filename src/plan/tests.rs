@@ -13,7 +13,7 @@ fn plan(arguments: &[&str]) -> Result<RunPlan> {
 
 fn base_url(arguments: &[&str]) -> Option<String> {
     match plan(arguments).unwrap().target {
-        Target::Server { endpoint, .. } => Some(endpoint.base_url),
+        Target::Server(ServerTarget { endpoint, .. }) => Some(endpoint.base_url),
         Target::Embedded { .. } => None,
     }
 }
@@ -40,7 +40,7 @@ fn the_endpoint_and_the_form_of_prompts_follow_the_backend() {
         ("openai-chat", "/v1/chat/completions", PromptForm::Messages),
     ] {
         let plan = plan(&["--backend", backend, "--port", "1"]).unwrap();
-        let Target::Server { endpoint, .. } = plan.target else { panic!("a port names a server") };
+        let Target::Server(ServerTarget { endpoint, .. }) = plan.target else { panic!("a port names a server") };
         assert_eq!((endpoint.path.as_str(), plan.dataset.prompt_form), (path, form));
     }
 }

@@ -29,6 +29,9 @@ use timetable::{Timetable, within};
 /// The id of the model that the embedded server offers unless told otherwise.
 pub const SYNTHETIC_MODEL: &str = "sobench-synthetic";
 
+/// What `/version` says: made to be taken for nobody else's server.
+pub const VERSION: &str = concat!("sobench-embedded ", env!("CARGO_PKG_VERSION"));
+
 /// Threads that may wait for a compile at the same time; more requests wait their turn.
 const COMPILE_THREADS: usize = 4;
 

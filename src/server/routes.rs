@@ -64,7 +64,7 @@ impl App {
     ) -> Self {
         Self {
             language: Arc::new(LanguageModel::new(Arc::clone(&vocabulary))),
-            fingerprint: format!("sobench-embedded {} synthetic, {}", env!("CARGO_PKG_VERSION"), engine.version()),
+            fingerprint: format!("{} synthetic, {}", super::VERSION, engine.version()),
             cache: Arc::new(CompileCache::new(engine, CACHED_GRAMMARS)),
             seeds: Seeds::new(options.seed),
             live: Arc::new(Semaphore::new(MAX_LIVE_REQUESTS)),
@@ -119,7 +119,7 @@ pub(super) fn router(app: Arc<App>) -> Router {
 async fn version(State(app): State<Arc<App>>) -> Json<serde_json::Value> {
     let engine = app.cache.engine();
     Json(json!({
-        "version": concat!("sobench-embedded ", env!("CARGO_PKG_VERSION")),
+        "version": super::VERSION,
         "engine": engine.name(),
         "engine_version": engine.version(),
         "grammar_dialects": engine.grammar_dialects(),

@@ -4,6 +4,8 @@ use std::sync::{Arc, OnceLock};
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
+use sobench::backend::ServerKind;
+use sobench::backend::identify::{Server, identify};
 use sobench::engine::EngineName;
 use sobench::server::{EmbeddedOptions, EmbeddedServer};
 
@@ -99,6 +101,7 @@ async fn says_what_it_is() {
     assert_eq!(client.get("/health").await.status, 200);
     let version: Value = serde_json::from_str(&client.get("/version").await.body).unwrap();
     assert!(version["version"].as_str().unwrap().starts_with("sobench-embedded "), "{version}");
+    assert_eq!(identify(ServerKind::Vllm, version["version"].as_str(), None), Server::Embedded);
     assert_eq!(version["engine_version"], server.engine_label());
     let models: Value = serde_json::from_str(&client.get("/v1/models").await.body).unwrap();
     assert_eq!((&models["object"], &models["data"][0]["id"]), (&json!("list"), &json!("sobench-synthetic")));
