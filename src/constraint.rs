@@ -1,8 +1,9 @@
 //! What an answer must match. Knows neither servers nor engines nor how an answer is judged.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
+use regex::Regex;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -58,6 +59,13 @@ pub enum GrammarDialect {
 }
 
 impl GrammarDialect {
+    /// The notation that a text is written in: EBNF where something that could be a rule's name stands before `::=`.
+    pub fn of_text(text: &str) -> Self {
+        static RULE: LazyLock<Regex> =
+            LazyLock::new(|| Regex::new(r"(?m)^\s*[\w-]+\s*::=").expect("the expression is fixed and well formed"));
+        if RULE.is_match(text) { Self::Ebnf } else { Self::Lark }
+    }
+
     /// The name used in flags, files and messages.
     pub fn name(self) -> &'static str {
         match self {
@@ -133,5 +141,16 @@ mod tests {
             assert_eq!(round_trip(text).kind(), kind);
         }
         assert!(serde_json::from_str::<Constraint>(r#"{"json_object":false}"#).is_err());
+    }
+
+    #[test]
+    fn a_grammar_is_told_by_its_rules_and_not_by_what_they_quote() {
+        for (text, dialect) in [
+            ("root ::= \"a\"", GrammarDialect::Ebnf),
+            ("# comment\n  a-b\n  ::= \"a\"", GrammarDialect::Ebnf),
+            ("start: \"root ::= a\"", GrammarDialect::Lark),
+        ] {
+            assert_eq!(GrammarDialect::of_text(text), dialect, "{text}");
+        }
     }
 }

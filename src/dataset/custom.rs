@@ -6,7 +6,6 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::file::{check_rows, lines, read_text};
-use super::grammar::dialect_of_text;
 use super::message::messages;
 use super::{DatasetPlan, Row, Rows, RowsKind};
 use crate::case::Prompt;
@@ -115,7 +114,7 @@ fn choice(value: &Value) -> std::result::Result<Constraint, String> {
 /// A grammar is a text, whose dialect shows, or `{dialect, text}`.
 fn grammar(value: &Value) -> std::result::Result<Constraint, String> {
     let (dialect, text) = match value {
-        Value::String(text) => (dialect_of_text(text), text),
+        Value::String(text) => (GrammarDialect::of_text(text), text),
         Value::Object(members) => {
             let dialect = match members.get("dialect").and_then(Value::as_str) {
                 Some("lark") => GrammarDialect::Lark,

@@ -1,9 +1,7 @@
 //! The dataset `grammar`: a small subset of SQL. Knows the dialects apart by their looks; what a grammar means is for `grammar`.
 
 use std::path::Path;
-use std::sync::{Arc, LazyLock};
-
-use ::regex::Regex;
+use std::sync::Arc;
 
 use super::file::read_text;
 use super::{DatasetPlan, Row, Rows, SHIPPED};
@@ -42,13 +40,6 @@ pub(super) fn rows(plan: &DatasetPlan) -> Result<Rows> {
     Ok(Rows { notices, ..Rows::generated(vec![row], source) })
 }
 
-/// The dialect that a grammar is written in: EBNF where something that could be a rule's name stands before `::=`.
-pub(super) fn dialect_of_text(text: &str) -> GrammarDialect {
-    static RULE: LazyLock<Regex> =
-        LazyLock::new(|| Regex::new(r"(?m)^\s*[\w-]+\s*::=").expect("the expression is fixed and well formed"));
-    if RULE.is_match(text) { GrammarDialect::Ebnf } else { GrammarDialect::Lark }
-}
-
 fn shipped(dialect: GrammarDialect) -> &'static str {
     match dialect {
         GrammarDialect::Lark => LARK,
@@ -61,7 +52,7 @@ fn dialect_of(path: &Path, text: &str) -> GrammarDialect {
     match extension.to_ascii_lowercase().as_str() {
         "lark" => GrammarDialect::Lark,
         "ebnf" | "gbnf" => GrammarDialect::Ebnf,
-        _ => dialect_of_text(text),
+        _ => GrammarDialect::of_text(text),
     }
 }
 

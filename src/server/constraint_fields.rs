@@ -87,16 +87,11 @@ fn constraint(name: &str, value: &Value) -> Result<Constraint, Failure> {
             if text.trim().is_empty() {
                 return Err(bad("grammar must not be empty".into()));
             }
-            Constraint::Grammar { dialect: dialect(text), text: text.into() }
+            Constraint::Grammar { dialect: GrammarDialect::of_text(text), text: text.into() }
         }
         "structural_tag" => Constraint::StructuralTag(Arc::new(parsed()?)),
         unknown => return Err(bad(format!("unknown member of structured_outputs: {unknown}"))),
     })
-}
-
-/// The notation of a grammar text, told as vLLM tells it: only EBNF has `::=`.
-fn dialect(text: &str) -> GrammarDialect {
-    if text.contains("::=") { GrammarDialect::Ebnf } else { GrammarDialect::Lark }
 }
 
 fn response_format(value: &Value) -> Result<Option<Constraint>, Failure> {
