@@ -15,6 +15,7 @@ use crate::dataset::{self, Dataset, DatasetPlan};
 use crate::driver::schedule::due_times;
 use crate::driver::{self, RunOutcome, StopState, Stopper};
 use crate::error::{Error, Result};
+use crate::evaluate::Evaluator;
 use crate::plan::RunPlan;
 use crate::progress::{self, Mode};
 use crate::report::{Report, text};
@@ -80,10 +81,11 @@ pub fn run(plan: &RunPlan) -> Result<Finished> {
     for notice in session.notices.iter().chain(&dataset.notices) {
         progress::say(notice);
     }
-    let unjudged = judge::look_ahead(plan, &dataset.cases)?;
+    let mut evaluator = Evaluator::new(plan.evaluate);
+    let unjudged = judge::look_ahead(plan, &dataset.cases, &mut evaluator)?;
     unjudged.iter().for_each(|notice| progress::warn(notice));
     let driven = drive(plan, &session, &dataset, &runtime)?;
-    let judged = judge::judge(plan, &dataset.cases, &driven.outcome.observations, &tokenizer);
+    let judged = judge::judge(&dataset.cases, &driven.outcome.observations, &mut evaluator, &tokenizer);
     let samples = judge::samples(&dataset.cases, &driven.outcome.observations, &judged);
     let report = record::report(plan, &session, &dataset, &driven, &tokenizer, &samples);
     let saved = if plan.output.save { record::save(plan, &report).map(Some) } else { Ok(None) };

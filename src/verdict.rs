@@ -112,3 +112,15 @@ impl fmt::Display for Reason {
         }
     }
 }
+
+impl fmt::Display for NotScored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoConstraint => f.write_str("the case has no constraint"),
+            Self::Refused => f.write_str("the server refused the request"),
+            Self::Failed => f.write_str("the request failed"),
+            Self::Cancelled => f.write_str("the run ended first"),
+            Self::Unsupported { what } | Self::Limit { what } => f.write_str(what),
+        }
+    }
+}

@@ -195,8 +195,7 @@ fn not_scored(constrained: &[&Sample<'_>]) -> Vec<Group> {
     for sample in constrained {
         if let Verdict::NotScored { why } = sample.verdict {
             let words = match why {
-                NotScored::Unsupported { what } | NotScored::Limit { what } => what.clone(),
-                NotScored::NoConstraint => "the case has no constraint".to_owned(),
+                NotScored::Unsupported { .. } | NotScored::Limit { .. } | NotScored::NoConstraint => why.to_string(),
                 NotScored::Refused | NotScored::Failed | NotScored::Cancelled => failure_words(&sample.observation.outcome),
             };
             Group::add_to(&mut groups, why.name(), sample, &words);

@@ -1,4 +1,5 @@
-//! Before the clock starts: can the answers be judged at all. After it has stopped: verdicts and token counts. Knows no server and no rendering.
+//! Before the clock starts: can the answers be judged at all. After it has stopped: verdicts and token counts. Knows no server and
+//! no rendering.
 
 use crate::case::Case;
 use crate::error::{Error, Result};
@@ -21,25 +22,18 @@ pub(super) struct Judged {
 ///
 /// # Errors
 /// The run's only constraint is broken, or beyond our evaluator.
-pub(super) fn look_ahead(plan: &RunPlan, cases: &[Case]) -> Result<Option<String>> {
-    let mut evaluator = Evaluator::new(plan.evaluate);
+pub(super) fn look_ahead(plan: &RunPlan, cases: &[Case], evaluator: &mut Evaluator) -> Result<Option<String>> {
     let mut why = |case: &Case| evaluator.unusable(case.constraint.as_deref()?, case.grammar_oracle.as_deref());
-    let words = |why: &NotScored| match why {
-        NotScored::Unsupported { what } | NotScored::Limit { what } => what.clone(),
-        other => other.name().to_owned(),
-    };
     if !plan.dataset.name.has_rows() {
-        let broken = cases.first().and_then(why).map(|why| words(&why));
-        return broken.map_or(Ok(None), |what| {
-            Err(Error::usage(format!("no answer could be judged by this constraint: {what}"))
+        return cases.first().and_then(why).map_or(Ok(None), |why| {
+            Err(Error::usage(format!("no answer could be judged by this constraint: {why}"))
                 .hint("correct the schema, regex, grammar or oracle; nothing was sent"))
         });
     }
     let unusable: Vec<(&Case, NotScored)> = cases.iter().filter_map(|case| Some((case, why(case)?))).collect();
     Ok(unusable.first().map(|(case, why)| {
-        let what = words(why);
         format!(
-            "{} requests have a constraint that their answers cannot be judged by; the first is {}: {what}",
+            "{} requests have a constraint that their answers cannot be judged by; the first is {}: {why}",
             unusable.len(),
             case.id
         )
@@ -47,8 +41,12 @@ pub(super) fn look_ahead(plan: &RunPlan, cases: &[Case]) -> Result<Option<String
 }
 
 /// Judges and counts, case by case.
-pub(super) fn judge(plan: &RunPlan, cases: &[Case], observations: &[Observation], tokenizer: &Tokenizer) -> Vec<Judged> {
-    let mut evaluator = Evaluator::new(plan.evaluate);
+pub(super) fn judge(
+    cases: &[Case],
+    observations: &[Observation],
+    evaluator: &mut Evaluator,
+    tokenizer: &Tokenizer,
+) -> Vec<Judged> {
     let one = |(case, observation): (&Case, &Observation)| Judged {
         verdict: evaluator.evaluate(case, observation),
         tokens: tokens(case, observation, tokenizer),
