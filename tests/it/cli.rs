@@ -5,7 +5,8 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::support::{Ran, dead_url, in_package, models_response, response, scripted_server, sobench, sobench_result};
+use crate::scripted::{Scripted, models, nobody, whole};
+use crate::support::{Ran, in_package, sobench, sobench_result};
 
 fn quality<'a>(result: &'a Value, key: &str) -> &'a Value {
     &result["sobench"]["quality"][key]
@@ -134,37 +135,35 @@ fn a_schema_the_engine_refuses_stops_at_the_trial_run_with_its_words() {
 
 #[test]
 fn a_server_that_is_not_there_ends_with_exit_3() {
-    assert_fails(&sobench(&["--base-url", &dead_url(), "--num-prompts", "3"]), 3, &["127.0.0.1", "hint: "]);
+    assert_fails(&sobench(&["--base-url", &nobody(), "--num-prompts", "3"]), 3, &["127.0.0.1", "hint: "]);
 }
 
 #[test]
 fn a_failing_trial_run_shows_the_servers_own_words() {
-    let url = scripted_server(|asked| match asked.path.as_str() {
-        "/v1/models" => models_response(),
-        _ => response("500 Internal Server Error", "text/html", "<h1>out of cheese</h1>"),
+    let server = Scripted::answering(|asked| match asked.asks_for_models() {
+        true => models(),
+        false => whole("500 Internal Server Error", "text/html", "<h1>out of cheese</h1>"),
     });
-    assert_fails(&sobench(&["--base-url", &url, "--num-prompts", "3"]), 3, &["500", "out of cheese", "hint: "]);
+    assert_fails(&sobench(&["--base-url", &server.base_url, "--num-prompts", "3"]), 3, &["500", "out of cheese", "hint: "]);
 }
 
 #[test]
 fn a_run_whose_every_request_fails_reports_and_ends_with_exit_3() {
     let asked_before = std::sync::atomic::AtomicBool::new(false);
-    let url = scripted_server(move |asked| {
-        if asked.path == "/v1/models" {
-            return models_response();
+    let server = Scripted::answering(move |asked| {
+        if asked.asks_for_models() {
+            return models();
         }
-        if asked.method == "POST" && !asked_before.swap(true, std::sync::atomic::Ordering::SeqCst) {
-            assert!(
-                asked.body.contains("\"structured_outputs\"") || asked.body.contains("\"response_format\""),
-                "{}",
-                asked.body
-            );
+        if asked.line.starts_with("POST ") && !asked_before.swap(true, std::sync::atomic::Ordering::SeqCst) {
             let event = r#"data: {"choices":[{"index":0,"text":"{}","finish_reason":"stop"}]}"#;
-            return response("200 OK", "text/event-stream", &format!("{event}\n\ndata: [DONE]\n\n"));
+            return whole("200 OK", "text/event-stream", &format!("{event}\n\ndata: [DONE]\n\n"));
         }
-        response("503 Service Unavailable", "application/json", r#"{"error":{"message":"overloaded","code":503}}"#)
+        whole("503 Service Unavailable", "application/json", r#"{"error":{"message":"overloaded","code":503}}"#)
     });
-    let (ran, result) = sobench_result(&["--base-url", &url, "--num-prompts", "3"]);
+    let (ran, result) = sobench_result(&["--base-url", &server.base_url, "--num-prompts", "3"]);
+    let posted = server.requests().into_iter().find(|request| request.line.starts_with("POST ")).expect("the trial run came");
+    let body = String::from_utf8(posted.body).unwrap();
+    assert!(body.contains("\"structured_outputs\"") || body.contains("\"response_format\""), "{body}");
     assert_eq!(ran.code, 3, "{}", ran.stderr);
     assert_eq!(result["sobench"]["outcomes"]["server_error"].as_u64(), Some(3), "{}", ran.stdout);
     assert_eq!(result["correct_rate(%)"].as_f64(), Some(0.0));
@@ -254,31 +253,30 @@ fn a_broken_constraint_of_ones_own_is_found_before_anything_is_sent() {
         std::fs::write(&path, text).unwrap();
         path.to_str().unwrap().to_owned()
     };
-    let url = scripted_server(|asked| {
-        assert_eq!(asked.method, "GET", "nothing is generated");
-        models_response()
-    });
+    let server = Scripted::answering(|_| models());
     for (arguments, word) in [
         (vec!["--dataset".into(), "regex".into(), "--regex".into(), "[a-".into()], "regex"),
         (vec!["--json-schema-path".into(), file("s.json", r#"{"type": "objct"}"#)], "objct"),
         (vec!["--dataset".into(), "grammar".into(), "--grammar-path".into(), file("g.lark", "start: foo")], "foo"),
     ] {
-        let mut all = vec!["--base-url".to_owned(), url.clone()];
+        let mut all = vec!["--base-url".to_owned(), server.base_url.clone()];
         all.extend(arguments);
         assert_fails(&sobench(&all), 2, &["judged", word, "hint: "]);
     }
+    assert!(server.requests().iter().all(|request| request.line.starts_with("GET ")), "nothing is generated");
 }
 
 #[test]
 fn a_server_that_ignores_the_constraint_is_noticed() {
-    let url = scripted_server(|asked| match asked.path.as_str() {
-        "/v1/models" => models_response(),
-        _ => {
+    let server = Scripted::answering(|asked| match asked.asks_for_models() {
+        true => models(),
+        false => {
             let event = r#"data: {"choices":[{"index":0,"text":"I would rather chat.","finish_reason":"stop"}]}"#;
-            response("200 OK", "text/event-stream", &format!("{event}\n\ndata: [DONE]\n\n"))
+            whole("200 OK", "text/event-stream", &format!("{event}\n\ndata: [DONE]\n\n"))
         }
     });
-    let ran = sobench(&["--base-url", &url, "--num-prompts", "20", "--guided-decoding-ratio", "0.5", "--disable-tqdm"]);
+    let ran =
+        sobench(&["--base-url", &server.base_url, "--num-prompts", "20", "--guided-decoding-ratio", "0.5", "--disable-tqdm"]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     assert!(ran.stdout.contains("no effect of the constraint is visible: 0/10"), "{}", ran.stdout);
 }

@@ -4,7 +4,6 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
 
 use llguidance::api::TopLevelGrammar;
 use llguidance::toktrie::ApproximateTokEnv;
@@ -13,8 +12,10 @@ use serde_json::Value;
 use sobench::constraint::{Constraint, GrammarDialect, sha256_hex};
 use sobench::grammar::{GrammarError, Membership, PestOracle, Recogniser, compile};
 
+use crate::support::in_package;
+
 fn shipped(path: &str) -> String {
-    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).expect("a file that ships")
+    fs::read_to_string(in_package(path)).expect("a file that ships")
 }
 
 fn ebnf(text: &str) -> Recogniser {

@@ -11,6 +11,7 @@ use sobench::dataset::{Dataset, DatasetName, DatasetPlan, JsonSchemaSource, Prom
 use sobench::error::{Error, Kind};
 use sobench::tokenizer::Tokenizer;
 
+use crate::scripted::nobody;
 use stand_in::{COMMIT, Contents, StandIn};
 
 const REPO: &str = "NousResearch/json-mode-eval";
@@ -49,12 +50,6 @@ fn load(dataset_path: Option<&str>, settings: &HubSettings) -> Result<Dataset, E
         dataset_path: dataset_path.map(str::to_owned),
     };
     load_with(&plan, &Tokenizer::embedded(), settings)
-}
-
-/// An address that nobody listens at: it was free, and its listener is gone.
-fn nobody() -> String {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    format!("http://{}", listener.local_addr().unwrap())
 }
 
 #[test]

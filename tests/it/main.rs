@@ -6,6 +6,7 @@ mod contracts;
 mod grammars;
 mod hub;
 mod readme;
+mod scripted;
 mod server;
 mod streams;
 mod support;

@@ -5,7 +5,6 @@ mod faults;
 mod fixtures;
 mod probes;
 mod runs;
-mod scripted;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,11 +1,7 @@
-//! What the integration tests share: running the program, and small servers that say what a test wants said.
+//! What the integration tests share: running the program, and finding the files that ship. Knows no server.
 
-use std::io::{BufRead, BufReader, Write};
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
-use std::thread;
 
 use serde_json::Value;
 
@@ -46,71 +42,4 @@ pub(crate) fn sobench_result(arguments: &[&str]) -> (Ran, Value) {
 /// A path below the package's root.
 pub(crate) fn in_package(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
-}
-
-/// One request as the scripted server saw it.
-pub(crate) struct Asked {
-    pub(crate) method: String,
-    pub(crate) path: String,
-    pub(crate) body: String,
-}
-
-/// A server on a free port that answers every request with what `answer` returns, a whole HTTP response, and then closes.
-pub(crate) fn scripted_server(answer: impl Fn(&Asked) -> String + Send + Sync + 'static) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a loopback port is free");
-    let url = format!("http://{}", listener.local_addr().expect("the socket is bound"));
-    let answer = std::sync::Arc::new(answer);
-    thread::spawn(move || {
-        for stream in listener.incoming() {
-            let answer = answer.clone();
-            thread::spawn(move || {
-                let mut stream = stream.expect("a connection");
-                if let Some(asked) = read_request(&mut BufReader::new(&stream)) {
-                    let _ = stream.write_all(answer(&asked).as_bytes());
-                }
-            });
-        }
-    });
-    url
-}
-
-fn read_request(reader: &mut impl BufRead) -> Option<Asked> {
-    let mut first = String::new();
-    reader.read_line(&mut first).ok()?;
-    let mut words = first.split_whitespace().map(str::to_owned);
-    let (method, path) = (words.next()?, words.next()?);
-    let mut length = 0;
-    loop {
-        let mut line = String::new();
-        reader.read_line(&mut line).ok()?;
-        if line.trim().is_empty() {
-            break;
-        }
-        if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
-            length = value.trim().parse().ok()?;
-        }
-    }
-    let mut body = vec![0; length];
-    reader.read_exact(&mut body).ok()?;
-    Some(Asked { method, path, body: String::from_utf8(body).ok()? })
-}
-
-/// A whole HTTP response that closes the connection.
-pub(crate) fn response(status: &str, content_type: &str, body: &str) -> String {
-    let length = body.len();
-    format!("HTTP/1.1 {status}\r\ncontent-type: {content_type}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}")
-}
-
-/// A model list with one model.
-pub(crate) fn models_response() -> String {
-    response("200 OK", "application/json", r#"{"object":"list","data":[{"id":"tiny","object":"model","root":"tiny"}]}"#)
-}
-
-/// A port on which nothing listens: it was free a moment ago, and is bound by nobody.
-pub(crate) fn dead_url() -> String {
-    static PORT: OnceLock<u16> = OnceLock::new();
-    let port = PORT.get_or_init(|| {
-        TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a loopback port is free").port()
-    });
-    format!("http://127.0.0.1:{port}")
 }

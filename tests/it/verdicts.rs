@@ -2,12 +2,14 @@
 
 use std::collections::HashSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde_json::Value;
 use sobench::constraint::Constraint;
 use sobench::evaluate::{EvaluateOptions, Evaluator};
 use sobench::verdict::{NotScored, Reason, Verdict};
+
+use crate::support::in_package;
 
 /// Triples that there must be at least, so that a file that is not found or not read cannot pass for a success.
 const LEAST_TRIPLES: usize = 150;
@@ -17,12 +19,8 @@ struct Triple {
     row: Value,
 }
 
-fn package_file(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
-}
-
 fn triples() -> Vec<Triple> {
-    let folder = fs::read_dir(package_file("fixtures/verdicts")).expect("the fixtures are part of the package");
+    let folder = fs::read_dir(in_package("fixtures/verdicts")).expect("the fixtures are part of the package");
     let mut files: Vec<PathBuf> = folder.map(|entry| entry.expect("the folder can be listed").path()).collect();
     files.retain(|file| file.extension().is_some_and(|extension| extension == "jsonl"));
     files.sort();
@@ -90,7 +88,7 @@ fn every_triple_is_judged_as_it_says() {
 #[test]
 fn every_triple_keeps_the_contract_and_has_a_name_of_its_own() {
     let contract: Value =
-        serde_json::from_str(&fs::read_to_string(package_file("schemas/contracts/verdict-triple.schema.json")).unwrap()).unwrap();
+        serde_json::from_str(&fs::read_to_string(in_package("schemas/contracts/verdict-triple.schema.json")).unwrap()).unwrap();
     let contract = jsonschema::validator_for(&contract).unwrap();
     let mut ids = HashSet::new();
     for Triple { place, row } in triples() {

@@ -11,8 +11,8 @@ use sobench::case::Case;
 use sobench::driver::{Client, Stopper, send_one, stop};
 use sobench::observation::{Observation, Outcome, TransportCause};
 
-use super::scripted::{STREAM_HEAD, Scripted, Then, chunk, until_closed, whole};
 use super::{case, check_order, observe, options, request, shared};
+use crate::scripted::{STREAM_HEAD, Scripted, Then, chunk, until_closed, whole};
 
 const KIND: ServerKind = ServerKind::Openai;
 const CONTENT: &str = "data: {\"choices\":[{\"index\":0,\"text\":\"hi\"}]}\n\n";

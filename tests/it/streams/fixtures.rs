@@ -8,8 +8,8 @@ use serde::Deserialize;
 use sobench::backend::{Answer, ServerKind, adapter};
 use sobench::observation::{Outcome, Usage};
 
-use super::scripted::{STREAM_HEAD, Scripted, Then, chunk};
 use super::{check_order, observe, options};
+use crate::scripted::{STREAM_HEAD, Scripted, Then, chunk};
 
 /// One row of `expected.json`.
 #[derive(Clone, Debug, Deserialize)]

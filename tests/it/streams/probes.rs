@@ -7,8 +7,8 @@ use sobench::backend::ServerKind;
 use sobench::driver::{ApiKey, Client, models, version, wait_ready};
 use sobench::error::Kind;
 
-use super::scripted::{Scripted, Then, whole};
 use super::{FOREVER, options};
+use crate::scripted::{Scripted, Then, whole};
 
 fn client(base_url: &str) -> Client {
     let mut options = options(base_url, ServerKind::Vllm);

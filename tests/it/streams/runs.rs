@@ -11,8 +11,8 @@ use sobench::driver::{ApiKey, Client, DriverOptions, Event, RunOutcome, Stop, St
 use sobench::error::Kind;
 use sobench::observation::{Observation, Outcome};
 
-use super::scripted::{Scripted, Then, until_closed, whole};
 use super::{FOREVER, case, check_order, options, request, shared};
+use crate::scripted::{Scripted, Then, until_closed, whole};
 
 const KIND: ServerKind = ServerKind::Openai;
 const ANSWER: &str = "data: {\"choices\":[{\"index\":0,\"text\":\"hi\",\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";

@@ -8,40 +8,45 @@ use std::sync::{Arc, Mutex};
 
 /// One request as it came.
 #[derive(Clone, Debug)]
-pub(super) struct Request {
+pub(crate) struct Request {
     /// Method, path and version.
-    pub(super) line: String,
+    pub(crate) line: String,
     /// Names in lower case.
-    pub(super) headers: Vec<(String, String)>,
-    pub(super) body: Vec<u8>,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
     /// How many requests came before, on all connections.
-    pub(super) number: usize,
+    pub(crate) number: usize,
 }
 
 impl Request {
-    pub(super) fn header(&self, name: &str) -> Option<&str> {
+    /// Whether this is the question for the models, which comes before anything is generated.
+    pub(crate) fn asks_for_models(&self) -> bool {
+        self.line.starts_with("GET /v1/models ")
+    }
+
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(given, _)| given == name).map(|(_, value)| value.as_str())
     }
 }
 
 /// What to do with the connection after an answer.
-pub(super) enum Then {
+pub(crate) enum Then {
     Keep,
     Close,
 }
 
 /// Listens until dropped.
-pub(super) struct Scripted {
-    pub(super) base_url: String,
+pub(crate) struct Scripted {
+    pub(crate) base_url: String,
     address: SocketAddr,
     stopped: Arc<AtomicBool>,
-    pub(super) connections: Arc<AtomicUsize>,
+    pub(crate) connections: Arc<AtomicUsize>,
     requests: Arc<Mutex<Vec<Request>>>,
 }
 
 impl Scripted {
     /// Calls `answer` for every request; it writes whatever it wants to the connection.
-    pub(super) fn new(answer: impl Fn(&Request, &mut TcpStream) -> Then + Send + Sync + 'static) -> Self {
+    pub(crate) fn new(answer: impl Fn(&Request, &mut TcpStream) -> Then + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let server = Self {
@@ -68,7 +73,7 @@ impl Scripted {
     }
 
     /// A server that answers everything with the same bytes and closes.
-    pub(super) fn saying(bytes: impl Into<Vec<u8>>) -> Self {
+    pub(crate) fn saying(bytes: impl Into<Vec<u8>>) -> Self {
         let bytes = bytes.into();
         Self::new(move |_, stream| {
             stream.write_all(&bytes).unwrap();
@@ -76,8 +81,17 @@ impl Scripted {
         })
     }
 
+    /// A server that answers each request with whole answers (see [`whole`]) and closes.
+    pub(crate) fn answering(answer: impl Fn(&Request) -> String + Send + Sync + 'static) -> Self {
+        Self::new(move |request, stream| {
+            // A client that has gone away is not the server's matter.
+            let _ = stream.write_all(answer(request).as_bytes());
+            Then::Close
+        })
+    }
+
     /// What has been asked so far.
-    pub(super) fn requests(&self) -> Vec<Request> {
+    pub(crate) fn requests(&self) -> Vec<Request> {
         self.requests.lock().unwrap().clone()
     }
 }
@@ -125,20 +139,30 @@ fn read_request(reader: &mut BufReader<TcpStream>) -> Option<Request> {
 }
 
 /// A whole answer with a length.
-pub(super) fn whole(status: &str, content_type: &str, body: &str) -> String {
+pub(crate) fn whole(status: &str, content_type: &str, body: &str) -> String {
     format!("HTTP/1.1 {status}\r\ncontent-type: {content_type}\r\ncontent-length: {}\r\n\r\n{body}", body.len())
 }
 
+/// A model list with one model.
+pub(crate) fn models() -> String {
+    whole("200 OK", "application/json", r#"{"object":"list","data":[{"id":"tiny","object":"model","root":"tiny"}]}"#)
+}
+
+/// An address that nobody listens at: it was free, and its listener is gone.
+pub(crate) fn nobody() -> String {
+    format!("http://{}", TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap())
+}
+
 /// The head of an event stream in chunks.
-pub(super) const STREAM_HEAD: &str =
+pub(crate) const STREAM_HEAD: &str =
     "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\ntransfer-encoding: chunked\r\n\r\n";
 
 /// One chunk of the transfer coding; the last one is empty.
-pub(super) fn chunk(bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn chunk(bytes: &[u8]) -> Vec<u8> {
     [format!("{:x}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat()
 }
 
 /// Blocks until the client goes away.
-pub(super) fn until_closed(stream: &mut TcpStream) {
+pub(crate) fn until_closed(stream: &mut TcpStream) {
     let _ = stream.read(&mut [0; 1]);
 }
