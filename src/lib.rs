@@ -25,6 +25,7 @@ pub mod grammar;
 pub mod metrics;
 pub mod observation;
 pub mod plan;
+pub mod printable;
 pub mod progress;
 pub mod random;
 pub mod report;

@@ -4,7 +4,7 @@
 /// obey: control characters, and the invisible ones that turn or hide the text around them, are written as escapes.
 ///
 /// Where the text was cut, an ellipsis ends it.
-pub(crate) fn printable(text: &str, max_chars: usize) -> String {
+pub fn printable(text: &str, max_chars: usize) -> String {
     let mut line = String::new();
     let mut used = 0;
     for character in text.chars() {
@@ -17,6 +17,14 @@ pub(crate) fn printable(text: &str, max_chars: usize) -> String {
         line.push_str(&shown);
     }
     line
+}
+
+/// What a server said in the body of an answer, fit for an error of one line; a body without text is said to be one.
+pub fn printable_body(body: &str, max_chars: usize) -> String {
+    match body.trim() {
+        "" => "(no body)".to_owned(),
+        text => printable(text, max_chars),
+    }
 }
 
 fn shown(character: char) -> String {
@@ -52,5 +60,14 @@ mod tests {
         ] {
             assert_eq!(printable(text, max), expected);
         }
+    }
+
+    #[test]
+    fn bodies_are_cut_at_a_character() {
+        assert_eq!(printable_body("  \n", 9), "(no body)");
+        assert_eq!(printable_body(" no ", 9), "no");
+        let long = printable_body(&"\u{e4}".repeat(2001), 2000);
+        assert!(long.ends_with('…') && long.chars().count() == 2001);
+        assert_eq!(printable_body("\u{1b}[31mred", 99), "\\u{1b}[31mred");
     }
 }

@@ -7,6 +7,7 @@ use serde::Deserialize;
 
 use super::client::{Client, describe};
 use crate::error::{Error, Result};
+use crate::printable::printable_body;
 
 /// The most bytes of an answer to such a question; a list of models has a few KiB.
 const MAX_PROBE_BODY_BYTES: usize = 4 << 20;
@@ -120,13 +121,5 @@ async fn ask(client: &Client, request: Request) -> std::result::Result<(StatusCo
 }
 
 fn quote(body: &[u8]) -> String {
-    let text = String::from_utf8_lossy(body);
-    let text = text.trim();
-    if text.is_empty() {
-        return "(no body)".to_owned();
-    }
-    match text.char_indices().nth(QUOTED_CHARS) {
-        None => text.to_owned(),
-        Some((end, _)) => format!("{}...", &text[..end]),
-    }
+    printable_body(&String::from_utf8_lossy(body), QUOTED_CHARS)
 }

@@ -4,7 +4,6 @@
 //! person reads, [`json::render`] what is saved, under the name that [`filename`] gives it.
 
 mod details;
-pub(crate) mod escape;
 mod filename;
 pub mod json;
 mod tables;

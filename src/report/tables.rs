@@ -6,7 +6,6 @@ use tabled::settings::object::Columns;
 use tabled::settings::width::Wrap;
 use tabled::settings::{Alignment, Modify, Style, Width};
 
-use super::escape::printable;
 use super::text::figure;
 use super::{LatencyMetric, Report};
 use crate::case::Arm;
@@ -14,6 +13,7 @@ use crate::metrics::ArmMetrics;
 use crate::metrics::excerpt::{Excerpt, Group};
 use crate::metrics::quality::Quality;
 use crate::metrics::stats::{Percentile, Rate, Summary};
+use crate::printable::printable;
 use crate::report::json::summary_of;
 use crate::verdict::NotScored;
 

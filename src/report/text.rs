@@ -7,12 +7,12 @@ use std::fmt::Write as _;
 
 use tabled::settings::width::Wrap;
 
-use super::escape::printable;
 use super::json::summary_of;
 use super::{EngineChoice, LatencyMetric, Report, tables};
 use crate::metrics::Slo;
 use crate::metrics::quality::Quality;
 use crate::metrics::stats::{Percentile, Summary};
+use crate::printable::printable;
 
 /// The width of vLLM's block, and of every heading.
 const BLOCK_WIDTH: usize = 50;

@@ -9,8 +9,8 @@ use crate::constraint::{Constraint, GrammarDialect};
 use crate::driver::{self, Event, RunOutcome, Stop, StopState};
 use crate::error::{Error, Result};
 use crate::observation::{Observation, Outcome};
+use crate::printable::printable_body;
 use crate::progress::{Mode, Progress};
-use crate::report::escape::printable;
 use crate::session::Session;
 
 /// How many distinct constraints the trial run tries before it gives up on a server that refuses them.
@@ -94,7 +94,9 @@ impl Sending<'_> {
 
     fn trial_error(&self, case: &Case, outcome: &Outcome) -> Error {
         let place = format!("{}{}", self.session.base_url.trim_end_matches('/'), self.session.path);
-        let words = |status: &u16, body: &str| format!("the trial run failed at {place}: {status} {}", quoted(body));
+        let words = |status: &u16, body: &str| {
+            format!("the trial run failed at {place}: {status} {}", printable_body(body, MAX_QUOTED_CHARS))
+        };
         match outcome {
             Outcome::Rejected { status, body } => {
                 Error::environment(words(status, body)).hint(refusal_hint(*status, case, self.session.is_embedded()))
@@ -144,14 +146,6 @@ fn distinct_constraints(cases: &[Case]) -> Vec<&Case> {
     found
 }
 
-/// A server's body in one line, without anything that a terminal would obey.
-fn quoted(body: &str) -> String {
-    match body.trim() {
-        "" => "(no body)".to_owned(),
-        text => printable(text, MAX_QUOTED_CHARS),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -180,15 +174,6 @@ mod tests {
         assert_eq!(tried(&["a", "a", "b", "a", "c"]), ["regex-0", "regex-2", "regex-4"]);
         assert_eq!(tried(&["a", "b", "c", "d", "e", "f", "g"]).len(), MAX_TRIALS);
         assert!(tried(&[]).is_empty());
-    }
-
-    #[test]
-    fn quotes_are_cut_at_a_character() {
-        assert_eq!(quoted("  \n"), "(no body)");
-        assert_eq!(quoted(" no "), "no");
-        let long = quoted(&"\u{e4}".repeat(MAX_QUOTED_CHARS + 1));
-        assert!(long.ends_with('…') && long.chars().count() == MAX_QUOTED_CHARS + 1);
-        assert_eq!(quoted("\u{1b}[31mred"), "\\u{1b}[31mred");
     }
 
     #[test]
