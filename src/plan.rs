@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use crate::backend::{ConstraintDialect, Sampling, ServerKind};
 use crate::cli::{BenchArgs, ConstraintArgs, DatasetArgs, JsonSchemaName, OutputArgs, SamplingArgs, ServerArgs, TrafficArgs};
 use crate::constraint::GrammarDialect;
-use crate::dataset::{DatasetName, DatasetPlan, JsonSchemaSource, PromptForm};
+use crate::dataset::{DatasetName, DatasetPlan, JsonSchemaSource, OwnInput, PromptForm};
 use crate::driver::schedule::Rate;
 use crate::driver::{ApiKey, Endpoint};
 use crate::engine::EngineName;
@@ -270,22 +270,22 @@ fn dataset(arguments: &BenchArgs, backend: ServerKind) -> Result<DatasetPlan> {
 
 /// A flag that the chosen dataset would ignore is a mistake worth stopping for.
 fn refuse_stray_flags(name: DatasetName, arguments: &BenchArgs) -> Result<()> {
-    use DatasetName::{Choice, Custom, Grammar, Json, JsonUnique, Regex, XgrammarBench};
     let flags = &arguments.dataset;
-    let rows: [(&str, bool, &[DatasetName]); 8] = [
-        ("--grammar-dialect", arguments.constraint.grammar_notation().is_some(), &[Grammar]),
-        ("--json-schema-path", flags.json_schema_path.is_some(), &[Json, JsonUnique]),
-        ("--json-schema", flags.json_schema != JsonSchemaName::Brief, &[Json, JsonUnique]),
-        ("--grammar-path", flags.grammar_path.is_some(), &[Grammar]),
-        ("--grammar-oracle", flags.grammar_oracle.is_some(), &[Grammar]),
-        ("--regex", flags.regex.is_some(), &[Regex]),
-        ("--choice", flags.choice.is_some(), &[Choice]),
-        ("--dataset-path", flags.dataset_path.is_some(), &[XgrammarBench, Custom]),
+    let rows = [
+        ("--grammar-dialect", arguments.constraint.grammar_notation().is_some(), OwnInput::Grammar),
+        ("--json-schema-path", flags.json_schema_path.is_some(), OwnInput::JsonSchema),
+        ("--json-schema", flags.json_schema != JsonSchemaName::Brief, OwnInput::JsonSchema),
+        ("--grammar-path", flags.grammar_path.is_some(), OwnInput::Grammar),
+        ("--grammar-oracle", flags.grammar_oracle.is_some(), OwnInput::GrammarOracle),
+        ("--regex", flags.regex.is_some(), OwnInput::Regex),
+        ("--choice", flags.choice.is_some(), OwnInput::Choice),
+        ("--dataset-path", flags.dataset_path.is_some(), OwnInput::Path),
     ];
-    match rows.iter().find(|(_, given, takers)| *given && !takers.contains(&name)) {
+    match rows.iter().find(|(_, given, input)| *given && !name.reads(*input)) {
         None => Ok(()),
-        Some((flag, _, takers)) => {
-            let takers: Vec<String> = takers.iter().map(|taker| format!("--dataset {taker}")).collect();
+        Some((flag, _, input)) => {
+            let takers = DatasetName::ALL.into_iter().filter(|taker| taker.reads(*input));
+            let takers: Vec<String> = takers.map(|taker| format!("--dataset {taker}")).collect();
             Err(Error::usage(format!("{flag} has no meaning with --dataset {name}"))
                 .hint(format!("use it with {}, or leave it out", takers.join(" or "))))
         }

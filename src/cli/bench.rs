@@ -9,9 +9,6 @@ use crate::backend::{ConstraintDialect, ServerKind};
 use crate::constraint::GrammarDialect;
 use crate::dataset::DatasetName;
 
-/// Why a listed name can be read back.
-const LISTED: &str = "the parser let only listed names through";
-
 /// Everything that a benchmark run can be told.
 #[derive(Args, Clone, Debug)]
 pub struct BenchArgs {
@@ -38,7 +35,9 @@ pub struct BenchArgs {
 #[derive(Args, Clone, Debug)]
 pub struct ServerArgs {
     /// Kind of server [default: vllm]; the endpoint's path follows it
-    #[arg(long, value_name = "KIND", value_parser = PossibleValuesParser::new(ServerKind::ALL.map(ServerKind::name)).map(|name| name.parse::<ServerKind>().expect(LISTED)))]
+    #[arg(long, value_name = "KIND",
+          value_parser = PossibleValuesParser::new(ServerKind::ALL.map(ServerKind::name))
+              .map(|name| name.parse::<ServerKind>().expect("the parser let only listed names through")))]
     pub backend: Option<ServerKind>,
     /// Where the server is, e.g. http://127.0.0.1:8000; replaces --host and --port
     #[arg(long, value_name = "URL")]

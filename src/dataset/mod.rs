@@ -14,7 +14,7 @@ mod plan;
 mod regex;
 
 pub use file::{MAX_DATASET_BYTES, MAX_ROWS};
-pub use plan::{DatasetName, DatasetPlan, JsonSchemaSource, MAX_PROMPTS, PromptForm};
+pub use plan::{DatasetName, DatasetPlan, JsonSchemaSource, MAX_PROMPTS, OwnInput, PromptForm};
 
 use std::sync::Arc;
 

@@ -38,7 +38,29 @@ pub enum DatasetName {
     Custom,
 }
 
+/// Something of the user's own that takes the place of what ships, or is all there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OwnInput {
+    JsonSchema,
+    Grammar,
+    GrammarOracle,
+    Regex,
+    Choice,
+    Path,
+}
+
 impl DatasetName {
+    /// Whether the dataset reads such an input; given to another one, it would be ignored without a word.
+    pub fn reads(self, input: OwnInput) -> bool {
+        match input {
+            OwnInput::JsonSchema => matches!(self, Self::Json | Self::JsonUnique),
+            OwnInput::Grammar | OwnInput::GrammarOracle => self == Self::Grammar,
+            OwnInput::Regex => self == Self::Regex,
+            OwnInput::Choice => self == Self::Choice,
+            OwnInput::Path => self.has_rows(),
+        }
+    }
+
     /// All of them, in the order in which they are listed to people.
     pub const ALL: [Self; 7] =
         [Self::Json, Self::JsonUnique, Self::Grammar, Self::Regex, Self::Choice, Self::XgrammarBench, Self::Custom];
@@ -141,18 +163,15 @@ impl DatasetPlan {
         if !(0.0..=1.0).contains(&self.constrained_ratio) {
             return Err(Error::usage(format!("the constrained ratio has to be from 0 to 1: {}", self.constrained_ratio)));
         }
-        let is_json = matches!(self.name, DatasetName::Json | DatasetName::JsonUnique);
-        let is_grammar = self.name == DatasetName::Grammar;
-        let takes_path = matches!(self.name, DatasetName::XgrammarBench | DatasetName::Custom);
-        for (flag, is_given, is_read) in [
-            ("a JSON schema", self.json_schema != JsonSchemaSource::Brief, is_json),
-            ("a grammar file", self.grammar_path.is_some(), is_grammar),
-            ("a grammar oracle", self.grammar_oracle.is_some(), is_grammar),
-            ("a regex", self.regex.is_some(), self.name == DatasetName::Regex),
-            ("a choice list", self.choice.is_some(), self.name == DatasetName::Choice),
-            ("a dataset path", self.dataset_path.is_some(), takes_path),
+        for (flag, is_given, input) in [
+            ("a JSON schema", self.json_schema != JsonSchemaSource::Brief, OwnInput::JsonSchema),
+            ("a grammar file", self.grammar_path.is_some(), OwnInput::Grammar),
+            ("a grammar oracle", self.grammar_oracle.is_some(), OwnInput::GrammarOracle),
+            ("a regex", self.regex.is_some(), OwnInput::Regex),
+            ("a choice list", self.choice.is_some(), OwnInput::Choice),
+            ("a dataset path", self.dataset_path.is_some(), OwnInput::Path),
         ] {
-            if is_given && !is_read {
+            if is_given && !self.name.reads(input) {
                 return Err(Error::usage(format!("{flag} is given, and not read by the dataset {}", self.name))
                     .hint("name the dataset that reads it, or leave it away"));
             }
