@@ -81,12 +81,13 @@ impl Scripted {
         })
     }
 
-    /// A server that answers each request with whole answers (see [`whole`]) and closes.
+    /// A server that answers each request with a whole answer (see [`whole`]). It keeps the connection: one that closes without
+    /// saying so may meet the next request on its way, which is a fault of its own.
     pub(crate) fn answering(answer: impl Fn(&Request) -> String + Send + Sync + 'static) -> Self {
-        Self::new(move |request, stream| {
+        Self::new(move |request, stream| match stream.write_all(answer(request).as_bytes()) {
+            Ok(()) => Then::Keep,
             // A client that has gone away is not the server's matter.
-            let _ = stream.write_all(answer(request).as_bytes());
-            Then::Close
+            Err(_) => Then::Close,
         })
     }
 
