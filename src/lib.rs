@@ -22,6 +22,7 @@ pub mod engine;
 pub mod error;
 pub mod evaluate;
 pub mod grammar;
+pub mod mask;
 pub mod metrics;
 pub mod observation;
 pub mod plan;

@@ -148,6 +148,9 @@ mod tests {
         fn grammar_dialects(&self) -> &'static [GrammarDialect] {
             &[]
         }
+        fn settings(&self) -> Vec<(&'static str, String)> {
+            Vec::new()
+        }
     }
 
     fn look_up(cache: &CompileCache, regex: &str) -> Compiled {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{Engine, EngineError, Grammar, Matcher, TokenId, TokenMask};
+use super::{Engine, EngineError, Grammar, Matcher, Route, TokenId, TokenMask};
 use crate::constraint::{Constraint, GrammarDialect};
 
 /// How long a compile may take before its request is refused. vLLM gives a regex 5 s; JSON Schemas of the benchmarks take
@@ -53,6 +53,20 @@ impl Engine for GuardedEngine {
 
     fn grammar_dialects(&self) -> &'static [GrammarDialect] {
         self.inner.grammar_dialects()
+    }
+
+    fn settings(&self) -> Vec<(&'static str, String)> {
+        self.inner.settings()
+    }
+
+    fn validate(&self, constraint: &Constraint) -> Result<(), EngineError> {
+        check_depth(constraint)?;
+        caught(|| self.inner.validate(constraint))
+    }
+
+    fn route(&self, constraint: &Constraint) -> Option<Route> {
+        check_depth(constraint).ok()?;
+        caught(|| Ok(self.inner.route(constraint))).ok()?
     }
 
     fn compile(&self, constraint: &Constraint) -> Result<Arc<dyn Grammar>, EngineError> {
@@ -104,6 +118,10 @@ struct GuardedGrammar(Arc<dyn Grammar>);
 impl Grammar for GuardedGrammar {
     fn matcher(&self) -> Result<Box<dyn Matcher>, EngineError> {
         caught(|| self.0.matcher()).map(GuardedMatcher::boxed)
+    }
+
+    fn memory_bytes(&self) -> Option<u64> {
+        caught(|| Ok(self.0.memory_bytes())).ok()?
     }
 }
 
@@ -228,6 +246,9 @@ mod tests {
         }
         fn grammar_dialects(&self) -> &'static [GrammarDialect] {
             &[]
+        }
+        fn settings(&self) -> Vec<(&'static str, String)> {
+            Vec::new()
         }
         fn compile(&self, constraint: &Constraint) -> Result<Arc<dyn Grammar>, EngineError> {
             match constraint {

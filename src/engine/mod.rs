@@ -1,70 +1,54 @@
 //! Constrained-decoding libraries behind one trait, one library a file. Knows tokens and masks, neither HTTP nor models.
 //!
 //! A library is wrapped twice before anything else sees it: [`guarded`] puts a panic and time boundary around it, [`cache`]
-//! compiles each constraint once. A new library is one new file here, one name in [`EngineName`], one arm in [`open`].
+//! compiles each constraint once. A new library is one new file here, one name in [`EngineName`], one arm in [`open_bare`].
 
+mod auto;
 pub mod cache;
 pub mod guarded;
 mod guidance;
 mod mask;
+mod name;
+mod outlines;
+mod policy;
 pub mod vocabulary;
+mod xgrammar;
 
 use std::sync::Arc;
 
 pub use mask::TokenMask;
+pub use name::{EngineName, SERVER_ONLY};
+pub use policy::EnginePolicy;
 pub use vocabulary::{TokenId, Vocabulary};
 
 use crate::constraint::{Constraint, GrammarDialect};
-use crate::error::{Error, Result};
-
-/// A decoding engine of this build, by the name that `--guided-decoding-backend` takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EngineName {
-    /// The `llguidance` crate.
-    Guidance,
-}
-
-impl EngineName {
-    /// Every engine of this build.
-    pub const ALL: &'static [Self] = &[Self::Guidance];
-
-    /// Reads a `--guided-decoding-backend` value for the embedded server. `auto` is the one engine that is built in.
-    ///
-    /// # Errors
-    /// A usage error that tells apart an engine still to come, one that only a server can offer, and a name nobody knows.
-    pub fn parse(name: &str) -> Result<Self> {
-        let missing = |what: &str, hint: &str| Err(Error::usage(format!("{what}: {name}")).hint(hint));
-        match name {
-            "guidance" | "auto" => Ok(Self::Guidance),
-            "xgrammar" | "outlines" => missing(
-                "decoding engine is not in this build of the embedded server yet",
-                "use --guided-decoding-backend guidance, or name a server that runs it with --base-url",
-            ),
-            "lm-format-enforcer" | "llama.cpp" => missing(
-                "decoding engine exists only inside a server",
-                "name a server that runs it with --base-url, or use --guided-decoding-backend guidance",
-            ),
-            _ => missing("unknown decoding engine", "the embedded server knows guidance and auto"),
-        }
-    }
-
-    /// The name that flags, requests and reports use.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Guidance => "guidance",
-        }
-    }
-}
+use crate::error::Result;
 
 /// Compiles constraints. One instance serves all requests of a process.
 pub trait Engine: Send + Sync {
     /// The name as in [`EngineName::name`].
     fn name(&self) -> &'static str;
 
-    /// The library and its version, e.g. `llguidance 1.9.1`.
+    /// The library and its version, e.g. `llguidance 1.9.1` or `xgrammar-rs 0.2.8, port`.
     fn version(&self) -> &'static str;
 
-    /// Compiles one constraint, as this library reads it.
+    /// The choices of the policy that matter to this library, as name and value, for the record.
+    fn settings(&self) -> Vec<(&'static str, String)>;
+
+    /// What a server checks when a request comes in, before it compiles: cheap, and less than [`Engine::compile`] checks.
+    ///
+    /// # Errors
+    /// As [`Engine::compile`].
+    fn validate(&self, _constraint: &Constraint) -> std::result::Result<(), EngineError> {
+        Ok(())
+    }
+
+    /// The engine that a constraint goes to, and why; only `auto` has a choice. Decides nothing: a lock is not set by asking.
+    fn route(&self, _constraint: &Constraint) -> Option<Route> {
+        None
+    }
+
+    /// Compiles one constraint, as this library reads it. The first mask is not part of it.
     ///
     /// # Errors
     /// What the library cannot do, does not understand or finds too large, in its own words.
@@ -81,6 +65,11 @@ pub trait Grammar: Send + Sync {
     /// # Errors
     /// [`EngineError::Crashed`] where the library panics while it starts.
     fn matcher(&self) -> std::result::Result<Box<dyn Matcher>, EngineError>;
+
+    /// Bytes that the compiled constraint takes, as the library counts them or as its tables add up; `None` where it cannot say.
+    fn memory_bytes(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// One answer being matched, token by token.
@@ -134,31 +123,34 @@ pub enum EngineError {
     Crashed { words: String },
 }
 
+/// Where `auto` sends a constraint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route {
+    pub engine: EngineName,
+    /// The rule that decided, in a few words.
+    pub why: String,
+}
+
 /// Opens an engine over a vocabulary, with the panic and time boundary around it.
 ///
 /// # Errors
-/// The library does not take the vocabulary.
-pub fn open(name: EngineName, vocabulary: Arc<Vocabulary>) -> Result<Arc<dyn Engine>> {
-    let engine: Arc<dyn Engine> = match name {
-        EngineName::Guidance => Arc::new(guidance::Guidance::new(vocabulary)?),
-    };
+/// The library does not take the vocabulary, or is not built in.
+pub fn open(name: EngineName, vocabulary: &Arc<Vocabulary>, policy: &EnginePolicy) -> Result<Arc<dyn Engine>> {
+    let engine = open_bare(name, vocabulary, policy)?;
     Ok(Arc::new(guarded::GuardedEngine::new(engine, guarded::COMPILE_TIMEOUT)))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_resolve_or_say_why_not() {
-        for name in ["guidance", "auto"] {
-            assert_eq!(EngineName::parse(name), Ok(EngineName::Guidance));
-        }
-        for (name, words) in [("xgrammar", "not in this build"), ("llama.cpp", "only inside a server"), ("guidence", "unknown")] {
-            let error = EngineName::parse(name).unwrap_err();
-            assert!(error.what.contains(words) && error.what.ends_with(name), "{error}");
-            assert!(error.hint.is_some());
-        }
-        assert!(EngineName::ALL.iter().all(|engine| EngineName::parse(engine.name()) == Ok(*engine)));
-    }
+/// Opens an engine without a boundary, for a process that something else watches over.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_bare(name: EngineName, vocabulary: &Arc<Vocabulary>, policy: &EnginePolicy) -> Result<Arc<dyn Engine>> {
+    let vocabulary = Arc::clone(vocabulary);
+    Ok(match name {
+        EngineName::Guidance => Arc::new(guidance::Guidance::new(vocabulary, policy)?),
+        EngineName::Xgrammar => Arc::new(xgrammar::Xgrammar::new(vocabulary, policy)?),
+        EngineName::XgrammarCpp => return xgrammar::open_cpp(vocabulary, policy),
+        EngineName::Outlines => Arc::new(outlines::Outlines::new(vocabulary, policy)?),
+        EngineName::Auto => Arc::new(auto::Auto::new(vocabulary, policy)?),
+    })
 }

@@ -137,7 +137,7 @@ mod tests {
     use super::*;
     use crate::constraint::{AlwaysTrue, Constraint, GrammarDialect};
     use crate::engine::vocabulary::shared;
-    use crate::engine::{self, Engine, EngineName};
+    use crate::engine::{self, Engine, EngineName, EnginePolicy};
 
     /// Answers a workload; an optimised build can afford the number that a benchmark sends.
     const RUNS: u64 = if cfg!(debug_assertions) { 30 } else { 1000 };
@@ -150,7 +150,7 @@ mod tests {
     fn world() -> &'static World {
         static WORLD: OnceLock<World> = OnceLock::new();
         WORLD.get_or_init(|| World {
-            engine: engine::open(EngineName::Guidance, shared()).unwrap(),
+            engine: engine::open(EngineName::Guidance, &shared(), &EnginePolicy::default()).unwrap(),
             model: Arc::new(LanguageModel::new(shared())),
         })
     }

@@ -21,7 +21,7 @@ use std::time::Duration;
 use axum::serve::ListenerExt;
 use tokio::sync::oneshot;
 
-use crate::engine::{self, EngineName, Vocabulary};
+use crate::engine::{self, EngineName, EnginePolicy, Vocabulary};
 use crate::error::{Error, Result};
 use routes::App;
 use timetable::{Timetable, within};
@@ -79,7 +79,7 @@ impl EmbeddedServer {
             Error::usage(times).hint("give --embedded-ttft-ms and --embedded-itl-ms milliseconds from 0 to 600000")
         })?;
         let vocabulary = Arc::new(Vocabulary::cl100k()?);
-        let engine = engine::open(options.engine, Arc::clone(&vocabulary))?;
+        let engine = engine::open(options.engine, &vocabulary, &EnginePolicy::default())?;
         let engine_label = engine.version().to_owned();
         let failed = |what: &'static str| move |error: std::io::Error| Error::environment(format!("{what}: {error}"));
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed("embedded server found no loopback port"))?;

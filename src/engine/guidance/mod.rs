@@ -14,7 +14,7 @@ use llguidance::{Matcher as LlMatcher, ParserFactory};
 use serde_json::json;
 use toktrie::{TokEnv, TokRxInfo, TokTrie, TokenizerEnv};
 
-use super::{Engine, EngineError, Grammar, TokenId, Vocabulary};
+use super::{Engine, EngineError, EnginePolicy, Grammar, TokenId, Vocabulary};
 use crate::constraint::{Constraint, GrammarDialect};
 use crate::error::{Error, Result as OurResult};
 use matcher::GuidanceGrammar;
@@ -30,7 +30,7 @@ pub(super) struct Guidance {
 }
 
 impl Guidance {
-    pub(super) fn new(vocabulary: Arc<Vocabulary>) -> OurResult<Self> {
+    pub(super) fn new(vocabulary: Arc<Vocabulary>, _policy: &EnginePolicy) -> OurResult<Self> {
         let env: TokEnv = Arc::new(Tokenizer { trie: trie(&vocabulary)?, vocabulary: Arc::clone(&vocabulary) });
         let mut factory = ParserFactory::new_simple(&env)
             .map_err(|error| Error::internal(format!("llguidance does not take the vocabulary: {error}")))?;
@@ -47,6 +47,10 @@ impl Engine for Guidance {
 
     fn version(&self) -> &'static str {
         VERSION
+    }
+
+    fn settings(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
     }
 
     fn grammar_dialects(&self) -> &'static [GrammarDialect] {
@@ -128,7 +132,7 @@ mod tests {
 
     pub(super) fn engine() -> &'static Guidance {
         static ENGINE: OnceLock<Guidance> = OnceLock::new();
-        ENGINE.get_or_init(|| Guidance::new(shared()).unwrap())
+        ENGINE.get_or_init(|| Guidance::new(shared(), &EnginePolicy::default()).unwrap())
     }
 
     fn json(text: &str) -> Constraint {
