@@ -22,7 +22,7 @@ pub const MAX_TOKENIZER_FILE_BYTES: u64 = 256 << 20;
 pub const TEMPLATE_UNIX_TIME_S: i64 = 1_721_952_000;
 
 /// The file that holds vocabulary and merges, which a tokenizer cannot do without.
-const TOKENIZER_FILE: &str = "tokenizer.json";
+pub(crate) const TOKENIZER_FILE: &str = "tokenizer.json";
 /// Everything of a model repository that is of use here.
 const FILES: [&str; 4] = [TOKENIZER_FILE, config::CONFIG_FILE, config::SPECIAL_TOKENS_FILE, config::TEMPLATE_FILE];
 
@@ -165,8 +165,20 @@ fn parse(bytes: &[u8]) -> std::result::Result<tokenizers::Tokenizer, String> {
     Ok(tokenizer)
 }
 
+/// The `eos_token` that the files beside a `tokenizer.json` name.
+///
+/// # Errors
+/// If one of them is there and cannot be read.
+pub(crate) fn end_token(folder: &Path) -> Result<Option<String>> {
+    let special_tokens = Config::read(folder)?.special_tokens;
+    Ok(special_tokens.into_iter().find(|(name, _)| name == "eos_token").map(|(_, text)| text))
+}
+
 /// The bytes of one of a tokenizer's files.
-fn read_limited(path: &Path) -> Result<Vec<u8>> {
+///
+/// # Errors
+/// If it cannot be read, or is larger than [`MAX_TOKENIZER_FILE_BYTES`].
+pub(crate) fn read_limited(path: &Path) -> Result<Vec<u8>> {
     let fail = |error: &dyn fmt::Display| Error::usage(format!("cannot read {}: {error}", path.display()));
     let size = std::fs::metadata(path).map_err(|error| fail(&error))?.len();
     if size > MAX_TOKENIZER_FILE_BYTES {
