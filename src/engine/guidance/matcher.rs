@@ -9,21 +9,25 @@ use llguidance::Matcher as LlMatcher;
 use super::words::classified;
 use crate::engine::{EngineError, Grammar, Matcher, TokenId, TokenMask};
 
-/// Copies of a grammar's lexer. Matchers of one copy share its automaton, which grows as it is used, behind one lock: sharing
-/// keeps masks warm, several copies keep threads from waiting for each other.
-const LEXER_COPIES: usize = 2;
+/// Copies of a grammar's lexer at most; fewer where the machine has fewer threads. Matchers of one copy share its automaton, which
+/// grows as it is used, behind one lock: sharing keeps masks warm, several copies keep threads from waiting for each other.
+const MAX_LEXER_COPIES: usize = 16;
 
 /// Matchers that a lexer copy serves before a fresh one takes its place, so that its automaton cannot grow for ever.
 const MATCHERS_PER_LEXER: usize = 4096;
 
-/// A compiled grammar.
+/// A compiled grammar. Its size is not told: the library counts its lexer's tables only, and those grow with use.
 pub(super) struct GuidanceGrammar(Arc<Core>);
 
 impl GuidanceGrammar {
     /// Takes a matcher that stands at the start and shares nothing with any other.
     pub(super) fn new(pristine: LlMatcher, eos: TokenId) -> Self {
-        let copies = std::array::from_fn(|_| Mutex::new(None));
-        Self(Arc::new(Core { pristine: Mutex::new(pristine), copies, turn: AtomicUsize::new(0), eos }))
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        Self::with_copies(pristine, eos, threads.min(MAX_LEXER_COPIES))
+    }
+
+    fn with_copies(pristine: LlMatcher, eos: TokenId, copies: usize) -> Self {
+        Self(Arc::new(Core { pristine: Mutex::new(pristine), copies: Mutex::new(vec![None; copies]), eos }))
     }
 
     fn start(&self) -> GuidanceMatcher {
@@ -34,8 +38,7 @@ impl GuidanceGrammar {
 /// A compiled grammar: one matcher that never takes a step, and copies of it whose lexers are in use.
 struct Core {
     pristine: Mutex<LlMatcher>,
-    copies: [Mutex<Option<LexerCopy>>; LEXER_COPIES],
-    turn: AtomicUsize,
+    copies: Mutex<Vec<Option<LexerCopy>>>,
     eos: TokenId,
 }
 
@@ -51,23 +54,33 @@ struct Health {
     served: AtomicUsize,
 }
 
+impl LexerCopy {
+    /// Matchers that are alive on this copy, which itself counts as one.
+    fn users(&self) -> usize {
+        Arc::strong_count(&self.health)
+    }
+
+    fn is_spent(&self) -> bool {
+        self.health.crashed.load(Ordering::SeqCst) || self.health.served.load(Ordering::Relaxed) >= MATCHERS_PER_LEXER
+    }
+}
+
 impl Core {
     fn fresh(&self) -> LexerCopy {
         let pristine = self.pristine.lock().unwrap_or_else(PoisonError::into_inner);
         LexerCopy { matcher: pristine.deep_clone(), health: Arc::default() }
     }
 
-    /// A matcher at the start, sharing the lexer of one of the copies.
+    /// A matcher at the start, sharing the lexer of the copy with the fewest users. One answer after the other thus stays on the
+    /// first copy and finds it warm.
     fn start(&self) -> LexerCopy {
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed) % LEXER_COPIES;
-        let mut slot = self.copies[turn].lock().unwrap_or_else(PoisonError::into_inner);
-        let spent = slot.as_ref().is_none_or(|copy| {
-            copy.health.crashed.load(Ordering::SeqCst) || copy.health.served.load(Ordering::Relaxed) >= MATCHERS_PER_LEXER
-        });
-        if spent {
-            *slot = Some(self.fresh());
-        }
-        let copy = slot.as_ref().expect("it was filled a line above");
+        let mut copies = self.copies.lock().unwrap_or_else(PoisonError::into_inner);
+        let idlest = copies.iter_mut().min_by_key(|slot| slot.as_ref().map_or(1, LexerCopy::users));
+        let slot = idlest.expect("there is at least one copy");
+        let copy = match slot {
+            Some(copy) if !copy.is_spent() => copy,
+            _ => slot.insert(self.fresh()),
+        };
         copy.health.served.fetch_add(1, Ordering::Relaxed);
         copy.clone()
     }
@@ -172,9 +185,12 @@ mod tests {
     use crate::engine::guidance::tests::engine;
     use crate::engine::vocabulary::shared;
 
+    /// Two copies of the lexer, whatever the machine.
+    const COPIES: usize = 2;
+
     fn grammar(regex: &str) -> GuidanceGrammar {
         let parser = engine().factory.create_parser(TopLevelGrammar::from_regex(regex));
-        GuidanceGrammar::new(LlMatcher::new(parser), shared().eos())
+        GuidanceGrammar::with_copies(LlMatcher::new(parser), shared().eos(), COPIES)
     }
 
     fn mask(matcher: &mut GuidanceMatcher) -> TokenMask {
@@ -190,7 +206,7 @@ mod tests {
     #[test]
     fn a_neighbour_that_crashes_the_shared_lexer_does_no_harm() {
         let grammar = grammar("[ab]{8}c");
-        let mut matchers: Vec<GuidanceMatcher> = (0..=LEXER_COPIES).map(|_| grammar.start()).collect();
+        let mut matchers: Vec<GuidanceMatcher> = (0..=COPIES).map(|_| grammar.start()).collect();
         let mut rogue = matchers.pop().unwrap();
         matchers.iter_mut().for_each(|matcher| take(matcher, "abba"));
         let before: Vec<TokenMask> = matchers.iter_mut().map(mask).collect();
@@ -215,7 +231,29 @@ mod tests {
         let grammar = grammar("a+");
         let first = grammar.start();
         first.copy.health.served.store(MATCHERS_PER_LEXER, Ordering::SeqCst);
-        let later: Vec<GuidanceMatcher> = (0..LEXER_COPIES).map(|_| grammar.start()).collect();
+        let later: Vec<GuidanceMatcher> = (0..2 * COPIES).map(|_| grammar.start()).collect();
         assert!(later.iter().all(|matcher| !Arc::ptr_eq(&matcher.copy.health, &first.copy.health)));
+    }
+
+    /// What the lexer under this matcher has spent since it was made, the mask of this state included.
+    fn lexer_cost(matcher: &mut GuidanceMatcher) -> u64 {
+        mask(matcher);
+        matcher.copy.matcher.last_step_stats().unwrap().lexer_cost
+    }
+
+    #[test]
+    fn answers_one_after_the_other_share_a_warm_lexer_and_a_new_compile_is_cold() {
+        let compile = || grammar(r"(a|bc)+d{3,7}[x-z]+@\w+\.com");
+        let first = compile();
+        let cold = lexer_cost(&mut first.start());
+        let mut answer = first.start();
+        take(&mut answer, "aabcddddxyz");
+        let warm = lexer_cost(&mut answer);
+        assert!(warm > cold, "{warm} after {cold}");
+        drop(answer);
+        let (mut one, mut other) = (first.start(), first.start());
+        assert_eq!((lexer_cost(&mut one), lexer_cost(&mut other)), (warm, cold), "two at once do not share");
+        assert_eq!(mask(&mut one), mask(&mut other));
+        assert_eq!(lexer_cost(&mut compile().start()), cold, "nothing outlives a compiled constraint");
     }
 }

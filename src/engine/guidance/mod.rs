@@ -9,9 +9,11 @@ mod words;
 
 use std::sync::Arc;
 
-use llguidance::api::TopLevelGrammar;
+use llguidance::api::{GrammarInit, TopLevelGrammar};
+use llguidance::earley::SlicedBiasComputer;
+use llguidance::toktrie::InferenceCapabilities;
 use llguidance::{Matcher as LlMatcher, ParserFactory};
-use serde_json::json;
+use serde_json::{Value, json};
 use toktrie::{TokEnv, TokRxInfo, TokTrie, TokenizerEnv};
 
 use super::{Engine, EngineError, EnginePolicy, Grammar, TokenId, Vocabulary};
@@ -23,20 +25,90 @@ use words::classified;
 /// Held to `Cargo.lock` by a test.
 const VERSION: &str = "llguidance 1.9.1";
 
-/// The engine: tokenizer tables built once, about 45 MB.
+/// The key under which a schema carries options of llguidance.
+const OPTIONS_KEY: &str = "x-guidance";
+
+/// The engine: tokenizer tables built once, about 45 MB, and as much again for the slices. Nothing that one compile learns is kept
+/// for the next: grammar, lexer and automaton belong to the compiled constraint.
 pub(super) struct Guidance {
     factory: ParserFactory,
     vocabulary: Arc<Vocabulary>,
+    any_whitespace: bool,
+    forcing: bool,
+    slicer: bool,
 }
 
 impl Guidance {
-    pub(super) fn new(vocabulary: Arc<Vocabulary>, _policy: &EnginePolicy) -> OurResult<Self> {
+    pub(super) fn new(vocabulary: Arc<Vocabulary>, policy: &EnginePolicy) -> OurResult<Self> {
         let env: TokEnv = Arc::new(Tokenizer { trie: trie(&vocabulary)?, vocabulary: Arc::clone(&vocabulary) });
-        let mut factory = ParserFactory::new_simple(&env)
+        // The library's own default has the slices, under the name of general ones.
+        let slices = if policy.guidance_slicer { SlicedBiasComputer::json_slices() } else { Vec::new() };
+        let mut factory = ParserFactory::new(&env, InferenceCapabilities::default(), &slices)
             .map_err(|error| Error::internal(format!("llguidance does not take the vocabulary: {error}")))?;
         factory.quiet();
         factory.limits_mut().verbose_errors = false;
-        Ok(Self { factory, vocabulary })
+        let EnginePolicy { any_whitespace, guidance_forcing: forcing, guidance_slicer: slicer, .. } = *policy;
+        Ok(Self { factory, vocabulary, any_whitespace, forcing, slicer })
+    }
+
+    /// A matcher at the start, which shares nothing with any other.
+    fn pristine(&self, grammar: TopLevelGrammar) -> Result<LlMatcher, EngineError> {
+        let parser = if self.forcing {
+            self.factory.create_parser(grammar)
+        } else {
+            // Only Lark has a way to write `no_forcing`; the compiled form has it for all.
+            let (env, limits) = (self.factory.tok_env().clone(), self.factory.limits().clone());
+            let compiled = GrammarInit::Serialized(grammar).to_internal(Some(env), limits);
+            let (grammar, mut lexer) = compiled.map_err(|error| classified(&error.to_string()))?;
+            lexer.no_forcing = true;
+            self.factory.create_parser_from_init_default(GrammarInit::Internal(grammar, lexer))
+        };
+        let pristine = LlMatcher::new(parser);
+        pristine.get_error().map_or(Ok(pristine), |words| Err(classified(&words)))
+    }
+
+    /// What llguidance is given for a schema. A schema's own options win, as in vLLM.
+    fn with_options(&self, mut schema: Value) -> Value {
+        if self.any_whitespace {
+            return schema;
+        }
+        if schema == Value::Bool(true) {
+            schema = json!({});
+        }
+        if let Value::Object(members) = &mut schema {
+            let options = members.entry(OPTIONS_KEY).or_insert_with(|| json!({}));
+            if let Value::Object(options) = options {
+                options.entry("whitespace_flexible").or_insert(Value::Bool(false));
+            }
+        }
+        schema
+    }
+
+    /// What llguidance is given for a constraint.
+    fn top_level(&self, constraint: &Constraint) -> Result<TopLevelGrammar, EngineError> {
+        let unsupported =
+            |feature: &str, words: &str| Err(EngineError::Unsupported { feature: feature.into(), words: words.into() });
+        Ok(match constraint {
+            Constraint::JsonSchema(schema) => TopLevelGrammar::from_json_schema(self.with_options((**schema).clone())),
+            Constraint::JsonObject(_) => TopLevelGrammar::from_json_schema(self.with_options(json!({ "type": "object" }))),
+            // An empty pattern would become `//`, which starts a comment in Lark.
+            Constraint::Regex(regex) if regex.is_empty() => TopLevelGrammar::from_lark("start: \"\"".into()),
+            Constraint::Regex(regex) => TopLevelGrammar::from_regex(regex),
+            Constraint::Choice(choices) if choices.is_empty() => {
+                return Err(EngineError::Invalid { words: "choice must name at least one string".into() });
+            }
+            Constraint::Choice(choices) => {
+                let quoted: Vec<String> = choices.iter().map(|choice| json!(choice).to_string()).collect();
+                TopLevelGrammar::from_lark(format!("start: {}", quoted.join(" | ")))
+            }
+            Constraint::Grammar { dialect: GrammarDialect::Lark, text } => TopLevelGrammar::from_lark(text.to_string()),
+            Constraint::Grammar { dialect: GrammarDialect::Ebnf, .. } => {
+                return unsupported("ebnf grammar", "the llguidance crate reads Lark grammars, not EBNF or GBNF");
+            }
+            Constraint::StructuralTag(_) => {
+                return unsupported("structural_tag", "the llguidance crate has no structural tags");
+            }
+        })
     }
 }
 
@@ -50,49 +122,19 @@ impl Engine for Guidance {
     }
 
     fn settings(&self) -> Vec<(&'static str, String)> {
-        Vec::new()
+        let flags = [("whitespace_flexible", self.any_whitespace), ("no_forcing", !self.forcing), ("slicer", self.slicer)];
+        flags.map(|(name, value)| (name, value.to_string())).to_vec()
     }
 
     fn grammar_dialects(&self) -> &'static [GrammarDialect] {
         &[GrammarDialect::Lark]
     }
 
+    /// A language without words is not always found here: the library may see it only at the first mask.
     fn compile(&self, constraint: &Constraint) -> Result<Arc<dyn Grammar>, EngineError> {
-        let grammar = top_level(constraint)?;
-        let mut pristine = LlMatcher::new(self.factory.create_parser(grammar));
-        if let Some(words) = pristine.get_error() {
-            return Err(classified(&words));
-        }
-        // The first mask is part of compiling: it finds a language without words, and warms every copy made from here.
-        pristine.compute_mask_or_eos().map_err(|error| classified(&error.to_string()))?;
+        let pristine = self.pristine(self.top_level(constraint)?)?;
         Ok(Arc::new(GuidanceGrammar::new(pristine, self.vocabulary.eos())))
     }
-}
-
-/// What llguidance is given for a constraint.
-fn top_level(constraint: &Constraint) -> Result<TopLevelGrammar, EngineError> {
-    let unsupported = |feature: &str, words: &str| Err(EngineError::Unsupported { feature: feature.into(), words: words.into() });
-    Ok(match constraint {
-        Constraint::JsonSchema(schema) => TopLevelGrammar::from_json_schema((**schema).clone()),
-        Constraint::JsonObject(_) => TopLevelGrammar::from_json_schema(json!({ "type": "object" })),
-        // An empty pattern would become `//`, which starts a comment in Lark.
-        Constraint::Regex(regex) if regex.is_empty() => TopLevelGrammar::from_lark("start: \"\"".into()),
-        Constraint::Regex(regex) => TopLevelGrammar::from_regex(regex),
-        Constraint::Choice(choices) if choices.is_empty() => {
-            return Err(EngineError::Invalid { words: "choice must name at least one string".into() });
-        }
-        Constraint::Choice(choices) => {
-            let quoted: Vec<String> = choices.iter().map(|choice| json!(choice).to_string()).collect();
-            TopLevelGrammar::from_lark(format!("start: {}", quoted.join(" | ")))
-        }
-        Constraint::Grammar { dialect: GrammarDialect::Lark, text } => TopLevelGrammar::from_lark(text.to_string()),
-        Constraint::Grammar { dialect: GrammarDialect::Ebnf, .. } => {
-            return unsupported("ebnf grammar", "the llguidance crate reads Lark grammars, not EBNF or GBNF");
-        }
-        Constraint::StructuralTag(_) => {
-            return unsupported("structural_tag", "the llguidance crate has no structural tags");
-        }
-    })
 }
 
 fn trie(vocabulary: &Vocabulary) -> OurResult<TokTrie> {
@@ -163,6 +205,12 @@ mod tests {
 
     const PROFILE: &str = r#"{"type":"object","properties":{"name":{"type":"string"},"age":{"type":"integer","maximum":150},
         "tags":{"type":"array","items":{"enum":["a","b"]},"maxItems":2}},"required":["name"],"additionalProperties":false}"#;
+    const CIRCULAR: &str = r##"{"$ref":"#/$defs/a","$defs":{"a":{"$ref":"#/$defs/a","type":"object"}}}"##;
+    const DEEP: &str = r##"{"allOf":[{"$ref":"#/$defs/a"},{"$ref":"#/$defs/b"}],"$defs":{
+        "a":{"type":"object","properties":{"x":{"$ref":"#/$defs/a"}}},
+        "b":{"type":"object","properties":{"x":{"$ref":"#/$defs/b"}}}}}"##;
+    const FEW: &str = r#"{"type":"object","properties":{"a":{},"b":{}},"minProperties":2}"#;
+    const PATTERNS: &str = r#"{"type":"object","patternProperties":{"^a":{"type":"string"},"b$":{"type":"integer"}}}"#;
     const SQL: &str = "start: \"SELECT \" column \" FROM \" /[a-z]+/\ncolumn: \"col_1\" | \"col_2\"";
 
     /// Takes the text token by token, looking at every mask on the way; `Err` is the text that was taken.
@@ -276,6 +324,11 @@ mod tests {
             (json(r#"{"type":"string","not":{"const":"x"}}"#), unsupported("not", "Unimplemented keys: [\"not\"]")),
             (json(r#"{"oneOf":[{"type":"string"},{"minLength":2,"type":"string"}]}"#), unsupported("oneOf", "oneOf constraints")),
             (json(r#"{"type":"string","format":"isbn"}"#), unsupported("format isbn", "Unknown format: isbn")),
+            (json(DEEP), unsupported("deeply nested intersection", "intersection stack level")),
+            (json(CIRCULAR), unsupported("circular $ref with siblings", "circular references")),
+            (json(FEW), unsupported("minProperties, maxProperties", "min/maxProperties")),
+            (json(PATTERNS), unsupported("overlapping patternProperties", "not disjoint")),
+            (json(r#"{"$ref":"http://localhost:1/x.json"}"#), unsupported("$ref out of the document", "localhost:1/x.json")),
             (json(r#"{"type":"strnig"}"#), EngineError::Invalid { words: "Invalid type: strnig".into() }),
             (json(r#"{"type":"integer","minimum":2,"maximum":1}"#), EngineError::Invalid { words: "Unsatisfiable".into() }),
             (regex("[a-"), EngineError::Invalid { words: "unclosed character class".into() }),
@@ -298,6 +351,82 @@ mod tests {
             {
                 assert_eq!(feature, named);
             }
+        }
+    }
+
+    #[test]
+    fn a_language_without_words_has_no_mask() {
+        let constraint = lark("start: NONE\nNONE: /a/ & /b/");
+        let refused = match engine().compile(&constraint) {
+            Err(error) => error,
+            Ok(grammar) => grammar.matcher().unwrap().mask(&mut TokenMask::new(shared().len())).unwrap_err(),
+        };
+        assert!(matches!(&refused, EngineError::Invalid { words } if !words.is_empty()), "{refused:?}");
+    }
+
+    /// An engine with the default policy changed.
+    fn with(change: impl FnOnce(&mut EnginePolicy)) -> Guidance {
+        let mut policy = EnginePolicy::default();
+        change(&mut policy);
+        Guidance::new(shared(), &policy).unwrap()
+    }
+
+    /// The masks along a text that is taken whatever they say, the one after it included.
+    fn masks(engine: &Guidance, constraint: &Constraint, text: &str) -> Vec<TokenMask> {
+        let mut matcher = engine.compile(constraint).unwrap().matcher().unwrap();
+        let mut masks = vec![mask(&mut *matcher)];
+        for token in shared().encode(text) {
+            matcher.commit(token).unwrap();
+            masks.push(mask(&mut *matcher));
+        }
+        masks
+    }
+
+    #[test]
+    fn white_space_follows_the_policy_unless_the_schema_has_its_own() {
+        let compact = with(|policy| policy.any_whitespace = false);
+        assert_eq!(compact.settings()[0], ("whitespace_flexible", "false".into()));
+        let own = PROFILE.replacen('{', r#"{"x-guidance":{"whitespace_flexible":true},"#, 1);
+        let object = || Constraint::JsonObject(crate::constraint::AlwaysTrue);
+        for (constraint, spaced, allowed) in [
+            (json(PROFILE), r#"{"name": "x"}"#, false),
+            (json(PROFILE), r#"{"name":"x"}"#, true),
+            (json(&own), r#"{"name": "x"}"#, true),
+            (object(), r#"{"name": "x"}"#, false),
+            (json("true"), r#"{"name": "x"}"#, false),
+            (json("true"), "[1,2]", true),
+        ] {
+            let mut matcher = compact.compile(&constraint).unwrap().matcher().unwrap();
+            assert_eq!(take(&mut *matcher, spaced).is_ok(), allowed, "{constraint:?} {spaced}");
+        }
+        assert_eq!(compact.compile(&json("false")).err().unwrap(), engine().compile(&json("false")).err().unwrap());
+    }
+
+    #[test]
+    fn without_forcing_every_spelling_of_forced_text_is_allowed() {
+        let free = with(|policy| policy.guidance_forcing = false);
+        assert_eq!(free.settings()[1], ("no_forcing", "true".into()));
+        let lark = lark("start: \"\\\"postalCode\\\"\"");
+        for constraint in [&json(r#"{"const":"postalCode"}"#), &regex("\"postalCode\""), &choice(&["\"postalCode\""]), &lark] {
+            let (forced, free) = (&masks(engine(), constraint, "\"")[1], &masks(&free, constraint, "\"")[1]);
+            assert_eq!(forced.count(), 1, "{constraint:?}");
+            assert!(free.count() > 1 && forced.iter().all(|token| free.allows(token)), "{constraint:?}");
+            let spells = |token| b"postalCode\"".starts_with(shared().bytes(token));
+            assert!(free.iter().all(spells), "{constraint:?}");
+        }
+    }
+
+    #[test]
+    fn the_slicer_changes_no_mask() {
+        let whole = with(|policy| policy.guidance_slicer = false);
+        assert_eq!(whole.settings()[2], ("slicer", "false".into()));
+        for (constraint, text) in [
+            (json(PROFILE), r#"{ "name": "Zoë \"Z\"", "age": 41, "tags": ["a"] }"#),
+            (json("true"), r#"{"a":[1,"two words"]}"#),
+            (regex(r"\w+@\w+\.com\n"), "alan@enigma.com\n"),
+            (lark(SQL), "SELECT col_2 FROM users"),
+        ] {
+            assert!(masks(&whole, &constraint, text) == masks(engine(), &constraint, text), "{constraint:?}");
         }
     }
 

@@ -6,21 +6,7 @@ use crate::engine::EngineError;
 pub(super) fn classified(raw: &str) -> EngineError {
     let words = ["\n<non-verbose/>", "\n<backtrace>"].iter().fold(raw, |text, mark| text.split(mark).next().unwrap_or(text));
     let words = words.trim().to_owned();
-    let feature = if let Some((_, keys)) = words.split_once("Unimplemented keys: ") {
-        Some(keys.lines().next().unwrap_or(keys).trim_matches(['[', ']']).replace('"', ""))
-    } else if words.contains("oneOf constraints are not supported") {
-        Some("oneOf".into())
-    } else if let Some((_, format)) = words.split_once("Unknown format: ") {
-        Some(format!("format {}", format.lines().next().unwrap_or(format)))
-    } else if words.contains("min/maxProperties only supported") {
-        Some("minProperties, maxProperties".into())
-    } else if words.contains("look-around") {
-        Some("look-around".into())
-    } else if words.contains("backreferences are not supported") {
-        Some("back-reference".into())
-    } else {
-        None
-    };
+    let feature = feature(&words);
     let large = ["fuel", "too large", "too big", "too complex", "limit", "too many"];
     match feature {
         Some(feature) => EngineError::Unsupported { feature, words },
@@ -28,6 +14,36 @@ pub(super) fn classified(raw: &str) -> EngineError {
         None if large.iter().any(|mark| words.to_lowercase().contains(mark)) => EngineError::TooLarge { words },
         None => EngineError::Invalid { words },
     }
+}
+
+/// Features that llguidance's messages name by a phrase of their own.
+const FEATURES: [(&str, &str); 14] = [
+    ("oneOf constraints are not supported", "oneOf"),
+    ("min/maxProperties only supported", "minProperties, maxProperties"),
+    ("Schema intersection stack level exceeded", "deeply nested intersection"),
+    ("circular references with sibling keys", "circular $ref with siblings"),
+    ("patternProperty regexes", "overlapping patternProperties"),
+    ("'multipleOf' has too many digits", "multipleOf of many digits"),
+    ("retrieving it failed", "$ref out of the document"),
+    ("look-around", "look-around"),
+    ("backreferences are not supported", "back-reference"),
+    ("template usage not supported", "lark template"),
+    ("params not supported yet", "lark template"),
+    ("priority not supported yet", "lark priority"),
+    ("override statement not supported", "lark %override"),
+    ("declare statement not supported", "lark %declare"),
+];
+
+/// What a message says is not implemented, if it says so.
+fn feature(words: &str) -> Option<String> {
+    let rest_of_line = |mark: &str| words.split_once(mark).map(|(_, rest)| rest.lines().next().unwrap_or(rest).trim());
+    if let Some(keys) = rest_of_line("Unimplemented keys: ") {
+        return Some(keys.trim_matches(['[', ']']).replace('"', ""));
+    }
+    if let Some(format) = rest_of_line("Unknown format: ") {
+        return Some(format!("format {format}"));
+    }
+    FEATURES.into_iter().find(|(phrase, _)| words.contains(phrase)).map(|(_, feature)| feature.to_owned())
 }
 
 #[cfg(test)]
