@@ -1,0 +1,148 @@
+//! What a measurement was made of and on: engines, corpora, vocabulary, machine, limits. Plain data; knows no clock and no file.
+
+use serde::{Deserialize, Serialize};
+
+use super::row::Spelling;
+use super::times::Durations;
+use crate::engine::{EngineName, EnginePolicy};
+
+/// Everything about a measurement that is not a row of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct About {
+    /// In the order asked for, which is the order they ran in, one after the other.
+    pub engines: Vec<EngineAbout>,
+    /// In the order asked for; entries are numbered through all of them.
+    pub corpora: Vec<CorpusAbout>,
+    /// Entries that filter and limit left, of all corpora together; every engine is measured on each of them.
+    pub selected: usize,
+    pub vocabulary: VocabularyAbout,
+    pub policy: EnginePolicy,
+    pub spellings: Vec<Spelling>,
+    /// Whether our evaluator takes a string that breaks its `format` for invalid.
+    pub assert_formats: bool,
+    pub filter: Option<String>,
+    pub limit: Option<usize>,
+    /// Child processes at the same time.
+    pub jobs: usize,
+    /// After which a row is stopped as a timeout.
+    pub timeout_ms: u64,
+    /// Address space that a child process may have, above what it had when its engine was ready; `None` where the system knows no
+    /// such limit.
+    pub memory_limit_bytes: Option<u64>,
+    pub host: HostAbout,
+}
+
+/// One engine of a measurement.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EngineAbout {
+    pub engine: EngineName,
+    /// The library and its version.
+    pub version: String,
+    /// Choices that matter to it, name and value.
+    pub settings: Vec<(String, String)>,
+    /// The most resident memory that one of its child processes had; `None` where the system cannot say.
+    pub peak_rss_bytes: Option<u64>,
+    /// From the start of its first child process to the end of its last, resumed rows not counted.
+    pub wall_ns: u64,
+    /// Opening the engine over the vocabulary, in its first child process; `None` where all its rows were resumed.
+    pub open_ns: Option<u64>,
+}
+
+/// One corpus of a measurement.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CorpusAbout {
+    /// As the user named it.
+    pub source: String,
+    pub kind: CorpusKind,
+    /// Entries before filter and limit.
+    pub entries: usize,
+    pub instances: usize,
+    /// Files, groups or lines that could not be read; each is named in a notice.
+    pub unreadable: usize,
+    /// Of its entries' constraints, instances and labels, in their order.
+    pub sha256: String,
+}
+
+/// The layout of a corpus.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CorpusKind {
+    /// Files of MaskBench: a schema and tests.
+    Maskbench,
+    /// Parquet files of JSONSchemaBench: schemas without instances.
+    JsonSchemaBench,
+    /// Files of the JSON-Schema-Test-Suite.
+    Jsts,
+    /// The user's own JSON Lines.
+    Custom,
+    /// The workloads inside this program.
+    Shipped,
+}
+
+impl CorpusKind {
+    /// Every kind.
+    pub const ALL: [Self; 5] = [Self::Maskbench, Self::JsonSchemaBench, Self::Jsts, Self::Custom, Self::Shipped];
+
+    /// The name that flags, files and reports use.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Maskbench => "maskbench",
+            Self::JsonSchemaBench => "jsonschemabench",
+            Self::Jsts => "jsts",
+            Self::Custom => "custom",
+            Self::Shipped => "shipped",
+        }
+    }
+}
+
+/// The vocabulary that all engines masked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VocabularyAbout {
+    pub name: String,
+    /// Ids, unused ones included.
+    pub ids: usize,
+}
+
+/// The machine, as far as its numbers depend on it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HostAbout {
+    /// The operating system's name, e.g. `linux`.
+    pub os: String,
+    /// The processor's architecture, e.g. `x86_64`.
+    pub arch: String,
+    /// The processor's own name, where the system says it.
+    pub cpu: Option<String>,
+    /// Threads that run at the same time.
+    pub threads: usize,
+    /// The median of measuring nothing: part of every duration, not subtracted.
+    pub clock_ns: u64,
+}
+
+/// Masks of several sequences at once, a step at a time, on all threads of one process.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BatchRow {
+    pub engine: EngineName,
+    /// Sequences that run at the same time.
+    pub sequences: usize,
+    /// Different instances among them; where it is smaller than `sequences`, some run several times.
+    pub distinct: usize,
+    pub threads: usize,
+    /// How long one step took: a mask of every sequence, on all threads.
+    pub step: Durations,
+    /// Masks of all steps together.
+    pub masks: u64,
+    /// Masks by the sum of the steps' durations.
+    pub masks_per_second: f64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_are_written_by_their_names() {
+        for kind in CorpusKind::ALL {
+            assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
+        }
+    }
+}
