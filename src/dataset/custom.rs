@@ -71,7 +71,7 @@ fn prompt(members: &Map<String, Value>) -> std::result::Result<Prompt, String> {
     }
 }
 
-fn constraint(members: &Map<String, Value>) -> std::result::Result<Option<Constraint>, String> {
+pub(crate) fn constraint(members: &Map<String, Value>) -> std::result::Result<Option<Constraint>, String> {
     let mut found = None;
     for (name, value) in members {
         let read = match name.as_str() {
@@ -149,7 +149,7 @@ fn not_empty(field: &str, text: String) -> std::result::Result<String, String> {
     if text.is_empty() { Err(format!("{field} is empty")) } else { Ok(text) }
 }
 
-fn texts(field: &str, value: &Value) -> std::result::Result<Vec<String>, String> {
+pub(crate) fn texts(field: &str, value: &Value) -> std::result::Result<Vec<String>, String> {
     let items = value.as_array().ok_or_else(|| format!("{field} has to be a list of texts"))?;
     items.iter().map(|item| text(field, item).map_err(|_| format!("{field} has to be a list of texts"))).collect()
 }

@@ -28,7 +28,7 @@ pub(super) fn read_bytes(path: &Path) -> Result<Vec<u8>> {
 }
 
 /// The text of a file, without a byte-order mark.
-pub(super) fn read_text(path: &Path) -> Result<String> {
+pub(crate) fn read_text(path: &Path) -> Result<String> {
     let bytes = read_bytes(path)?;
     let text = String::from_utf8(bytes).map_err(|error| {
         let good = error.utf8_error().valid_up_to();
@@ -39,7 +39,7 @@ pub(super) fn read_text(path: &Path) -> Result<String> {
 }
 
 /// The lines that are not blank, each with its number from 1.
-pub(super) fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
+pub(crate) fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.lines().enumerate().map(|(index, line)| (index + 1, line.trim())).filter(|(_, line)| !line.is_empty())
 }
 
@@ -53,7 +53,7 @@ pub(super) fn check_rows(count: usize, source: &str) -> Result<()> {
 }
 
 /// The names of all files below a folder, sorted, with `/` between the parts; what cannot be read is not there.
-pub(super) fn list(folder: &Path) -> Vec<String> {
+pub(crate) fn list(folder: &Path) -> Vec<String> {
     let mut names = Vec::new();
     let mut folders = vec![folder.to_path_buf()];
     while let Some(next) = folders.pop() {

@@ -2,14 +2,14 @@
 
 mod cases;
 mod choice;
-mod custom;
-mod file;
+pub(crate) mod custom;
+pub(crate) mod file;
 mod grammar;
 pub mod hub;
 mod json;
 mod json_mode_eval;
 mod message;
-mod parquet;
+pub(crate) mod parquet;
 mod plan;
 mod regex;
 

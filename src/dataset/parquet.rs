@@ -14,7 +14,7 @@ use super::file::{MAX_DATASET_BYTES, MAX_ROWS, read_bytes};
 use crate::error::{Error, Result};
 
 /// The rows of a Parquet file, uncompressed or compressed with Snappy. Of each row, those of `columns` that the file has.
-pub(super) fn read(path: &Path, columns: &[&str]) -> Result<Vec<Map<String, Value>>> {
+pub(crate) fn read(path: &Path, columns: &[&str]) -> Result<Vec<Map<String, Value>>> {
     let bytes = Bytes::from(read_bytes(path)?);
     // The reader panics on some damaged files and on column types that it does not know.
     let read = catch_unwind(AssertUnwindSafe(|| objects(bytes, columns)));

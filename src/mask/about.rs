@@ -26,8 +26,7 @@ pub struct About {
     pub jobs: usize,
     /// After which a row is stopped as a timeout.
     pub timeout_ms: u64,
-    /// Address space that a child process may have, above what it had when its engine was ready; `None` where the system knows no
-    /// such limit.
+    /// Address space that a child process may have, its stacks not counted; `None` where the system knows no such limit.
     pub memory_limit_bytes: Option<u64>,
     pub host: HostAbout,
 }
@@ -44,7 +43,7 @@ pub struct EngineAbout {
     pub peak_rss_bytes: Option<u64>,
     /// From the start of its first child process to the end of its last, resumed rows not counted.
     pub wall_ns: u64,
-    /// Opening the engine over the vocabulary, in its first child process; `None` where all its rows were resumed.
+    /// Loading the vocabulary and opening the engine over it, in a first child process.
     pub open_ns: Option<u64>,
 }
 
@@ -57,9 +56,9 @@ pub struct CorpusAbout {
     /// Entries before filter and limit.
     pub entries: usize,
     pub instances: usize,
-    /// Files, groups or lines that could not be read; each is named in a notice.
+    /// Files, groups or lines that could not be read; the first ones are named in notices.
     pub unreadable: usize,
-    /// Of its entries' constraints, instances and labels, in their order.
+    /// Of its entries in their order: names, tags, constraints, instances and labels.
     pub sha256: String,
 }
 

@@ -2,7 +2,30 @@
 //!
 //! A corpus becomes entries, each with a constraint and instances; every entry and engine becomes one [`row::Row`], made in a
 //! child process so that one bad schema costs its own row. What the rows add up to is [`crate::report::mask`]'s matter.
+//!
+//! In reading order: [`plan`] says what is wanted, `corpus` reads entries, [`run`] takes one engine after another, `supervise`
+//! watches over its children, [`worker`] is such a child, `job` measures an entry in it, `walk` one text; `assemble` makes a row
+//! of what the child says, `rows` keeps it.
 
 pub mod about;
+mod assemble;
+mod batch;
+mod clock;
+mod corpus;
+mod job;
+mod memory;
+mod oracle;
+pub mod plan;
+mod protocol;
 pub mod row;
+mod rows;
+mod run;
+mod spelling;
+mod supervise;
 pub mod times;
+mod walk;
+pub mod worker;
+
+pub use plan::{CorpusSource, MaskPlan, WorkerCommand};
+pub use rows::Rows;
+pub use run::{MaskEvent, MaskRun, run};

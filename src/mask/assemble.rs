@@ -1,0 +1,173 @@
+//! Puts a row together from what a child says of it, be it all or not. Knows no process and no clock.
+
+use super::corpus::Selected;
+use super::protocol::{Event, Samples, Walked};
+use super::row::{PassTimes, Row, SpellingTimes, Stage, StopCause, Stopped};
+use crate::engine::EngineName;
+
+/// Characters of a library's words that are kept in a row.
+const MAX_WORDS: usize = 2000;
+
+/// A row that is not complete yet.
+pub(super) struct Assembly {
+    row: Row,
+    stage: Stage,
+    peak_rss_bytes: Option<u64>,
+}
+
+/// What an event meant for a row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    GoesOn,
+    /// It has left our own evaluator's hands, and the engine's time begins.
+    EngineBegins,
+    Complete,
+    /// The library panicked.
+    Crashed {
+        words: String,
+    },
+    /// The event has no place here.
+    Nonsense,
+}
+
+impl Assembly {
+    pub(super) fn new(entry: &Selected, engine: EngineName) -> Self {
+        let row = Row {
+            index: entry.index,
+            entry: entry.name.clone(),
+            engine,
+            tags: entry.tags.clone(),
+            kind: entry.kind.to_owned(),
+            route: None,
+            declined: None,
+            stopped: None,
+            compile: None,
+            instances: Vec::new(),
+            times: Vec::new(),
+        };
+        Self { row, stage: Stage::Oracle, peak_rss_bytes: None }
+    }
+
+    /// Takes in an event.
+    pub(super) fn event(&mut self, event: Event) -> Progress {
+        match event {
+            Event::Stage(stage) => {
+                let began = self.stage == Stage::Oracle && stage == Stage::Compile;
+                self.stage = stage;
+                return if began { Progress::EngineBegins } else { Progress::GoesOn };
+            }
+            Event::Route(route) => self.row.route = Some(route),
+            Event::Declined(mut declined) => {
+                declined.words = cut(&declined.words);
+                self.row.declined = Some(declined);
+            }
+            Event::Compiled(compile) => self.row.compile = Some(compile),
+            Event::Walked(walked) => self.walked(walked),
+            Event::Crashed { words } => return Progress::Crashed { words },
+            Event::Done(done) => {
+                if let Some(compile) = &mut self.row.compile {
+                    compile.peak_bytes = done.peak_bytes;
+                }
+                self.peak_rss_bytes = done.peak_rss_bytes;
+                return Progress::Complete;
+            }
+            Event::Ready(_) | Event::CannotOpen { .. } | Event::Batch(_) => return Progress::Nonsense,
+        }
+        Progress::GoesOn
+    }
+
+    fn walked(&mut self, walked: Walked) {
+        let spelling = walked.row.spelling;
+        self.row.instances.push(walked.row);
+        if walked.cold.mask.is_empty() {
+            return;
+        }
+        let place = self.row.times.iter().position(|times| times.spelling == spelling).unwrap_or_else(|| {
+            self.row.times.push(SpellingTimes { spelling, cold: PassTimes::default(), warm: PassTimes::default() });
+            self.row.times.len() - 1
+        });
+        let times = &mut self.row.times[place];
+        record(&mut times.cold, &walked.cold);
+        record(&mut times.warm, &walked.warm);
+    }
+
+    /// The row of a job that was done to its end, and the most resident memory of the child during it.
+    pub(super) fn complete(self) -> (Row, Option<u64>) {
+        (self.row, self.peak_rss_bytes)
+    }
+
+    /// The row of a job that was not.
+    pub(super) fn stopped(mut self, cause: StopCause, words: &str, after_ns: u64) -> Row {
+        self.row.stopped = Some(Stopped { cause, stage: self.stage, words: cut(words), after_ns });
+        self.row
+    }
+}
+
+fn record(times: &mut PassTimes, samples: &Samples) {
+    for (position, &ns) in samples.mask.iter().enumerate() {
+        times.mask.record(ns);
+        times.slope.record(position, ns);
+    }
+    samples.commit.iter().for_each(|&ns| times.commit.record(ns));
+}
+
+fn cut(words: &str) -> String {
+    match words.char_indices().nth(MAX_WORDS) {
+        Some((end, _)) => format!("{}…", &words[..end]),
+        None => words.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mask::protocol::Done;
+    use crate::mask::row::{Compile, InstanceOutcome, InstanceRow, Spelling};
+
+    fn entry() -> Selected {
+        Selected { index: 3, name: "a.json".into(), tags: vec!["enum".into()], kind: "json", json: "{}".into() }
+    }
+
+    fn walked(spelling: Spelling, mask: Vec<u64>) -> Event {
+        let outcome = InstanceOutcome::Pass;
+        let row = InstanceRow { index: 0, spelling, label: None, judged: Some(true), outcome, tokens: 1, masks: 2 };
+        let samples = Samples { mask, commit: vec![5] };
+        Event::Walked(Walked { row, cold: samples.clone(), warm: samples })
+    }
+
+    #[test]
+    fn a_whole_row_has_everything_and_a_stopped_one_what_it_had() {
+        let compile = Compile { cold_ns: 1, first_mask_ns: 2, cached_ns: 3, grammar_bytes: None, peak_bytes: Some(1) };
+        let stage = Stage::Instance { index: 1, spelling: Spelling::Compact };
+        let events = [
+            Event::Stage(Stage::Oracle),
+            Event::Stage(Stage::Compile),
+            Event::Compiled(compile),
+            walked(Spelling::Compact, vec![10, 20]),
+            walked(Spelling::Verbatim, vec![]),
+            walked(Spelling::Compact, vec![30]),
+            Event::Stage(stage),
+        ];
+        let assemble = || {
+            let mut assembly = Assembly::new(&entry(), EngineName::Guidance);
+            let progress: Vec<Progress> = events.iter().cloned().map(|event| assembly.event(event)).collect();
+            assert_eq!((&progress[0], &progress[1]), (&Progress::GoesOn, &Progress::EngineBegins));
+            assembly
+        };
+        let mut assembly = assemble();
+        let done = Done { peak_bytes: Some(9), peak_rss_bytes: Some(99) };
+        assert_eq!(assembly.event(Event::Done(done)), Progress::Complete);
+        let (row, peak) = assembly.complete();
+        assert_eq!((row.index, row.instances.len(), row.times.len(), peak), (3, 3, 1, Some(99)));
+        assert_eq!(row.times[0].cold.mask.iter().collect::<Vec<_>>(), [(10, 1), (20, 1), (30, 1)]);
+        assert_eq!(row.times[0].warm.commit.count(), 2);
+        assert_eq!(row.compile.unwrap().peak_bytes, Some(9));
+        let long = "é".repeat(MAX_WORDS + 1);
+        let row = assemble().stopped(StopCause::Timeout, &long, 7);
+        let stopped = row.stopped.unwrap();
+        assert_eq!((stopped.stage, stopped.after_ns, stopped.words.chars().count()), (stage, 7, MAX_WORDS + 1));
+        assert_eq!((row.instances.len(), row.compile), (3, Some(compile)));
+        let crash = Event::Crashed { words: "boom".into() };
+        assert_eq!(assemble().event(crash), Progress::Crashed { words: "boom".into() });
+    }
+}

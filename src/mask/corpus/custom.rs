@@ -1,0 +1,103 @@
+//! The user's own corpus: JSON Lines, a constraint with instances a line; and the shipped one, which is written the same way.
+//!
+//! `{"name"?, "tags"?, "constraint": {...}, "instances"?: [{"data": any} or {"text": text}, each with "valid"?: bool]}`. The
+//! constraint may also stand in the line itself, as in the dataset `custom`, whose other members are passed over; its `completion`
+//! is an instance without a label.
+
+use std::path::Path;
+
+use serde_json::{Map, Value};
+
+use super::{Content, Entry, Instance, Sink, files, tags};
+use crate::constraint::Constraint;
+use crate::dataset::custom;
+use crate::dataset::file::{lines, read_text};
+use crate::error::Result;
+
+/// The workloads inside this program.
+const SHIPPED: &str = include_str!("../../../fixtures/mask/workloads.jsonl");
+
+pub(super) fn read(path: &Path, sink: &mut Sink) -> Result<()> {
+    for (name, path) in files(path, &[".jsonl", ".ndjson"])? {
+        match read_text(&path) {
+            Ok(text) => text_of(&text, &name, sink),
+            Err(error) => sink.unreadable(error.what),
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn shipped(sink: &mut Sink) {
+    text_of(SHIPPED, "shipped", sink);
+}
+
+fn text_of(text: &str, file: &str, sink: &mut Sink) {
+    for (number, line) in lines(text) {
+        match entry(line, || format!("{file}#{number}")) {
+            Ok(entry) => sink.entry(entry),
+            Err(words) => sink.unreadable(format!("{file}, line {number}: {words}")),
+        }
+    }
+}
+
+fn entry(line: &str, default_name: impl Fn() -> String) -> std::result::Result<Entry, String> {
+    let value: Value = serde_json::from_str(line).map_err(|error| format!("not JSON: {error}"))?;
+    let members = value.as_object().ok_or("a line has to be an object")?;
+    let constraint = match members.get("constraint") {
+        Some(Value::Object(inner)) => custom::constraint(inner)?,
+        Some(_) => return Err("constraint has to be an object".to_owned()),
+        None => custom::constraint(members)?,
+    };
+    let constraint = constraint.ok_or("no constraint")?;
+    let name = match members.get("name") {
+        Some(Value::String(name)) if !name.is_empty() => name.clone(),
+        Some(_) => return Err("name has to be a text".to_owned()),
+        None => default_name(),
+    };
+    let tags = match (members.get("tags"), &constraint) {
+        (Some(tags), _) => custom::texts("tags", tags)?,
+        (None, Constraint::JsonSchema(schema)) => tags::of_schema(schema),
+        (None, other) => vec![other.kind().to_owned()],
+    };
+    let instances = instances(members, &constraint)?;
+    Ok(Entry { name, tags, constraint, instances })
+}
+
+fn instances(members: &Map<String, Value>, constraint: &Constraint) -> std::result::Result<Vec<Instance>, String> {
+    let mut found = Vec::new();
+    match members.get("instances") {
+        Some(Value::Array(list)) => {
+            for (number, item) in list.iter().enumerate() {
+                found.push(instance(item, constraint).map_err(|words| format!("instance {number}: {words}"))?);
+            }
+        }
+        Some(_) => return Err("instances has to be a list".to_owned()),
+        None => {}
+    }
+    if let Some(Value::String(completion)) = members.get("completion") {
+        found.push(Instance { content: Content::Text(completion.clone()), label: None });
+    }
+    Ok(found)
+}
+
+fn instance(item: &Value, constraint: &Constraint) -> std::result::Result<Instance, String> {
+    let members = item.as_object().ok_or("an instance has to be an object")?;
+    if let Some(unknown) = members.keys().find(|name| !matches!(name.as_str(), "data" | "text" | "valid" | "description")) {
+        return Err(format!("no such field: {unknown}"));
+    }
+    let label = match members.get("valid") {
+        Some(Value::Bool(valid)) => Some(*valid),
+        Some(_) => return Err("valid has to be true or false".to_owned()),
+        None => None,
+    };
+    let content = match (members.get("data"), members.get("text")) {
+        (Some(data), None) if matches!(constraint, Constraint::JsonSchema(_) | Constraint::JsonObject(_)) => {
+            Content::Json(data.clone())
+        }
+        (Some(_), None) => return Err("data is for json and json_object; give the text".to_owned()),
+        (None, Some(Value::String(text))) => Content::Text(text.clone()),
+        (None, Some(_)) => return Err("text has to be a text".to_owned()),
+        _ => return Err("an instance has data or text".to_owned()),
+    };
+    Ok(Instance { content, label })
+}

@@ -1,0 +1,59 @@
+//! Tells the layout of a corpus from its files. Knows what sets the layouts apart, not how they are read.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::dataset::file::{list, read_text};
+use crate::error::{Error, Result};
+use crate::mask::about::CorpusKind;
+
+/// What a corpus can be, for hints.
+pub(super) const KINDS: &str = "a file or folder of MaskBench, JSONSchemaBench or the JSON-Schema-Test-Suite, or JSON Lines of one's \
+                                own; force a layout with maskbench:PATH, jsonschemabench:PATH, jsts:PATH or custom:PATH";
+
+/// JSON files of a folder that are looked into before it is given up on.
+const FILES_LOOKED_INTO: usize = 50;
+
+/// The layout of what is at `path`.
+///
+/// # Errors
+/// A usage error where there is nothing, or nothing that is known.
+pub(super) fn kind(path: &Path) -> Result<CorpusKind> {
+    let unknown =
+        || Error::usage(format!("unknown layout of corpus: {}", path.display())).hint(format!("a corpus can be {KINDS}"));
+    if !path.exists() {
+        return Err(Error::usage(format!("no such corpus: {}", path.display())).hint("give a file or folder, or shipped"));
+    }
+    if !path.is_dir() {
+        return of_file(path).ok_or_else(unknown);
+    }
+    let names = list(path);
+    if names.iter().any(|name| name.ends_with(".parquet")) {
+        return Ok(CorpusKind::JsonSchemaBench);
+    }
+    let json = names.iter().filter(|name| name.ends_with(".json")).take(FILES_LOOKED_INTO);
+    let mut found = json.filter_map(|name| of_file(&path.join(name)));
+    found.next().or_else(|| names.iter().any(|name| is_lines(name)).then_some(CorpusKind::Custom)).ok_or_else(unknown)
+}
+
+fn of_file(path: &Path) -> Option<CorpusKind> {
+    let name = path.to_str()?;
+    if name.ends_with(".parquet") {
+        return Some(CorpusKind::JsonSchemaBench);
+    }
+    if is_lines(name) {
+        return Some(CorpusKind::Custom);
+    }
+    match serde_json::from_str(&read_text(path).ok()?).ok()? {
+        Value::Array(groups) => groups.first()?.get("tests").map(|_| CorpusKind::Jsts),
+        Value::Object(members) => {
+            (members.contains_key("schema") && members.contains_key("tests")).then_some(CorpusKind::Maskbench)
+        }
+        _ => None,
+    }
+}
+
+fn is_lines(name: &str) -> bool {
+    name.ends_with(".jsonl") || name.ends_with(".ndjson")
+}

@@ -1,0 +1,224 @@
+//! Corpora: constraints with instances, from files of several layouts. Knows no engine.
+//!
+//! A file, group or line that cannot be read costs itself alone: it is counted, and the first ones are named in notices. A corpus
+//! of which nothing can be read is an error. Entries are kept as the text that a child process is sent, since a tree of values of a
+//! whole corpus takes gigabytes.
+
+mod custom;
+mod detect;
+mod jsonschemabench;
+mod jsts;
+mod maskbench;
+mod tags;
+
+use std::path::Path;
+
+use regex::Regex;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use super::about::{CorpusAbout, CorpusKind};
+use super::plan::{CorpusSource, MAX_INSTANCE_BYTES, MaskPlan};
+use crate::constraint::Constraint;
+use crate::error::{Error, Result};
+use crate::printable::printable;
+
+/// Notices kept of one corpus; what is past them is counted.
+const MAX_NOTICES: usize = 20;
+
+/// Characters of a notice.
+const MAX_NOTICE_CHARS: usize = 300;
+
+/// A constraint with texts or values that match it or do not.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Entry {
+    /// The file's path in its corpus, with a number where it holds several.
+    pub(super) name: String,
+    /// Keywords that the constraint uses, or what else the corpus says of it.
+    pub(super) tags: Vec<String>,
+    pub(super) constraint: Constraint,
+    pub(super) instances: Vec<Instance>,
+}
+
+/// A text or value, and what the corpus says of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Instance {
+    pub(super) content: Content,
+    /// Whether it matches the constraint; `None` where the corpus does not say.
+    pub(super) label: Option<bool>,
+}
+
+/// What an instance is made of.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Content {
+    /// A value, which can be written in several ways.
+    Json(Value),
+    /// The text itself.
+    Text(String),
+}
+
+/// An entry that is going to be measured.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Selected {
+    /// Its place among all entries of all corpora, from 0.
+    pub(super) index: usize,
+    pub(super) name: String,
+    pub(super) tags: Vec<String>,
+    pub(super) kind: &'static str,
+    /// The [`Entry`] as JSON.
+    pub(super) json: String,
+}
+
+/// All corpora of a plan.
+pub(super) struct Corpora {
+    pub(super) about: Vec<CorpusAbout>,
+    pub(super) selected: Vec<Selected>,
+    pub(super) notices: Vec<String>,
+}
+
+/// Reads the corpora of a plan, and selects from them.
+///
+/// # Errors
+/// A usage error for a filter that is no regular expression, a corpus of unknown layout or one without a readable entry, and
+/// where nothing is selected.
+pub(super) fn load(plan: &MaskPlan) -> Result<Corpora> {
+    let filter = plan.filter.as_deref().map(compile_filter).transpose()?;
+    let mut sink =
+        Sink { filter, limit: plan.limit.unwrap_or(usize::MAX), selected: Vec::new(), next: 0, corpus: OneCorpus::default() };
+    let (mut about, mut notices) = (Vec::new(), Vec::new());
+    for source in &plan.corpora {
+        about.push(read_one(source, &mut sink)?);
+        let corpus = std::mem::take(&mut sink.corpus);
+        notices.extend(corpus.notices);
+        if corpus.more_notices > 0 {
+            notices.push(format!("{}: {} more notices like these", source.path.display(), corpus.more_notices));
+        }
+    }
+    if sink.selected.is_empty() {
+        let shown = plan.filter.as_deref().unwrap_or("").to_owned();
+        return Err(Error::usage(format!("no entry is left to measure, of {} with filter: {shown}", sink.next))
+            .hint("the filter is a regular expression on names and tags"));
+    }
+    Ok(Corpora { about, selected: sink.selected, notices })
+}
+
+fn compile_filter(filter: &str) -> Result<Regex> {
+    Regex::new(filter).map_err(|_| {
+        Error::usage(format!("filter is no regular expression: {filter}")).hint("escape brackets and dots with a backslash")
+    })
+}
+
+fn read_one(source: &CorpusSource, sink: &mut Sink) -> Result<CorpusAbout> {
+    let kind = source.kind.map_or_else(|| detect::kind(&source.path), Ok)?;
+    let path = source.path.as_path();
+    match kind {
+        CorpusKind::Maskbench => maskbench::read(path, sink)?,
+        CorpusKind::JsonSchemaBench => jsonschemabench::read(path, sink)?,
+        CorpusKind::Jsts => jsts::read(path, sink)?,
+        CorpusKind::Custom => custom::read(path, sink)?,
+        CorpusKind::Shipped => custom::shipped(sink),
+    }
+    let corpus = &sink.corpus;
+    if corpus.entries == 0 {
+        let hint = corpus.notices.first().cloned().unwrap_or_else(|| format!("a corpus can be {}", detect::KINDS));
+        return Err(Error::usage(format!("nothing to measure in the {} corpus {}", kind.name(), path.display())).hint(hint));
+    }
+    Ok(CorpusAbout {
+        source: path.display().to_string(),
+        kind,
+        entries: corpus.entries,
+        instances: corpus.instances,
+        unreadable: corpus.unreadable,
+        sha256: hex(corpus.hash.clone()),
+    })
+}
+
+/// The files below a folder whose names end in one of `endings`, as (name in the corpus, path); a single file is its own corpus.
+fn files(path: &Path, endings: &[&str]) -> Result<Vec<(String, std::path::PathBuf)>> {
+    if !path.is_dir() {
+        let name = path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned());
+        return Ok(vec![(name, path.to_path_buf())]);
+    }
+    let names = crate::dataset::file::list(path).into_iter().filter(|name| endings.iter().any(|ending| name.ends_with(ending)));
+    let files: Vec<_> = names.map(|name| (name.clone(), path.join(name))).collect();
+    if files.is_empty() {
+        return Err(Error::usage(format!("no file ending in {} below {}", endings.join(" or "), path.display()))
+            .hint(format!("a corpus can be {}", detect::KINDS)));
+    }
+    Ok(files)
+}
+
+/// Takes entries as they are read.
+pub(super) struct Sink {
+    filter: Option<Regex>,
+    limit: usize,
+    selected: Vec<Selected>,
+    /// The place of the next entry.
+    next: usize,
+    corpus: OneCorpus,
+}
+
+#[derive(Default)]
+struct OneCorpus {
+    entries: usize,
+    instances: usize,
+    unreadable: usize,
+    hash: Sha256,
+    notices: Vec<String>,
+    more_notices: usize,
+}
+
+impl Sink {
+    fn entry(&mut self, mut entry: Entry) {
+        let name = entry.name.clone();
+        let before = entry.instances.len();
+        entry.instances.retain(|instance| instance.bytes() <= MAX_INSTANCE_BYTES);
+        if entry.instances.len() < before {
+            let left_out = before - entry.instances.len();
+            self.notice(format!("{name}: instances over {MAX_INSTANCE_BYTES} bytes are left out: {left_out}"));
+        }
+        let json = serde_json::to_string(&entry).expect("an entry holds only strings and JSON values");
+        self.corpus.entries += 1;
+        self.corpus.instances += entry.instances.len();
+        self.corpus.hash.update(json.as_bytes());
+        self.corpus.hash.update(b"\n");
+        let index = self.next;
+        self.next += 1;
+        let wanted = |filter: &Regex| filter.is_match(&entry.name) || entry.tags.iter().any(|tag| filter.is_match(tag));
+        if self.selected.len() < self.limit && self.filter.as_ref().is_none_or(wanted) {
+            self.selected.push(Selected { index, name, tags: entry.tags, kind: entry.constraint.kind(), json });
+        }
+    }
+
+    /// Counts something that cannot be read, and says why.
+    fn unreadable(&mut self, words: String) {
+        self.corpus.unreadable += 1;
+        self.notice(words);
+    }
+
+    fn notice(&mut self, words: String) {
+        if self.corpus.notices.len() < MAX_NOTICES {
+            self.corpus.notices.push(printable(&words, MAX_NOTICE_CHARS));
+        } else {
+            self.corpus.more_notices += 1;
+        }
+    }
+}
+
+impl Instance {
+    fn bytes(&self) -> usize {
+        match &self.content {
+            Content::Text(text) => text.len(),
+            Content::Json(_) => super::spelling::spell(&self.content, super::row::Spelling::Pretty).map_or(0, |text| text.len()),
+        }
+    }
+}
+
+fn hex(hash: Sha256) -> String {
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests;

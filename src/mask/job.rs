@@ -1,0 +1,185 @@
+//! Measures one entry under one engine: our evaluator first, then compile, first mask, cached compile, then every instance in every
+//! spelling. Knows no process and no file.
+//!
+//! What is cold and what is not: the compile is the first one of its constraint, over a vocabulary whose tables are ready. The first
+//! mask is the coldest of all. All spellings share one grammar, whose tables grow as it is used: the first walk of the first spelling
+//! is colder than those after it. The warm walk of an instance follows right after its cold one.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use super::clock::measure;
+use super::corpus::Entry;
+use super::memory;
+use super::oracle::Oracle;
+use super::protocol::{Done, Event, Setup, Walked};
+use super::row::{Compile, DeclineClass, Declined, InstanceRow, RouteRow, Spelling, Stage};
+use super::spelling::spell;
+use super::walk::{self, Halt, Labels};
+use super::worker::{Opened, Output};
+use crate::constraint::Constraint;
+use crate::engine::cache::CompileCache;
+use crate::engine::{EngineError, Grammar, TokenMask, Vocabulary};
+
+/// Why a job was not done.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum JobError {
+    /// Nobody reads what we say.
+    Gone,
+    /// The library says that it panicked.
+    Crashed { words: String },
+}
+
+type JobResult<T> = std::result::Result<T, JobError>;
+
+/// An engine ready to be measured.
+pub(super) struct Measuring {
+    opened: Opened,
+    setup: Setup,
+    /// Used for every mask, as a server would.
+    mask: TokenMask,
+}
+
+impl Measuring {
+    pub(super) fn new(opened: Opened, setup: Setup) -> Self {
+        let mask = TokenMask::new(opened.vocabulary.len());
+        Self { opened, setup, mask }
+    }
+
+    pub(super) fn setup(&self) -> &Setup {
+        &self.setup
+    }
+
+    pub(super) fn opened(&self) -> &Opened {
+        &self.opened
+    }
+
+    /// Measures an entry; whatever is known is sent as soon as it is.
+    pub(super) fn entry<W: Write>(&mut self, entry: &Entry, output: &mut Output<W>) -> JobResult<()> {
+        output.stage(Stage::Oracle)?;
+        let constraint = Arc::new(entry.constraint.clone());
+        let mut oracle = Oracle::new(Arc::clone(&constraint), self.setup.assert_formats);
+        let labels = labels(entry, &mut oracle);
+        if let Some(route) = self.opened.engine.route(&constraint) {
+            output.keep(&Event::Route(RouteRow { engine: route.engine, why: route.why }))?;
+        }
+        let peak = Peak::start();
+        if let Some(grammar) = self.compile(&constraint, &peak, output)? {
+            self.instances(entry, &labels, &*grammar, &mut oracle, output)?;
+        }
+        let (peak_bytes, peak_rss_bytes) = (peak.above_start(), peak.most());
+        output.send(&Event::Done(Done { peak_bytes, peak_rss_bytes }))
+    }
+
+    /// The compiled constraint; `None` where the engine declined it, which a failure of the first mask counts as: no answer
+    /// could ever begin.
+    fn compile<W: Write>(
+        &mut self,
+        constraint: &Constraint,
+        peak: &Peak,
+        output: &mut Output<W>,
+    ) -> JobResult<Option<Arc<dyn Grammar>>> {
+        let fingerprint = constraint.fingerprint();
+        let cache = CompileCache::new(Arc::clone(&self.opened.engine), 1);
+        output.stage(Stage::Compile)?;
+        let (compiled, cold_ns) = measure(|| cache.compile(&fingerprint, constraint));
+        let grammar = match compiled {
+            Ok(grammar) => grammar,
+            Err(error) => return declined(error, cold_ns, output),
+        };
+        output.stage(Stage::FirstMask)?;
+        let mask = &mut self.mask;
+        let (first, first_mask_ns) = measure(|| {
+            let mut matcher = grammar.matcher()?;
+            matcher.mask(mask)?;
+            Ok(matcher)
+        });
+        match first {
+            Ok(matcher) => drop(matcher),
+            Err(error) => return declined(error, cold_ns.saturating_add(first_mask_ns), output),
+        }
+        output.stage(Stage::Cached)?;
+        let (_again, cached_ns) = measure(|| cache.compile(&fingerprint, constraint));
+        let peak_bytes = peak.above_start();
+        let compile = Compile { cold_ns, first_mask_ns, cached_ns, grammar_bytes: grammar.memory_bytes(), peak_bytes };
+        output.keep(&Event::Compiled(compile))?;
+        Ok(Some(grammar))
+    }
+
+    fn instances<W: Write>(
+        &mut self,
+        entry: &Entry,
+        labels: &[Labels],
+        grammar: &dyn Grammar,
+        oracle: &mut Oracle,
+        output: &mut Output<W>,
+    ) -> JobResult<()> {
+        let mut spellings = self.setup.spellings.clone();
+        spellings.push(Spelling::Verbatim);
+        for spelling in spellings {
+            for (index, (instance, labels)) in entry.instances.iter().zip(labels).enumerate() {
+                let Some(text) = spell(&instance.content, spelling) else { continue };
+                let tokens = self.opened.vocabulary.encode(&text);
+                output.stage(Stage::Instance { index, spelling })?;
+                let vocabulary: &Vocabulary = &self.opened.vocabulary;
+                let trace = walk::walk(grammar, vocabulary, &tokens, &mut self.mask);
+                if let Halt::Crashed { words } = trace.halt {
+                    return Err(JobError::Crashed { words });
+                }
+                let warm = walk::again(grammar, &tokens, &trace, &mut self.mask);
+                if !trace.ends.is_empty() {
+                    output.stage(Stage::Oracle)?;
+                }
+                let wrong_end = oracle.first_wrong_end(&text, &trace.ends);
+                let outcome = walk::outcome(&trace, *labels, wrong_end, vocabulary);
+                let count = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
+                let (tokens, masks) = (count(tokens.len()), count(trace.samples.mask.len()));
+                let Labels { label, judged } = *labels;
+                let row = InstanceRow { index, spelling, label, judged, outcome, tokens, masks };
+                output.keep(&Event::Walked(Walked { row, cold: trace.samples, warm }))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Judges each instance once: all spellings of a value have the same verdict.
+fn labels(entry: &Entry, oracle: &mut Oracle) -> Vec<Labels> {
+    let judge = |instance: &super::corpus::Instance| {
+        let text = spell(&instance.content, Spelling::Compact).or_else(|| spell(&instance.content, Spelling::Verbatim));
+        Labels { label: instance.label, judged: text.and_then(|text| oracle.judge(&text)) }
+    };
+    entry.instances.iter().map(judge).collect()
+}
+
+fn declined<W: Write>(error: EngineError, after_ns: u64, output: &mut Output<W>) -> JobResult<Option<Arc<dyn Grammar>>> {
+    let (class, feature, words) = match error {
+        EngineError::Unsupported { feature, words } => (DeclineClass::Unsupported, Some(feature), words),
+        EngineError::Invalid { words } => (DeclineClass::Invalid, None, words),
+        EngineError::TooLarge { words } => (DeclineClass::TooLarge, None, words),
+        EngineError::Crashed { words } => return Err(JobError::Crashed { words }),
+    };
+    output.keep(&Event::Declined(Declined { class, feature, words, after_ns }))?;
+    Ok(None)
+}
+
+/// How far memory rises above where it was.
+struct Peak(Option<memory::Resident>);
+
+impl Peak {
+    fn start() -> Self {
+        let before = memory::resident("self");
+        Self(before.filter(|_| memory::forget_peak()))
+    }
+
+    fn above_start(&self) -> Option<u64> {
+        let now = memory::resident("self")?;
+        self.0.map(|start| now.peak_bytes.saturating_sub(start.now_bytes))
+    }
+
+    /// The most since the process began or a job before this one forgot its own.
+    fn most(&self) -> Option<u64> {
+        let now = memory::resident("self")?.peak_bytes;
+        Some(self.0.map_or(now, |start| now.max(start.peak_bytes)))
+    }
+}

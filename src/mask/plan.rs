@@ -1,0 +1,193 @@
+//! What is going to be measured: plain data. Knows no flags, no files' contents and no child process.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::about::CorpusKind;
+use super::row::Spelling;
+use crate::engine::{EngineName, EnginePolicy, Vocabulary};
+use crate::error::{Error, Result};
+
+/// Child processes that a measurement may use at the same time.
+pub const MAX_JOBS: usize = 256;
+
+/// Bytes of an instance's text; a longer one is left out of the corpus, with a notice. What our evaluator judges.
+pub const MAX_INSTANCE_BYTES: usize = crate::evaluate::MAX_ANSWER_BYTES;
+
+/// What a measurement of engines is asked to do.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MaskPlan {
+    pub corpora: Vec<CorpusSource>,
+    /// Measured one after the other, in this order.
+    pub engines: Vec<EngineName>,
+    pub policy: EnginePolicy,
+    /// The vocabulary that is masked, by the name that [`load_vocabulary`] knows.
+    pub tokenizer: String,
+    /// Child processes at the same time, 1 to [`MAX_JOBS`].
+    pub jobs: usize,
+    /// For one entry under one engine, our own evaluator's time not counted.
+    pub timeout_ms: u64,
+    /// For one child process: address space, on Linux.
+    pub memory_limit_bytes: u64,
+    /// How JSON instances are written, without [`Spelling::Verbatim`], which is for those that are text.
+    pub spellings: Vec<Spelling>,
+    /// At most so many entries, the first ones.
+    pub limit: Option<usize>,
+    /// A regular expression; an entry is measured where its name or one of its tags matches.
+    pub filter: Option<String>,
+    /// Where rows are kept; `None` keeps them in a temporary file.
+    pub rows: Option<PathBuf>,
+    /// Goes on with the rows file of an interrupted run of the same plan.
+    pub resume: bool,
+    /// Whether our evaluator takes a string that breaks its `format` for invalid.
+    pub assert_formats: bool,
+    /// Sequences masked at once, a figure for each; may be empty.
+    pub batch_sizes: Vec<usize>,
+}
+
+impl Default for MaskPlan {
+    fn default() -> Self {
+        Self {
+            corpora: vec![CorpusSource { kind: Some(CorpusKind::Shipped), path: "shipped".into() }],
+            engines: vec![EngineName::Guidance],
+            policy: EnginePolicy::default(),
+            tokenizer: "cl100k".to_owned(),
+            jobs: 1,
+            timeout_ms: 60_000,
+            memory_limit_bytes: 8 << 30,
+            spellings: Spelling::OF_JSON.to_vec(),
+            limit: None,
+            filter: None,
+            rows: None,
+            resume: false,
+            assert_formats: true,
+            batch_sizes: vec![1, 8, 32],
+        }
+    }
+}
+
+impl MaskPlan {
+    /// Refuses what cannot be measured.
+    ///
+    /// # Errors
+    /// A usage error that names the member at fault.
+    pub fn check(&self) -> Result<()> {
+        let fail = |what: &str, hint: &str| Err(Error::usage(what.to_owned()).hint(hint.to_owned()));
+        if self.corpora.is_empty() {
+            return fail("no corpus to measure", "name one with --corpus");
+        }
+        if self.engines.is_empty() {
+            return fail("no engine to measure", "name one with --engine");
+        }
+        if let Some(twice) = self.engines.iter().enumerate().find(|(place, name)| self.engines[..*place].contains(name)) {
+            return fail(&format!("engine named twice: {}", twice.1.name()), "name every engine once");
+        }
+        if self.spellings.is_empty() || self.spellings.contains(&Spelling::Verbatim) {
+            return fail("no spelling to write JSON in", "name one of maskbench, compact, pretty");
+        }
+        if !(1..=MAX_JOBS).contains(&self.jobs) {
+            return fail(&format!("number of jobs not in 1 to {MAX_JOBS}: {}", self.jobs), "one for each core is a good number");
+        }
+        if self.timeout_ms == 0 {
+            return fail("time limit of nothing: 0", "give each schema some seconds");
+        }
+        if self.resume && self.rows.is_none() {
+            return fail("nothing to resume", "name the rows file of the interrupted run with --rows");
+        }
+        Ok(())
+    }
+}
+
+/// A corpus as the user names it: `shipped`, a path whose layout shows, or `KIND:PATH`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CorpusSource {
+    /// `None` where the files are to show it.
+    pub kind: Option<CorpusKind>,
+    /// A file or a folder; nothing for what is shipped.
+    pub path: PathBuf,
+}
+
+impl CorpusSource {
+    /// Reads what the user typed.
+    pub fn parse(typed: &str) -> Self {
+        if typed == CorpusKind::Shipped.name() {
+            return Self { kind: Some(CorpusKind::Shipped), path: typed.into() };
+        }
+        let forced = typed.split_once(':').and_then(|(name, path)| {
+            let kind = CorpusKind::ALL.into_iter().find(|kind| kind.name() == name && *kind != CorpusKind::Shipped)?;
+            Some(Self { kind: Some(kind), path: path.into() })
+        });
+        forced.unwrap_or_else(|| Self { kind: None, path: typed.into() })
+    }
+}
+
+/// The command that starts a child process, which then speaks the protocol of [`super::worker`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkerCommand {
+    pub program: PathBuf,
+    pub arguments: Vec<String>,
+}
+
+impl WorkerCommand {
+    /// This very program, with its hidden subcommand `mask-worker`.
+    ///
+    /// # Errors
+    /// The system does not say where the program is.
+    pub fn current() -> Result<Self> {
+        let program = std::env::current_exe()
+            .map_err(|error| Error::environment(format!("cannot find this program to start it again: {error}")))?;
+        Ok(Self { program, arguments: vec!["mask-worker".to_owned()] })
+    }
+}
+
+/// Loads a vocabulary by name.
+///
+/// # Errors
+/// A usage error for a name that is not known.
+pub fn load_vocabulary(tokenizer: &str) -> Result<Arc<Vocabulary>> {
+    match tokenizer {
+        "cl100k" | "cl100k_base" => Vocabulary::cl100k().map(Arc::new),
+        other => Err(Error::usage(format!("unknown vocabulary: {other}")).hint("use cl100k")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_corpus_is_named_by_path_or_by_kind_and_path() {
+        for (typed, kind, path) in [
+            ("shipped", Some(CorpusKind::Shipped), "shipped"),
+            ("shipped:x", None, "shipped:x"),
+            ("jsts:tests/draft7", Some(CorpusKind::Jsts), "tests/draft7"),
+            ("maskbench:a:b", Some(CorpusKind::Maskbench), "a:b"),
+            ("C:\\corpus", None, "C:\\corpus"),
+            ("corpus", None, "corpus"),
+        ] {
+            assert_eq!(CorpusSource::parse(typed), CorpusSource { kind, path: path.into() }, "{typed}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_measured_is_refused() {
+        MaskPlan::default().check().unwrap();
+        for (words, spoil) in [
+            ("no corpus", (|plan| plan.corpora.clear()) as fn(&mut MaskPlan)),
+            ("no engine", |plan| plan.engines.clear()),
+            ("engine named twice: guidance", |plan| plan.engines.push(EngineName::Guidance)),
+            ("no spelling", |plan| plan.spellings = vec![Spelling::Verbatim]),
+            ("jobs not in 1 to 256: 0", |plan| plan.jobs = 0),
+            ("time limit", |plan| plan.timeout_ms = 0),
+            ("nothing to resume", |plan| plan.resume = true),
+        ] {
+            let mut plan = MaskPlan::default();
+            spoil(&mut plan);
+            let error = plan.check().unwrap_err();
+            assert!(error.what.contains(words), "{error}");
+        }
+        assert!(load_vocabulary("none").is_err());
+    }
+}

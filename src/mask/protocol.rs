@@ -1,0 +1,106 @@
+//! What parent and child say to each other: a JSON value a line. Knows neither end.
+
+use serde::{Deserialize, Serialize};
+
+use super::about::BatchRow;
+use super::corpus::Entry;
+use super::row::{Compile, Declined, InstanceRow, RouteRow, Spelling, Stage};
+use crate::engine::{EngineName, EnginePolicy};
+
+/// Bytes of one line; what sends a longer one is broken. The durations of a text of a mebibyte take some megabytes.
+pub(super) const MAX_LINE_BYTES: u64 = 64 << 20;
+
+/// The first line to a child.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Setup {
+    pub(super) engine: EngineName,
+    pub(super) policy: EnginePolicy,
+    pub(super) tokenizer: String,
+    /// Address space of the child.
+    pub(super) memory_limit_bytes: Option<u64>,
+    pub(super) assert_formats: bool,
+    pub(super) spellings: Vec<Spelling>,
+}
+
+/// A later line to a child.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Job {
+    Entry(Box<Entry>),
+    Batch(BatchJob),
+}
+
+/// Sequences to be masked at once.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct BatchJob {
+    pub(super) sequences: usize,
+    /// Each goes to as many sequences as are needed to fill the batch.
+    pub(super) sources: Vec<BatchSource>,
+}
+
+/// An entry and the one of its instances that is walked.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct BatchSource {
+    pub(super) entry: Entry,
+    pub(super) instance: usize,
+    pub(super) spelling: Spelling,
+}
+
+/// A line from a child.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Event {
+    Ready(Ready),
+    /// The engine cannot be opened: the error's two lines.
+    CannotOpen {
+        what: String,
+        hint: Option<String>,
+    },
+    /// What comes next; sent before it is begun, so that the parent knows where a child died.
+    Stage(Stage),
+    Route(RouteRow),
+    Declined(Declined),
+    Compiled(Compile),
+    Walked(Walked),
+    /// The library panicked, or says that it did; nothing more comes of this job, and the child ends.
+    Crashed {
+        words: String,
+    },
+    /// The job is done.
+    Done(Done),
+    Batch(BatchRow),
+}
+
+/// A child that has its engine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Ready {
+    pub(super) version: String,
+    pub(super) settings: Vec<(String, String)>,
+    pub(super) vocabulary: String,
+    pub(super) vocabulary_ids: usize,
+    pub(super) open_ns: u64,
+}
+
+/// An instance that was walked, cold and warm, and every duration of it in order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Walked {
+    pub(super) row: InstanceRow,
+    pub(super) cold: Samples,
+    pub(super) warm: Samples,
+}
+
+/// Durations in ns, by position.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Samples {
+    pub(super) mask: Vec<u64>,
+    pub(super) commit: Vec<u64>,
+}
+
+/// The end of a job that was done to its end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Done {
+    /// As in [`Compile::peak_bytes`], of the whole job.
+    pub(super) peak_bytes: Option<u64>,
+    /// The most resident memory of the process during the job, all in all.
+    pub(super) peak_rss_bytes: Option<u64>,
+}

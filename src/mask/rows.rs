@@ -1,0 +1,294 @@
+//! The rows file: a line that says what was measured, then a line for every row, in the order in which they ended. Knows neither
+//! engines nor corpora.
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::about::About;
+use super::row::Row;
+use crate::engine::EngineName;
+use crate::error::{Error, Result};
+use crate::printable::printable;
+
+/// The version of the file's format.
+const FORMAT: u32 = 1;
+
+/// Bytes of a line.
+const MAX_LINE_BYTES: u64 = 1 << 30;
+
+/// Characters of a differing value that are shown.
+const MAX_SHOWN: usize = 80;
+
+/// The first line.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Header {
+    sobench_mask_rows: u32,
+    sobench: String,
+    /// Without what differs from run to run.
+    about: About,
+}
+
+/// A rows file that is being written.
+pub(super) struct RowsFile {
+    kept: Arc<Kept>,
+    file: File,
+    engines: Vec<EngineName>,
+    /// Where each row's line starts, by the engine's place and the entry's.
+    offsets: BTreeMap<(usize, usize), u64>,
+    length: u64,
+}
+
+/// A file that goes when nobody needs it any more, if it is a temporary one.
+#[derive(Debug)]
+struct Kept {
+    path: PathBuf,
+    is_temporary: bool,
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        if self.is_temporary {
+            // Nothing can be done about a temporary file that stays.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// The rows of a measurement, in a file: those of a whole corpus do not fit in memory with their durations.
+#[derive(Clone, Debug)]
+pub struct Rows {
+    kept: Arc<Kept>,
+    offsets: Arc<[u64]>,
+}
+
+impl Rows {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.offsets.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.offsets.is_empty()
+    }
+
+    /// The file that holds them, unless it is a temporary one.
+    pub fn path(&self) -> Option<&Path> {
+        (!self.kept.is_temporary).then_some(self.kept.path.as_path())
+    }
+
+    /// Reads them one at a time, by engine in the order asked for, then by the entry's place in the corpora.
+    pub fn iter(&self) -> impl Iterator<Item = Result<Row>> + '_ {
+        let mut opened = None;
+        self.offsets.iter().map(move |offset| {
+            if opened.is_none() {
+                opened = Some(BufReader::new(File::open(&self.kept.path).map_err(|error| unusable(&self.kept.path, &error))?));
+            }
+            let file = opened.as_mut().expect("it was opened just now");
+            read_at(file, *offset, &self.kept.path)
+        })
+    }
+}
+
+fn read_at(file: &mut BufReader<File>, offset: u64, path: &Path) -> Result<Row> {
+    let mut line = String::new();
+    file.seek(SeekFrom::Start(offset))
+        .and_then(|_| file.take(MAX_LINE_BYTES).read_line(&mut line))
+        .map_err(|error| unusable(path, &error))?;
+    serde_json::from_str(&line).map_err(|error| unusable(path, &error))
+}
+
+fn unusable(path: &Path, error: &dyn std::fmt::Display) -> Error {
+    Error::environment(format!("cannot use the rows file {}: {error}", path.display()))
+}
+
+impl RowsFile {
+    /// Begins a file; without a path, a temporary one.
+    ///
+    /// # Errors
+    /// There is one already, or it cannot be written.
+    pub(super) fn create(path: Option<&Path>, about: &About) -> Result<Self> {
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        let is_temporary = path.is_none();
+        let path = path.map_or_else(
+            || {
+                let number = NUMBER.fetch_add(1, Ordering::SeqCst);
+                std::env::temp_dir().join(format!("sobench-mask-{}-{number}.jsonl", std::process::id()))
+            },
+            Path::to_path_buf,
+        );
+        if !is_temporary && path.exists() {
+            return Err(Error::usage(format!("rows file exists already: {}", path.display()))
+                .hint("go on with it by --resume, or name another with --rows"));
+        }
+        let mut options = OpenOptions::new();
+        let file = options.write(true).create_new(true).open(&path).map_err(|error| {
+            Error::usage(format!("cannot write the rows file {}: {error}", path.display())).hint("name another with --rows")
+        })?;
+        let engines = about.engines.iter().map(|engine| engine.engine).collect();
+        let kept = Arc::new(Kept { path, is_temporary });
+        let mut rows = Self { kept, file, engines, offsets: BTreeMap::new(), length: 0 };
+        rows.write(&Header::of(about))?;
+        Ok(rows)
+    }
+
+    /// Goes on with a file, or begins it where there is none. Also returns what the user should know.
+    ///
+    /// # Errors
+    /// It is of another measurement, is damaged before its last line, or cannot be written.
+    pub(super) fn resume(path: &Path, about: &About) -> Result<(Self, Option<String>)> {
+        if !path.exists() {
+            return Ok((Self::create(Some(path), about)?, None));
+        }
+        let file = OpenOptions::new().read(true).write(true).open(path).map_err(|error| unusable(path, &error))?;
+        let engines: Vec<EngineName> = about.engines.iter().map(|engine| engine.engine).collect();
+        let kept = Arc::new(Kept { path: path.to_path_buf(), is_temporary: false });
+        let mut rows = Self { kept, file, engines, offsets: BTreeMap::new(), length: 0 };
+        let torn = rows.take_over(&Header::of(about))?;
+        rows.file.set_len(rows.length).map_err(|error| unusable(path, &error))?;
+        rows.file.seek(SeekFrom::Start(rows.length)).map_err(|error| unusable(path, &error))?;
+        let notice = torn.then(|| format!("the last row of {} was not whole, and is measured again", path.display()));
+        Ok((rows, notice))
+    }
+
+    /// Reads the header and every row; whether the last line is torn.
+    fn take_over(&mut self, expected: &Header) -> Result<bool> {
+        let path = self.kept.path.clone();
+        let mut reader = BufReader::new(&self.file);
+        let mut line = Vec::new();
+        let mut number = 0;
+        let (mut offsets, mut length) = (BTreeMap::new(), 0);
+        let torn = loop {
+            line.clear();
+            let read = (&mut reader).take(MAX_LINE_BYTES).read_until(b'\n', &mut line);
+            let read = read.map_err(|error| unusable(&path, &error))? as u64;
+            number += 1;
+            if read == 0 {
+                break false;
+            }
+            let is_whole = line.ends_with(b"\n");
+            if number == 1 {
+                let header: Value = serde_json::from_slice(&line).map_err(|_| not_rows(&path))?;
+                expected.compare(&header, &path)?;
+            } else {
+                let key = is_whole.then(|| self.key(&line)).flatten();
+                match key {
+                    Some(key) => offsets.insert(key, length),
+                    None if reader.fill_buf().map_err(|error| unusable(&path, &error))?.is_empty() => break true,
+                    None => return Err(unusable(&path, &format!("line {number} is no row")).hint("name another with --rows")),
+                };
+            }
+            length += read;
+        };
+        if number == 1 {
+            return Err(not_rows(&path));
+        }
+        (self.offsets, self.length) = (offsets, length);
+        Ok(torn)
+    }
+
+    fn key(&self, line: &[u8]) -> Option<(usize, usize)> {
+        let row: Row = serde_json::from_slice(line).ok()?;
+        Some((self.place(row.engine)?, row.index))
+    }
+
+    fn place(&self, engine: EngineName) -> Option<usize> {
+        self.engines.iter().position(|name| *name == engine)
+    }
+
+    /// Whether a row is there.
+    pub(super) fn has(&self, engine: EngineName, index: usize) -> bool {
+        self.place(engine).is_some_and(|place| self.offsets.contains_key(&(place, index)))
+    }
+
+    /// Adds a row, which is on its way to the disk when this returns.
+    pub(super) fn append(&mut self, row: &Row) -> Result<()> {
+        let place = self.place(row.engine);
+        let place =
+            place.ok_or_else(|| Error::internal(format!("row of an engine that is not measured: {}", row.engine.name())))?;
+        let offset = self.length;
+        self.write(row)?;
+        self.offsets.insert((place, row.index), offset);
+        Ok(())
+    }
+
+    fn write(&mut self, line: &impl Serialize) -> Result<()> {
+        let mut bytes = serde_json::to_vec(line).map_err(|error| unusable(&self.kept.path, &error))?;
+        bytes.push(b'\n');
+        self.file
+            .write_all(&bytes)
+            .map_err(|error| unusable(&self.kept.path, &error).hint("make room, and go on by --resume"))?;
+        self.length += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// The rows as they are now.
+    pub(super) fn rows(&self) -> Rows {
+        Rows { kept: Arc::clone(&self.kept), offsets: self.offsets.values().copied().collect() }
+    }
+
+    /// The rows of one engine as they are now.
+    pub(super) fn rows_of(&self, engine: EngineName) -> Rows {
+        let place = self.place(engine);
+        let offsets = self.offsets.iter().filter(|((of, _), _)| Some(*of) == place).map(|(_, offset)| *offset);
+        Rows { kept: Arc::clone(&self.kept), offsets: offsets.collect() }
+    }
+}
+
+fn not_rows(path: &Path) -> Error {
+    Error::usage(format!("not a rows file of sobench mask: {}", path.display())).hint("name another with --rows")
+}
+
+impl Header {
+    fn of(about: &About) -> Self {
+        let mut about = about.clone();
+        for engine in &mut about.engines {
+            (engine.peak_rss_bytes, engine.wall_ns, engine.open_ns) = (None, 0, None);
+        }
+        about.host.clock_ns = 0;
+        Self { sobench_mask_rows: FORMAT, sobench: env!("CARGO_PKG_VERSION").to_owned(), about }
+    }
+
+    /// Refuses the header of another measurement, naming the first thing that differs.
+    fn compare(&self, found: &Value, path: &Path) -> Result<()> {
+        let expected = serde_json::to_value(self).map_err(|error| unusable(path, &error))?;
+        if found.get("sobench_mask_rows").is_none() {
+            return Err(not_rows(path));
+        }
+        let Some((place, here, now)) = difference("", found, &expected) else { return Ok(()) };
+        let place = place.trim_start_matches("/about").trim_start_matches('/').replace('/', ".");
+        let (here, now) = (printable(&here, MAX_SHOWN), printable(&now, MAX_SHOWN));
+        Err(Error::usage(format!("rows file is of another measurement, with {place} {here} and not {now}: {}", path.display()))
+            .hint("resume with the same flags and files, or name another file with --rows"))
+    }
+}
+
+/// The first place where two values differ, and both values there.
+fn difference(place: &str, left: &Value, right: &Value) -> Option<(String, String, String)> {
+    let missing = Value::Null;
+    match (left, right) {
+        (Value::Object(left), Value::Object(right)) => {
+            let names = right.keys().chain(left.keys().filter(|name| !right.contains_key(*name)));
+            names.into_iter().find_map(|name| {
+                let (left, right) = (left.get(name).unwrap_or(&missing), right.get(name).unwrap_or(&missing));
+                difference(&format!("{place}/{name}"), left, right)
+            })
+        }
+        (Value::Array(left), Value::Array(right)) if left.len() == right.len() => {
+            let pairs = left.iter().zip(right).enumerate();
+            pairs.into_iter().find_map(|(index, (left, right))| difference(&format!("{place}/{index}"), left, right))
+        }
+        (left, right) if left == right => None,
+        (left, right) => Some((place.to_owned(), left.to_string(), right.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,268 @@
+//! A measurement from plan to rows. Knows the order of things, not how one is done.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::available_parallelism;
+use std::time::Duration;
+
+use super::about::{About, BatchRow, EngineAbout, HostAbout, VocabularyAbout};
+use super::clock::{Stopwatch, own_cost_ns};
+use super::corpus::{self, Corpora, Selected};
+use super::memory;
+use super::plan::{MaskPlan, WorkerCommand};
+use super::protocol::{BatchJob, BatchSource, Ready, Setup};
+use super::row::{InstanceOutcome, InstanceRow, Row, Spelling};
+use super::rows::{Rows, RowsFile};
+use super::supervise::{Batched, Supervisor};
+use crate::engine::EngineName;
+use crate::error::{Error, Result};
+
+/// Tokens that an instance has at least to be walked in a batch: shorter ones are mostly beginnings.
+const MIN_BATCH_TOKENS: u32 = 16;
+
+/// Compile time in ns that an entry of a batch has at most: a batch compiles all of its own again.
+const MAX_BATCH_COMPILE_NS: u64 = 2_000_000_000;
+
+/// What a progress bar is told.
+#[derive(Clone, Debug, PartialEq)]
+pub enum MaskEvent<'a> {
+    /// Corpora are read and engines were opened once: so many rows are to be made, of which so many are there already.
+    Started {
+        rows: usize,
+        resumed: usize,
+    },
+    /// An engine's turn.
+    Engine {
+        engine: EngineName,
+        version: &'a str,
+    },
+    RowDone {
+        row: &'a Row,
+    },
+    /// All rows of an engine are there, and it masks so many sequences at once.
+    Batch {
+        engine: EngineName,
+        sequences: usize,
+    },
+}
+
+/// A finished or interrupted measurement.
+#[derive(Clone, Debug)]
+pub struct MaskRun {
+    pub about: About,
+    pub batches: Vec<BatchRow>,
+    /// Of the whole measurement, reading corpora and batches included.
+    pub wall_ns: u64,
+    /// Stopped by the user: rows are missing.
+    pub interrupted: bool,
+    /// What the user has to know and no row says, a sentence each.
+    pub notices: Vec<String>,
+    rows: Rows,
+}
+
+impl MaskRun {
+    /// The rows, read from their file one at a time: by engine in the order asked for, then by the entry's place in the corpora.
+    pub fn rows(&self) -> impl Iterator<Item = Result<Row>> + '_ {
+        self.rows.iter()
+    }
+
+    /// How many rows there are.
+    pub fn row_count(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// The file that keeps the rows, if the plan names one.
+    pub fn rows_path(&self) -> Option<&Path> {
+        self.rows.path()
+    }
+}
+
+/// Carries out a plan; blocks until it is done or `stop` is set. Children are started by `command`.
+///
+/// # Errors
+/// A plan, corpus or rows file that cannot be used; an engine that cannot be opened; children that cannot be started. Rows that
+/// were made before are in the rows file.
+pub fn run(plan: &MaskPlan, command: &WorkerCommand, stop: &AtomicBool, on_event: &dyn Fn(MaskEvent<'_>)) -> Result<MaskRun> {
+    plan.check()?;
+    let watch = Stopwatch::start();
+    let corpora = corpus::load(plan)?;
+    let mut supervisors = Vec::new();
+    let mut ready = Vec::new();
+    for engine in &plan.engines {
+        let supervisor = supervisor(plan, command, stop, *engine);
+        let Some(opened) = supervisor.probe()? else {
+            return Err(Error::interrupted("stopped before anything was measured"));
+        };
+        supervisors.push(supervisor);
+        ready.push(opened);
+    }
+    let about = about(plan, &corpora, &ready);
+    let (file, notice) = match &plan.rows {
+        Some(path) if plan.resume => RowsFile::resume(path, &about)?,
+        path => (RowsFile::create(path.as_deref(), &about)?, None),
+    };
+    let mut notices = corpora.notices.clone();
+    notices.extend(notice);
+    let mut running = Running { plan, corpora: &corpora, on_event, stop, about, file, batches: Vec::new(), notices };
+    running.start();
+    for (place, supervisor) in supervisors.iter().enumerate() {
+        running.engine(place, supervisor)?;
+    }
+    let Running { about, file, batches, notices, .. } = running;
+    let interrupted = stop.load(Ordering::SeqCst);
+    Ok(MaskRun { about, batches, wall_ns: watch.elapsed_ns(), interrupted, notices, rows: file.rows() })
+}
+
+fn supervisor<'a>(plan: &MaskPlan, command: &'a WorkerCommand, stop: &'a AtomicBool, engine: EngineName) -> Supervisor<'a> {
+    let setup = Setup {
+        engine,
+        policy: plan.policy.clone(),
+        tokenizer: plan.tokenizer.clone(),
+        memory_limit_bytes: memory::HAS_LIMIT.then_some(plan.memory_limit_bytes),
+        assert_formats: plan.assert_formats,
+        spellings: plan.spellings.clone(),
+    };
+    Supervisor { command, setup, timeout: Duration::from_millis(plan.timeout_ms), jobs: plan.jobs, stop }
+}
+
+fn about(plan: &MaskPlan, corpora: &Corpora, ready: &[Ready]) -> About {
+    let engines = plan.engines.iter().zip(ready).map(|(engine, ready)| EngineAbout {
+        engine: *engine,
+        version: ready.version.clone(),
+        settings: ready.settings.clone(),
+        peak_rss_bytes: None,
+        wall_ns: 0,
+        open_ns: Some(ready.open_ns),
+    });
+    let first = ready.first();
+    About {
+        engines: engines.collect(),
+        corpora: corpora.about.clone(),
+        selected: corpora.selected.len(),
+        vocabulary: VocabularyAbout {
+            name: first.map(|ready| ready.vocabulary.clone()).unwrap_or_default(),
+            ids: first.map(|ready| ready.vocabulary_ids).unwrap_or_default(),
+        },
+        policy: plan.policy.clone(),
+        spellings: plan.spellings.clone(),
+        assert_formats: plan.assert_formats,
+        filter: plan.filter.clone(),
+        limit: plan.limit,
+        jobs: plan.jobs,
+        timeout_ms: plan.timeout_ms,
+        memory_limit_bytes: memory::HAS_LIMIT.then_some(plan.memory_limit_bytes),
+        host: host(),
+    }
+}
+
+fn host() -> HostAbout {
+    let cpu = std::fs::read_to_string("/proc/cpuinfo").ok().and_then(|text| {
+        let line = text.lines().find_map(|line| line.strip_prefix("model name"))?;
+        Some(line.trim_start_matches([' ', '\t', ':']).to_owned())
+    });
+    HostAbout {
+        os: std::env::consts::OS.to_owned(),
+        arch: std::env::consts::ARCH.to_owned(),
+        cpu,
+        threads: available_parallelism().map_or(1, usize::from),
+        clock_ns: own_cost_ns(),
+    }
+}
+
+struct Running<'a> {
+    plan: &'a MaskPlan,
+    corpora: &'a Corpora,
+    on_event: &'a dyn Fn(MaskEvent<'_>),
+    stop: &'a AtomicBool,
+    about: About,
+    file: RowsFile,
+    batches: Vec<BatchRow>,
+    notices: Vec<String>,
+}
+
+impl Running<'_> {
+    fn start(&self) {
+        let rows = self.corpora.selected.len() * self.plan.engines.len();
+        (self.on_event)(MaskEvent::Started { rows, resumed: self.file.rows().len() });
+    }
+
+    fn engine(&mut self, place: usize, supervisor: &Supervisor<'_>) -> Result<()> {
+        if self.stop.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+        let engine = self.plan.engines[place];
+        (self.on_event)(MaskEvent::Engine { engine, version: &self.about.engines[place].version });
+        let pending: Vec<&Selected> = self.corpora.selected.iter().filter(|entry| !self.file.has(engine, entry.index)).collect();
+        let watch = Stopwatch::start();
+        let mut peak_rss_bytes = None;
+        supervisor.run(&pending, &mut |made| {
+            peak_rss_bytes = peak_rss_bytes.max(made.peak_rss_bytes);
+            self.file.append(&made.row)?;
+            (self.on_event)(MaskEvent::RowDone { row: &made.row });
+            Ok(())
+        })?;
+        let about = &mut self.about.engines[place];
+        about.peak_rss_bytes = peak_rss_bytes;
+        about.wall_ns = watch.elapsed_ns();
+        self.batch(engine, supervisor)
+    }
+
+    fn batch(&mut self, engine: EngineName, supervisor: &Supervisor<'_>) -> Result<()> {
+        let most = self.plan.batch_sizes.iter().copied().max().unwrap_or(0);
+        if most == 0 || self.stop.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+        let chosen = self.chosen(engine, most)?;
+        if chosen.is_empty() {
+            self.notices.push(format!(
+                "no figures of {} for several sequences at once: no valid instance of {MIN_BATCH_TOKENS} tokens passes",
+                engine.name()
+            ));
+            return Ok(());
+        }
+        for &sequences in self.plan.batch_sizes.iter().filter(|size| **size > 0) {
+            (self.on_event)(MaskEvent::Batch { engine, sequences });
+            let sources = chosen.iter().take(sequences).filter_map(|chosen| self.source(chosen)).collect();
+            match supervisor.batch(BatchJob { sequences, sources })? {
+                Batched::Row(row) => self.batches.push(row),
+                Batched::Failed(words) => self.notices.push(words),
+                Batched::Interrupted => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+
+    /// The first valid instance of each of the first entries that the engine passes, in the first spelling that there is.
+    fn chosen(&self, engine: EngineName, most: usize) -> Result<Vec<Chosen>> {
+        let mut chosen = Vec::new();
+        for row in self.file.rows_of(engine).iter() {
+            let row = row?;
+            let is_quick = row.compile.is_some_and(|compile| compile.cold_ns <= MAX_BATCH_COMPILE_NS);
+            if let Some(instance) = row.instances.iter().find(|instance| is_quick && is_fit(instance)) {
+                chosen.push(Chosen { index: row.index, instance: instance.index, spelling: instance.spelling });
+            }
+            if chosen.len() == most {
+                break;
+            }
+        }
+        Ok(chosen)
+    }
+
+    fn source(&self, chosen: &Chosen) -> Option<BatchSource> {
+        let selected = &self.corpora.selected;
+        let place = selected.binary_search_by_key(&chosen.index, |entry| entry.index).ok()?;
+        let entry = serde_json::from_str(&selected[place].json).ok()?;
+        Some(BatchSource { entry, instance: chosen.instance, spelling: chosen.spelling })
+    }
+}
+
+struct Chosen {
+    index: usize,
+    instance: usize,
+    spelling: Spelling,
+}
+
+fn is_fit(instance: &InstanceRow) -> bool {
+    let is_valid = instance.label != Some(false) && instance.judged != Some(false);
+    is_valid && instance.outcome == InstanceOutcome::Pass && instance.tokens >= MIN_BATCH_TOKENS
+}

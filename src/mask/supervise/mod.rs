@@ -1,0 +1,285 @@
+//! The parent's side: children that each measure one entry after another, watched over. Knows no engine and no corpus.
+//!
+//! A child that dies, hangs or says nonsense costs the row it was at; what that row had is kept, another child takes the next
+//! entry, and the last entry is always reached. Ctrl-C ends the children and keeps the rows that are whole.
+
+mod child;
+mod death;
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread;
+use std::time::Duration;
+
+use child::{Child, Next};
+
+use super::about::BatchRow;
+use super::assemble::{Assembly, Progress};
+use super::clock::Stopwatch;
+use super::corpus::Selected;
+use super::plan::WorkerCommand;
+use super::protocol::{BatchJob, Event, Job, Ready, Setup};
+use super::row::{Row, StopCause};
+use crate::engine::EngineName;
+use crate::error::{Error, Result};
+
+/// How long a child may take to open its engine.
+pub(super) const OPEN_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// How often opening is tried in the middle of a run.
+const OPEN_TRIES: u32 = 3;
+
+/// How long a batch may take: its own limit of steps and seconds, and compiling for it.
+const BATCH_TIMEOUT: Duration = Duration::from_secs(180);
+
+/// How often a wait looks up whether the user has stopped the run.
+const LOOK_UP: Duration = Duration::from_millis(50);
+
+/// Children of one engine, and what holds for each of them.
+pub(super) struct Supervisor<'a> {
+    pub(super) command: &'a WorkerCommand,
+    pub(super) setup: Setup,
+    pub(super) timeout: Duration,
+    pub(super) jobs: usize,
+    pub(super) stop: &'a AtomicBool,
+}
+
+/// A row, and the most resident memory of the child that made it.
+pub(super) struct Made {
+    pub(super) row: Row,
+    pub(super) peak_rss_bytes: Option<u64>,
+}
+
+/// What became of a child's opening.
+enum Opened {
+    Ready(Box<Child>, Ready),
+    Interrupted,
+}
+
+/// What became of a batch.
+pub(super) enum Batched {
+    Row(BatchRow),
+    /// There is none, for this reason.
+    Failed(String),
+    Interrupted,
+}
+
+impl Supervisor<'_> {
+    fn engine(&self) -> EngineName {
+        self.setup.engine
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::SeqCst)
+    }
+
+    /// Opens the engine in a child to see what it is; `None` where the user stopped the run.
+    ///
+    /// # Errors
+    /// The engine cannot be opened.
+    pub(super) fn probe(&self) -> Result<Option<Ready>> {
+        match self.open()? {
+            Opened::Ready(child, ready) => {
+                child.kill();
+                Ok(Some(ready))
+            }
+            Opened::Interrupted => Ok(None),
+        }
+    }
+
+    /// Measures every entry, and hands each row to `made` as it is done, in whatever order. Ends early only where the user stops it.
+    ///
+    /// # Errors
+    /// A child cannot be started, or its engine cannot be opened; and the errors of `made`.
+    pub(super) fn run(&self, entries: &[&Selected], made: &mut dyn FnMut(Made) -> Result<()>) -> Result<()> {
+        let next = AtomicUsize::new(0);
+        let failed = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let (sender, rows) = sync_channel(self.jobs * 2);
+            let workers = self.jobs.min(entries.len());
+            for _ in 0..workers {
+                let (sender, next, failed) = (sender.clone(), &next, &failed);
+                scope.spawn(move || self.work(entries, next, failed, &sender));
+            }
+            drop(sender);
+            let mut result = Ok(());
+            for row in rows {
+                let taken = row.and_then(&mut *made);
+                if taken.is_err() {
+                    failed.store(true, Ordering::SeqCst);
+                }
+                result = result.and(taken);
+            }
+            result
+        })
+    }
+
+    /// One child's share, and that of those who take its place.
+    fn work(&self, entries: &[&Selected], next: &AtomicUsize, failed: &AtomicBool, rows: &SyncSender<Result<Made>>) {
+        let mut idle: Option<Box<Child>> = None;
+        while !self.is_stopped() && !failed.load(Ordering::SeqCst) {
+            let Some(entry) = entries.get(next.fetch_add(1, Ordering::SeqCst)) else { break };
+            let child = match idle.take().map_or_else(|| self.reopen(), |child| Ok(Some(child))) {
+                Ok(Some(child)) => child,
+                Ok(None) => break,
+                Err(error) => {
+                    // Whoever takes the rows is gone only after an error of its own.
+                    let _ = rows.send(Err(error));
+                    break;
+                }
+            };
+            let Some((made, child)) = self.row(child, entry) else { break };
+            idle = child;
+            if rows.send(Ok(made)).is_err() {
+                break;
+            }
+        }
+    }
+
+    /// Has a child measure an entry. Nothing where the user stopped the run; no child where it did not survive.
+    fn row(&self, child: Box<Child>, entry: &Selected) -> Option<(Made, Option<Box<Child>>)> {
+        let watch = Stopwatch::start();
+        let mut deadline = self.timeout;
+        let mut assembly = Assembly::new(entry, self.engine());
+        child.send(format!("{{\"entry\":{}}}", entry.json));
+        loop {
+            let progress = match self.wait(&child, watch, deadline) {
+                Waited::Event(event) => assembly.event(*event),
+                Waited::Interrupted => return None,
+                Waited::TimedOut => {
+                    let peak_rss_bytes = child.peak_rss_bytes();
+                    child.kill();
+                    let words = format!("took longer than {} s", self.timeout.as_secs_f64());
+                    let row = assembly.stopped(StopCause::Timeout, &words, watch.elapsed_ns());
+                    return Some((Made { row, peak_rss_bytes }, None));
+                }
+                Waited::Ended => {
+                    let after_ns = watch.elapsed_ns();
+                    let remains = child.bury();
+                    if self.is_stopped() {
+                        return None;
+                    }
+                    let (cause, words) = death::cause(&remains);
+                    return Some((Made { row: assembly.stopped(cause, &words, after_ns), peak_rss_bytes: None }, None));
+                }
+            };
+            match progress {
+                Progress::GoesOn => {}
+                Progress::EngineBegins => deadline = watch.elapsed().saturating_add(self.timeout),
+                Progress::Complete => {
+                    let (row, peak_rss_bytes) = assembly.complete();
+                    return Some((Made { row, peak_rss_bytes }, Some(child)));
+                }
+                Progress::Crashed { words } => {
+                    let row = assembly.stopped(StopCause::Crash, &words, watch.elapsed_ns());
+                    child.bury();
+                    return Some((Made { row, peak_rss_bytes: None }, None));
+                }
+                Progress::Nonsense => {
+                    child.kill();
+                    let words = "the child process broke the protocol";
+                    let row = assembly.stopped(StopCause::Crash, words, watch.elapsed_ns());
+                    return Some((Made { row, peak_rss_bytes: None }, None));
+                }
+            }
+        }
+    }
+
+    /// Has a fresh child run a batch.
+    ///
+    /// # Errors
+    /// As [`Supervisor::run`].
+    pub(super) fn batch(&self, batch: BatchJob) -> Result<Batched> {
+        let sequences = batch.sequences;
+        let child = match self.open()? {
+            Opened::Ready(child, _) => *child,
+            Opened::Interrupted => return Ok(Batched::Interrupted),
+        };
+        let job = serde_json::to_string(&Job::Batch(batch)).expect("a batch holds only strings, numbers and JSON values");
+        child.send(job);
+        let watch = Stopwatch::start();
+        let failed = |words: &str| {
+            let name = self.engine().name();
+            Ok(Batched::Failed(format!("no figures of {name} for {sequences} sequences at once: {words}")))
+        };
+        match self.wait(&child, watch, BATCH_TIMEOUT) {
+            Waited::Event(event) => match *event {
+                Event::Batch(row) => Ok(Batched::Row(row)),
+                Event::Crashed { words } => failed(&words),
+                _ => failed("the child process broke the protocol"),
+            },
+            Waited::Interrupted => Ok(Batched::Interrupted),
+            Waited::TimedOut => failed(&format!("took longer than {} s", BATCH_TIMEOUT.as_secs())),
+            Waited::Ended => failed(&death::cause(&child.bury()).1),
+        }
+    }
+
+    /// A child in the place of one that is gone, or the first one. The engine has been opened before, so that a failure may be the
+    /// machine's for a moment.
+    fn reopen(&self) -> Result<Option<Box<Child>>> {
+        let mut tries = 1..=OPEN_TRIES;
+        loop {
+            let last = tries.next() == Some(OPEN_TRIES);
+            match self.open() {
+                Ok(Opened::Ready(child, _)) => return Ok(Some(child)),
+                Ok(Opened::Interrupted) => return Ok(None),
+                Err(error) if last => return Err(error),
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn open(&self) -> Result<Opened> {
+        let program = self.command.program.display();
+        let name = self.engine().name();
+        let child = Child::start(self.command)
+            .map_err(|error| Error::environment(format!("cannot start {program} as a child process: {error}")))?;
+        child.send(serde_json::to_string(&self.setup).expect("a setup holds only strings and numbers"));
+        let too_slow = || Error::environment(format!("engine is not open after {} s: {name}", OPEN_TIMEOUT.as_secs()));
+        match self.wait(&child, Stopwatch::start(), OPEN_TIMEOUT) {
+            Waited::Event(event) => match *event {
+                Event::Ready(ready) => Ok(Opened::Ready(Box::new(child), ready)),
+                Event::CannotOpen { what, hint } => {
+                    let error = Error::usage(what);
+                    Err(match hint {
+                        Some(hint) => error.hint(hint),
+                        None => error,
+                    })
+                }
+                _ => Err(Error::internal(format!("child process broke the protocol while it opened {name}"))),
+            },
+            Waited::Interrupted => Ok(Opened::Interrupted),
+            Waited::TimedOut => Err(too_slow()),
+            Waited::Ended if self.is_stopped() => Ok(Opened::Interrupted),
+            Waited::Ended => {
+                let words = death::cause(&child.bury()).1;
+                Err(Error::environment(format!("child process ended before {name} was open: {words}"))
+                    .hint("give it more memory with --memory-limit-mb"))
+            }
+        }
+    }
+
+    /// Waits for an event until `deadline` on the watch, or until the user stops the run.
+    fn wait(&self, child: &Child, watch: Stopwatch, deadline: Duration) -> Waited {
+        loop {
+            if self.is_stopped() {
+                return Waited::Interrupted;
+            }
+            let left = deadline.saturating_sub(watch.elapsed());
+            match child.next(left.min(LOOK_UP)) {
+                Next::Event(event) => return Waited::Event(event),
+                Next::Ended => return Waited::Ended,
+                Next::Nothing if left.is_zero() => return Waited::TimedOut,
+                Next::Nothing => {}
+            }
+        }
+    }
+}
+
+/// What came of waiting.
+enum Waited {
+    Event(Box<Event>),
+    Interrupted,
+    TimedOut,
+    Ended,
+}
