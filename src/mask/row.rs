@@ -200,6 +200,9 @@ pub struct SpellingTimes {
 pub struct PassTimes {
     pub mask: Durations,
     pub commit: Durations,
+    /// A mask and the commit of the token after it, taken together: what one token costs a server. The last mask of a walk, which
+    /// no commit follows, is not in it.
+    pub step: Durations,
     /// Mask time over the token's position.
     pub slope: Slope,
 }
