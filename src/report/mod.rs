@@ -6,6 +6,7 @@
 mod details;
 mod filename;
 pub mod json;
+pub mod mask;
 mod tables;
 pub mod text;
 

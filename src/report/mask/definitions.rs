@@ -1,0 +1,46 @@
+//! What every figure means, in sentences that the text, the file and the page share. Knows no numbers.
+
+/// A name and its meaning, in reading order.
+pub const DEFINITIONS: [(&str, &str); 17] = [
+    ("schema", "an entry of the corpus with its constraint, whatever the constraint's kind"),
+    ("instance", "a text of an entry that its constraint should allow or mask out"),
+    (
+        "schema outcome",
+        "of the instances that can be judged the worst decides: pass < rejects valid < declined < dead end < failed while masking < \
+         timeout < out of memory < crash < accepts invalid",
+    ),
+    ("rejects valid", "a token of a valid text, or its end, is masked out"),
+    ("accepts invalid", "an invalid text is allowed to its end, or the end is allowed after a text that is not valid"),
+    ("disputed", "the corpus's label and our evaluator disagree; listed, and in no outcome of a schema"),
+    ("not judged", "neither label nor evaluator can say, or our evaluator was stopped; no engine is blamed"),
+    ("headline spelling", "the first of the measured ways to write JSON; outcomes of schemas and the common set are by it"),
+    (
+        "own set",
+        "compile: schemas that this engine compiled, and those whose compile timed out; masks: schemas of which it \
+         computed a mask, whatever came of them, up to where the walk stopped",
+    ),
+    (
+        "common set",
+        "schemas that every engine of this measurement passes in the headline spelling; schemas without instances are \
+         not in it",
+    ),
+    (
+        "cold, first mask, to first mask, cached",
+        "the first compile in its process; a matcher and its first mask; the two added, \
+         schema by schema; the same constraint asked of the compile cache again",
+    ),
+    (
+        "timeouts",
+        "count as longer than the limit in every rank (shown as >limit), and are in no mean: there is none where one is \
+         among the values; the limit is a row's: compile, first mask and walks together",
+    ),
+    ("cold and warm masks", "the first walk over an instance on a grammar just compiled; the same walk again on a new matcher"),
+    ("step", "the mask before a token and the commit of that token, together"),
+    ("slope", "least squares through (token's position, mask time), over all walks"),
+    ("masks/s/core", "1 / mean(step), warm, one thread"),
+    ("sequences in 10 ms", "floor(10 ms / mean(step)), warm, one core; by p99: floor(10 ms / p99(step))"),
+];
+
+/// Which percentile is meant, and when it is marked.
+pub const PERCENTILE: &str = "percentiles are the smallest value that at least this share does not exceed, within 0.1 %; * marks \
+     those for which there are too few values (fewer than two beyond it at 99 % confidence, MLPerf's rule)";

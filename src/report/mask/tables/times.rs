@@ -1,0 +1,250 @@
+//! What compiling, masking and batches took, and memory. Knows no outcome.
+
+use super::{Counted, Labelled, Section, head, row};
+use crate::report::mask::definitions::PERCENTILE;
+use crate::report::mask::distribution::{Distribution, SLOW_NS, VERY_SLOW_NS};
+use crate::report::mask::latency::{BatchSummary, CompileSummary, MaskSummary, PassSummary, Sets};
+use crate::report::mask::maskbench::{DIFFERENCES, MaskbenchColumn, PERCENTILES};
+use crate::report::mask::number::{UNKNOWN, Unit, bytes, count, decimal, percent};
+use crate::report::mask::{EngineSummary, Summary};
+
+/// The most engines whose own and common sets stand side by side; of more, the sets become tables of their own.
+const SIDE_BY_SIDE_ENGINES: usize = 3;
+
+/// Which schemas a figure is over.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Set {
+    Own,
+    Common,
+}
+
+impl Set {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Own => "own",
+            Self::Common => "common",
+        }
+    }
+
+    fn of<T>(self, sets: &Sets<T>) -> &T {
+        match self {
+            Self::Own => &sets.own,
+            Self::Common => &sets.common,
+        }
+    }
+}
+
+/// A row of a table of durations: its label, and a cell from what one column is about.
+type Line<T> = (String, Box<dyn Fn(&T) -> String>);
+
+/// Compile and first mask, in ms.
+pub(super) fn compile(summary: &Summary) -> Vec<Section> {
+    let mut lines: Vec<Line<CompileSummary>> = vec![
+        ("schemas".into(), Box::new(|it| count(it.cold.n()))),
+        ("of them, compile timed out".into(), Box::new(|it| count(it.cold.censored()))),
+    ];
+    let parts: [(Labelled<CompileSummary, Distribution>, &[f64]); 4] = [
+        (("cold compile", |it| &it.cold), &[50.0, 90.0, 99.0]),
+        (("first mask", |it| &it.first_mask), &[50.0, 99.0]),
+        (("to first mask", |it| &it.to_first_mask), &[50.0, 90.0, 99.0]),
+        (("cached", |it| &it.cached), &[50.0, 99.0]),
+    ];
+    for ((name, of), percentiles) in parts {
+        lines.extend(distribution_lines(name, Unit::Ms, of, percentiles));
+    }
+    let title = "Compile and time to first mask (unit of n: schema), ms";
+    sections(summary, title, &lines, |engine, set| set.of(&engine.compile))
+}
+
+/// Masks, commits and steps of the headline spelling, in us.
+pub(super) fn masks(summary: &Summary) -> Vec<Section> {
+    let mut lines: Vec<Line<MaskSummary>> = vec![("schemas".into(), Box::new(|it| count(it.schemas)))];
+    let passes: [Labelled<MaskSummary, PassSummary>; 2] = [("warm", |it| &it.warm), ("cold", |it| &it.cold)];
+    for (pass, of) in passes {
+        let name = format!("{pass} mask");
+        lines.push((format!("{name} n (tokens)"), Box::new(move |it| count(of(it).mask.n()))));
+        lines.extend(distribution_lines(&name, Unit::Us, move |it| &of(it).mask, &[50.0, 90.0, 99.0, 99.9]));
+        for (label, ns) in [("> 1 ms (%)", SLOW_NS), ("> 10 ms (%)", VERY_SLOW_NS)] {
+            lines.push((format!("{name} {label}"), Box::new(move |it| percent(of(it).mask.share_above(ns)))));
+        }
+        let slope = move |it: &MaskSummary| of(it).slope_ns_per_position().map_or_else(|| UNKNOWN.to_owned(), decimal);
+        lines.push((format!("{name} slope (ns/token)"), Box::new(slope)));
+        lines.extend(distribution_lines(&format!("{pass} commit"), Unit::Us, move |it| &of(it).commit, &[50.0, 99.0]));
+    }
+    let title = format!("Masks (unit of n: token; spelling: {}), us", summary.headline.name());
+    sections(summary, &title, &lines, |engine, set| set.of(&engine.headline().masks))
+}
+
+/// Masks in the other spellings, a few figures each.
+pub(super) fn other_spellings(summary: &Summary) -> Option<Section> {
+    let spellings = summary.engines.first().map_or(0, |it| it.spellings.len());
+    let mut rows = Vec::new();
+    for place in 1..spellings {
+        let name = summary.engines[0].spellings[place].spelling.name();
+        let mut push = |label: String, cell: &dyn Fn(&Distribution) -> String| {
+            rows.push(row(summary, format!("{name}: {label}"), |it| cell(&it.spellings[place].masks.common.warm.mask)));
+        };
+        push("n (tokens)".to_owned(), &|it| count(it.n()));
+        for percent in [50.0, 99.0, 99.9] {
+            push(format!("p{percent}"), &|it| Unit::Us.percentile(it, percent));
+        }
+        push("max".to_owned(), &|it| Unit::Us.bound(it.max()));
+    }
+    (!rows.is_empty()).then(|| Section {
+        title: "Warm masks in the other spellings (common set; unit of n: token), us".to_owned(),
+        notes: Vec::new(),
+        head: head(summary, "mask"),
+        rows,
+        word_columns: 1,
+    })
+}
+
+/// What one core carries.
+pub(super) fn one_core(summary: &Summary) -> Vec<Section> {
+    let mut lines: Vec<Line<MaskSummary>> = vec![("step n (tokens)".into(), Box::new(|it| count(it.warm.step.n())))];
+    lines.extend(distribution_lines("step", Unit::Us, |it: &MaskSummary| &it.warm.step, &[50.0, 99.0]));
+    let carried = |of: fn(&PassSummary) -> Option<String>| -> Box<dyn Fn(&MaskSummary) -> String> {
+        Box::new(move |it| of(&it.warm).unwrap_or_else(|| UNKNOWN.to_owned()))
+    };
+    lines.push(("masks/s/core".into(), carried(|it| it.capacity().map(|it| count(it.masks_per_second.round() as u64)))));
+    lines.push(("sequences in 10 ms, by mean".into(), carried(|it| it.capacity().map(|it| count(it.sequences_by_mean)))));
+    lines.push(("sequences in 10 ms, by p99".into(), carried(|it| it.capacity().map(|it| count(it.sequences_by_p99)))));
+    let title = "What one core carries (warm; step: mask and commit of one token), us";
+    sections(summary, title, &lines, |engine, set| set.of(&engine.headline().masks))
+}
+
+/// Several sequences at once, on all threads.
+pub(super) fn batches(summary: &Summary) -> Option<Section> {
+    let mut sizes: Vec<usize> = summary.engines.iter().flat_map(|it| it.batches.iter().map(|it| it.sequences)).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    let mut rows = Vec::new();
+    for size in sizes {
+        let mut push = |label: &str, of: &dyn Fn(&BatchSummary) -> String| {
+            let cell =
+                |it: &EngineSummary| it.batches.iter().find(|it| it.sequences == size).map_or_else(|| UNKNOWN.to_owned(), of);
+            rows.push(row(summary, format!("{size} at once: {label}"), cell));
+        };
+        push("steps", &|it| count(it.step.n()));
+        push("step p50 (us)", &|it| Unit::Us.percentile(&it.step, 50.0));
+        push("step p99 (us)", &|it| Unit::Us.percentile(&it.step, 99.0));
+        push("masks/s", &|it| count(it.masks_per_second.round() as u64));
+    }
+    let mut threads: Vec<usize> = summary.engines.iter().flat_map(|it| it.batches.iter().map(|it| it.threads)).collect();
+    threads.sort_unstable();
+    threads.dedup();
+    let threads: Vec<String> = threads.iter().map(usize::to_string).collect();
+    (!rows.is_empty()).then(|| Section {
+        title: format!("Several sequences at once (unit: step, a mask of every sequence; threads: {})", threads.join(", ")),
+        notes: Vec::new(),
+        head: head(summary, "batch"),
+        rows,
+        word_columns: 1,
+    })
+}
+
+/// Compiled grammars and the process.
+pub(super) fn memory(summary: &Summary) -> Section {
+    let peak_rss = |it: &EngineSummary| {
+        let about = summary.measurement.about.engines.iter().find(|about| about.engine == it.engine);
+        bytes(about.and_then(|it| it.peak_rss_bytes))
+    };
+    Section {
+        title: "Memory (unit of n: schema; own set)".to_owned(),
+        notes: Vec::new(),
+        head: head(summary, "memory"),
+        rows: vec![
+            row(summary, "compiled grammar, n", |it| count(it.memory.grammar.n() as u64)),
+            row(summary, "compiled grammar, p50", |it| bytes(it.memory.grammar.percentile(50.0))),
+            row(summary, "compiled grammar, max", |it| bytes(it.memory.grammar.max())),
+            row(summary, "peak above before, n", |it| count(it.memory.peak.n() as u64)),
+            row(summary, "peak above before, p50", |it| bytes(it.memory.peak.percentile(50.0))),
+            row(summary, "peak above before, p99", |it| bytes(it.memory.peak.percentile(99.0))),
+            row(summary, "peak above before, max", |it| bytes(it.memory.peak.max())),
+            row(summary, "whole process, most resident", peak_rss),
+        ],
+        word_columns: 1,
+    }
+}
+
+/// MaskBench's own columns.
+pub(super) fn maskbench(summary: &Summary) -> Option<Section> {
+    summary.engines.first()?.maskbench.as_ref()?;
+    let cell = |it: &EngineSummary, of: &dyn Fn(&MaskbenchColumn) -> String| {
+        it.maskbench.as_ref().map_or_else(|| UNKNOWN.to_owned(), of)
+    };
+    let us = |value: Option<f64>| Unit::Us.of_ns(value.map(|us| us * 1e3));
+    let mut rows = vec![row(summary, "TBM avg", |it| cell(it, &|it| us(it.tbm.mean_us)))];
+    for (place, percentile) in PERCENTILES.into_iter().enumerate() {
+        rows.push(row(summary, format!("TBM p{percentile}"), |it| cell(it, &|it| us(it.tbm.percentiles[place].us))));
+    }
+    rows.push(row(summary, "TTFM avg", |it| cell(it, &|it| us(it.ttfm.mean_us))));
+    for (place, percentile) in PERCENTILES.into_iter().enumerate() {
+        rows.push(row(summary, format!("TTFM p{percentile}"), |it| cell(it, &|it| us(it.ttfm.percentiles[place].us))));
+    }
+    let counts: [Counted<MaskbenchColumn>; 9] = [
+        ("tokens", |it| it.tokens),
+        ("schemas", |it| it.schemas),
+        ("passing", |it| it.passing),
+        ("compile error", |it| it.compile_error),
+        ("segmentation fault", |it| it.crash),
+        ("out of memory", |it| it.out_of_memory),
+        ("timeout", |it| it.timeout),
+        ("validation error", |it| it.validation_error),
+        ("invalidation error", |it| it.invalidation_error),
+    ];
+    rows.extend(counts.map(|(label, of)| row(summary, label, |it| cell(it, &|it| count(of(it))))));
+    Some(Section {
+        title: "As MaskBench counts (us; one outcome a schema, its last wrong test), to compare with its published table"
+            .to_owned(),
+        notes: DIFFERENCES.map(str::to_owned).to_vec(),
+        head: head(summary, "metric"),
+        rows,
+        word_columns: 1,
+    })
+}
+
+/// Percentiles, the longest, and the mean of one thing.
+fn distribution_lines<T: 'static>(
+    name: &str,
+    unit: Unit,
+    of: impl Fn(&T) -> &Distribution + Copy + 'static,
+    percentiles: &[f64],
+) -> Vec<Line<T>> {
+    let mut lines: Vec<Line<T>> = Vec::new();
+    for percent in percentiles.iter().copied() {
+        lines.push((format!("{name} p{percent}"), Box::new(move |it| unit.percentile(of(it), percent))));
+    }
+    lines.push((format!("{name} max"), Box::new(move |it| unit.bound(of(it).max()))));
+    lines.push((format!("{name} mean"), Box::new(move |it| unit.of_ns(of(it).mean_ns()))));
+    lines
+}
+
+/// The lines over both sets: side by side where there is room, otherwise a table for each.
+fn sections<T>(summary: &Summary, title: &str, lines: &[Line<T>], of: fn(&EngineSummary, Set) -> &T) -> Vec<Section> {
+    let sets = [Set::Own, Set::Common];
+    let tables: Vec<Vec<Set>> =
+        if summary.engines.len() <= SIDE_BY_SIDE_ENGINES { vec![sets.to_vec()] } else { sets.map(|it| vec![it]).to_vec() };
+    let section = |sets: Vec<Set>| {
+        let columns: Vec<(&EngineSummary, Set)> =
+            summary.engines.iter().flat_map(|engine| sets.iter().map(move |set| (engine, *set))).collect();
+        let heads = columns.iter().map(|(engine, set)| format!("{}\n{}", engine.engine.name(), set.name()));
+        let values: Vec<&T> = columns.iter().map(|(engine, set)| of(engine, *set)).collect();
+        let rows =
+            lines.iter().map(|(label, cell)| std::iter::once(label.clone()).chain(values.iter().map(|it| cell(it))).collect());
+        Section {
+            title: title.to_owned(),
+            notes: vec![own_and_common(summary), PERCENTILE.to_owned()],
+            head: std::iter::once(String::new()).chain(heads).collect(),
+            rows: rows.collect(),
+            word_columns: 1,
+        }
+    };
+    tables.into_iter().map(section).collect()
+}
+
+fn own_and_common(summary: &Summary) -> String {
+    let schemas = summary.common_schemas;
+    let them = if schemas == 1 { "schema" } else { "schemas" };
+    format!("own: all of this engine's; common: the {} {them} that every engine passes; see the definitions", count(schemas))
+}

@@ -1,0 +1,131 @@
+//! Rows and measurements for the tests of this folder, made by hand.
+
+use super::Measurement;
+use crate::engine::{EngineName, EnginePolicy};
+use crate::mask::about::{About, CorpusAbout, CorpusKind, EngineAbout, HostAbout, VocabularyAbout};
+use crate::mask::row::{
+    Compile, DeclineClass, Declined, InstanceOutcome, InstanceRow, PassTimes, Row, Spelling, SpellingTimes, Stage, StopCause,
+    Stopped,
+};
+
+/// The limit of a row in every measurement that is made here.
+pub(crate) const TIMEOUT_MS: u64 = 60_000;
+
+/// A measurement of these engines in MaskBench's and in compact spelling.
+pub(crate) fn measurement(engines: &[EngineName]) -> Measurement {
+    let engine = |name: &EngineName| EngineAbout {
+        engine: *name,
+        version: format!("lib-{} 1.2.3{}", name.name(), if *name == EngineName::Xgrammar { ", port" } else { "" }),
+        settings: vec![("whitespace".into(), "any".into())],
+        peak_rss_bytes: Some(300 << 20),
+        wall_ns: 2_500_000_000,
+        open_ns: Some(120_000_000),
+    };
+    let about = About {
+        engines: engines.iter().map(engine).collect(),
+        corpora: vec![CorpusAbout {
+            source: "made-by-hand".into(),
+            kind: CorpusKind::Maskbench,
+            entries: 5,
+            instances: 9,
+            unreadable: 1,
+            sha256: "0123456789abcdef".repeat(4),
+        }],
+        selected: 5,
+        vocabulary: VocabularyAbout { name: "cl100k_base".into(), ids: 100_277 },
+        policy: EnginePolicy::default(),
+        spellings: vec![Spelling::Maskbench, Spelling::Compact],
+        assert_formats: true,
+        filter: Some("a|b".into()),
+        limit: None,
+        jobs: 2,
+        timeout_ms: TIMEOUT_MS,
+        memory_limit_bytes: Some(4 << 30),
+        host: HostAbout { os: "linux".into(), arch: "x86_64".into(), cpu: None, threads: 2, clock_ns: 25 },
+    };
+    Measurement {
+        about,
+        batches: Vec::new(),
+        sobench_version: "0.0.0".into(),
+        date: Some("20260102-030405".into()),
+        wall_ns: Some(6_000_000_000),
+        interrupted: false,
+        notices: Vec::new(),
+    }
+}
+
+/// A row that compiled in 1 ms, made its first mask in 0.5 ms, and passed one instance of three tokens in each spelling.
+pub(crate) fn row(index: usize, engine: EngineName) -> Row {
+    let spellings = [Spelling::Maskbench, Spelling::Compact];
+    Row {
+        index,
+        entry: format!("entry-{index}.json"),
+        engine,
+        tags: vec!["type".into(), "type".into()],
+        kind: "json".into(),
+        route: None,
+        declined: None,
+        stopped: None,
+        compile: Some(Compile {
+            cold_ns: 1_000_000,
+            first_mask_ns: 500_000,
+            cached_ns: 1_000,
+            grammar_bytes: Some(4096),
+            peak_bytes: Some(1 << 20),
+        }),
+        instances: spellings.map(|it| instance(0, it, InstanceOutcome::Pass)).to_vec(),
+        times: spellings.map(|it| times(it, &[10_000, 20_000, 30_000])).to_vec(),
+    }
+}
+
+/// A valid instance of three tokens.
+pub(crate) fn instance(index: usize, spelling: Spelling, outcome: InstanceOutcome) -> InstanceRow {
+    InstanceRow { index, spelling, label: Some(true), judged: Some(true), outcome, tokens: 3, masks: 4 }
+}
+
+/// One walk; each commit takes a tenth of its mask, cold takes twice as long as warm.
+pub(crate) fn times(spelling: Spelling, masks_ns: &[u64]) -> SpellingTimes {
+    let pass = |factor: u64| {
+        let mut times = PassTimes::default();
+        for (position, ns) in masks_ns.iter().map(|ns| ns * factor).enumerate() {
+            times.mask.record(ns);
+            times.commit.record(ns / 10);
+            times.step.record(ns + ns / 10);
+            times.slope.record(position, ns);
+        }
+        times
+    };
+    SpellingTimes { spelling, cold: pass(2), warm: pass(1) }
+}
+
+impl Row {
+    /// The same entry, declined.
+    pub(crate) fn declined_with(mut self, words: &str) -> Self {
+        let declined = Declined { class: DeclineClass::Unsupported, feature: None, words: words.to_owned(), after_ns: 5 };
+        self.declined = Some(declined);
+        (self.compile, self.instances, self.times) = (None, Vec::new(), Vec::new());
+        self
+    }
+
+    /// The same entry, stopped; before the instances nothing of them is known.
+    pub(crate) fn stopped_at(mut self, cause: StopCause, stage: Stage) -> Self {
+        self.stopped = Some(Stopped { cause, stage, words: "gone".into(), after_ns: 9 });
+        if !matches!(stage, Stage::Instance { .. }) {
+            (self.compile, self.instances, self.times) = (None, Vec::new(), Vec::new());
+        }
+        self
+    }
+
+    /// The same entry with one more instance in every spelling, which ended like this.
+    pub(crate) fn with(mut self, outcome: &InstanceOutcome) -> Self {
+        let index = self.instances.iter().map(|it| it.index + 1).max().unwrap_or(0);
+        self.instances.extend([Spelling::Maskbench, Spelling::Compact].map(|it| instance(index, it, outcome.clone())));
+        self
+    }
+
+    /// The same entry without its instances.
+    pub(crate) fn bare(mut self) -> Self {
+        (self.instances, self.times) = (Vec::new(), Vec::new());
+        self
+    }
+}

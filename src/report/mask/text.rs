@@ -1,0 +1,135 @@
+//! What a person reads on the console. Knows no terminal: it returns a string, and every figure in it comes from the tables.
+
+use std::fmt::Write as _;
+
+use tabled::builder::Builder;
+use tabled::settings::object::Columns;
+use tabled::settings::width::Wrap;
+use tabled::settings::{Alignment, Modify, Style};
+
+use super::Summary;
+use super::definitions::DEFINITIONS;
+use super::number::{bytes, count};
+use super::tables::{self, Section};
+use crate::printable::printable;
+
+/// The width that sentences are wrapped at; tables of three engines keep to it.
+const PAGE_WIDTH: usize = 110;
+
+/// The most characters of a name or a sentence that came from outside.
+const NAME_MAX_CHARS: usize = 200;
+const NOTICE_MAX_CHARS: usize = 600;
+
+/// How much of a hash tells two corpora apart at a glance; the file has the whole.
+const HASH_SHOWN_CHARS: usize = 12;
+
+/// The whole console output, with a final line feed.
+pub fn render(summary: &Summary) -> String {
+    let mut page = String::new();
+    for section in tables::all(summary) {
+        let separator = if page.is_empty() { "" } else { "\n" };
+        let _ = write!(page, "{separator}{}\n{}\n", section.title, table(&section));
+        section.notes.iter().for_each(|note| add_wrapped(&mut page, note));
+    }
+    page.push('\n');
+    for (name, condition) in conditions(summary) {
+        add_wrapped(&mut page, &format!("{name}: {condition}"));
+    }
+    let notes = notes(summary);
+    if !notes.is_empty() {
+        page.push('\n');
+        notes.iter().for_each(|note| add_wrapped(&mut page, &format!("note: {note}")));
+    }
+    page.push_str("\nWhat the words mean\n");
+    DEFINITIONS.iter().for_each(|(name, meaning)| add_wrapped(&mut page, &format!("{name}: {meaning}")));
+    page
+}
+
+/// Under which conditions the numbers hold, a name and a line each.
+pub(super) fn conditions(summary: &Summary) -> Vec<(&'static str, String)> {
+    let measurement = &summary.measurement;
+    let about = &measurement.about;
+    let name = |text: &str| printable(text, NAME_MAX_CHARS);
+    let mut lines = Vec::new();
+    let date = measurement.date.as_deref().map(|it| format!(", at {}", name(it))).unwrap_or_default();
+    lines.push(("sobench", format!("{}{date}", name(&measurement.sobench_version))));
+    for corpus in &about.corpora {
+        let unreadable =
+            if corpus.unreadable > 0 { format!(", {} unreadable", count(corpus.unreadable as u64)) } else { String::new() };
+        lines.push((
+            "corpus",
+            format!(
+                "{} ({}), {} schemas, {} instances{unreadable}, sha256 {}",
+                name(&corpus.source),
+                corpus.kind.name(),
+                count(corpus.entries as u64),
+                count(corpus.instances as u64),
+                printable(&corpus.sha256, HASH_SHOWN_CHARS)
+            ),
+        ));
+    }
+    let filter = about.filter.as_deref().map(|it| format!(", filter {}", name(it))).unwrap_or_default();
+    let limit = about.limit.map(|it| format!(", limit {it}")).unwrap_or_default();
+    lines.push(("selected", format!("{} schemas{filter}{limit}", count(about.selected as u64))));
+    let spellings: Vec<&str> = about.spellings.iter().map(|it| it.name()).collect();
+    let formats = if about.assert_formats { "asserted" } else { "not asserted" };
+    lines.push(("spellings", format!("{}; format {formats}", spellings.join(", "))));
+    lines.push(("vocabulary", format!("{}, {} ids", name(&about.vocabulary.name), count(about.vocabulary.ids as u64))));
+    let memory = about.memory_limit_bytes.map(|it| format!(", {} of address space", bytes(Some(it)))).unwrap_or_default();
+    lines.push(("limits", format!("{} ms a row{memory}; {} processes at a time", count(about.timeout_ms), about.jobs)));
+    let host = &about.host;
+    let cpu = host.cpu.as_deref().map(|it| format!(", {}", name(it))).unwrap_or_default();
+    lines.push((
+        "machine",
+        format!(
+            "{} {}{cpu}, {} threads; reading the clock takes {} ns, which is part of every duration",
+            name(&host.os),
+            name(&host.arch),
+            host.threads,
+            host.clock_ns
+        ),
+    ));
+    if let Some(ns) = measurement.wall_ns {
+        lines.push(("wall time", format!("{:.1} s", ns as f64 / 1e9)));
+    }
+    lines
+}
+
+/// The caller's notices, and holes in the data.
+pub(super) fn notes(summary: &Summary) -> Vec<String> {
+    let measurement = &summary.measurement;
+    let mut notes: Vec<String> = measurement.notices.iter().map(|it| printable(it, NOTICE_MAX_CHARS)).collect();
+    if measurement.interrupted {
+        notes.push("the measurement was stopped before its end".to_owned());
+    }
+    let selected = measurement.about.selected as u64;
+    for engine in summary.engines.iter().filter(|it| it.schemas != selected) {
+        notes.push(format!("{} has rows of {} of {} schemas", engine.engine.name(), count(engine.schemas), count(selected)));
+    }
+    if summary.common_schemas == 0 {
+        notes.push("the common set is empty: no schema is passed by every engine".to_owned());
+    }
+    if summary.engines.len() == 1 {
+        notes.push("with one engine the common set is what it passes itself".to_owned());
+    }
+    if summary.tags.rows_left_out() > 0 {
+        notes.push(format!("tags that were too many to tell apart: {} of rows", count(summary.tags.rows_left_out())));
+    }
+    notes
+}
+
+fn table(section: &Section) -> String {
+    let mut builder = Builder::default();
+    builder.push_record(&section.head);
+    section.rows.iter().for_each(|row| builder.push_record(row));
+    let mut table = builder.build();
+    table.with(Style::psql()).with(Modify::new(Columns::new(section.word_columns..)).with(Alignment::right()));
+    table.to_string().lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
+}
+
+fn add_wrapped(page: &mut String, sentence: &str) {
+    let wrapped = Wrap::wrap(sentence, PAGE_WIDTH, true);
+    for line in wrapped.lines() {
+        let _ = writeln!(page, "{}", line.trim_end());
+    }
+}

@@ -1,0 +1,155 @@
+//! What a reader may check by hand: the first wrong masks of an engine, and the instances whose labels are disputed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use super::outcome::{Class, InstanceClass};
+use super::reason::cut;
+use crate::engine::EngineName;
+use crate::mask::row::{InstanceOutcome, InstanceRow, Row, Spelling};
+
+/// The most wrong masks of one kind that are kept for one engine, one for a schema; all are counted.
+pub const MAX_WITNESSES: usize = 20;
+
+/// The most disputed instances that are kept; all are counted.
+pub const MAX_DISPUTED: usize = 100_000;
+
+/// The most characters of a token or of a library's words.
+const WORDS_MAX_CHARS: usize = 400;
+
+/// A wrong mask, and where to find it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Witness {
+    #[serde(serialize_with = "name")]
+    pub class: InstanceClass,
+    pub entry_index: usize,
+    pub entry: String,
+    /// The instance's place in its entry, from 0.
+    pub instance: usize,
+    pub spelling: Spelling,
+    /// Bytes of the text before the wrong mask.
+    pub byte: usize,
+    /// The token that was masked out; absent for the end, and where the fault is another.
+    pub token: Option<String>,
+    /// The library's words, where it gave up.
+    pub words: Option<String>,
+}
+
+/// The first wrong masks of one engine, by kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Witnesses(BTreeMap<InstanceClass, Vec<Witness>>);
+
+/// An instance of which the corpus and our evaluator say different things.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Disputed {
+    pub entry_index: usize,
+    pub entry: String,
+    pub instance: usize,
+    pub label: Option<bool>,
+    pub judged: Option<bool>,
+    /// What the engines did, in the first spelling.
+    pub accepted_by: Vec<EngineName>,
+    pub rejected_by: Vec<EngineName>,
+}
+
+/// All disputed instances; the unit of the count is the instance.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Disputes {
+    listed: BTreeMap<(usize, usize), Disputed>,
+    /// Seen when the list was full.
+    beyond: BTreeSet<(usize, usize)>,
+}
+
+impl Witnesses {
+    /// Keeps the wrong masks among `instances` that are the first of their kind in their schema.
+    pub fn add<'a>(&mut self, row: &Row, instances: impl Iterator<Item = &'a InstanceRow>) {
+        for instance in instances {
+            let Some(witness) = witness(row, instance) else { continue };
+            let kept = self.0.entry(witness.class).or_default();
+            if kept.len() < MAX_WITNESSES && kept.last().is_none_or(|it| it.entry_index != row.index) {
+                kept.push(witness);
+            }
+        }
+    }
+
+    /// The worst kind first, then in the order of the corpus.
+    pub fn iter(&self) -> impl Iterator<Item = &Witness> {
+        self.0.values().rev().flatten()
+    }
+}
+
+impl Serialize for Witnesses {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.iter())
+    }
+}
+
+impl Disputes {
+    /// Adds what `row` has of them among `instances`.
+    pub fn add<'a>(&mut self, row: &Row, instances: impl Iterator<Item = &'a InstanceRow>) {
+        for instance in instances {
+            let InstanceOutcome::Disputed { accepted } = instance.outcome else { continue };
+            let key = (row.index, instance.index);
+            if self.listed.len() >= MAX_DISPUTED && !self.listed.contains_key(&key) {
+                self.beyond.insert(key);
+                continue;
+            }
+            let disputed = self.listed.entry(key).or_insert_with(|| Disputed {
+                entry_index: row.index,
+                entry: row.entry.clone(),
+                instance: instance.index,
+                label: instance.label,
+                judged: instance.judged,
+                accepted_by: Vec::new(),
+                rejected_by: Vec::new(),
+            });
+            if accepted { &mut disputed.accepted_by } else { &mut disputed.rejected_by }.push(row.engine);
+        }
+    }
+
+    /// How many.
+    pub fn total(&self) -> usize {
+        self.listed.len() + self.beyond.len()
+    }
+
+    /// In the order of the corpus, at most [`MAX_DISPUTED`].
+    pub fn iter(&self) -> impl Iterator<Item = &Disputed> {
+        self.listed.values()
+    }
+}
+
+impl Serialize for Disputes {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Entry<'a> {
+            instances: usize,
+            listed: Vec<&'a Disputed>,
+        }
+        Entry { instances: self.total(), listed: self.iter().collect() }.serialize(serializer)
+    }
+}
+
+fn witness(row: &Row, instance: &InstanceRow) -> Option<Witness> {
+    let cut = |text: &str| cut(text, WORDS_MAX_CHARS);
+    let (byte, token, words) = match &instance.outcome {
+        InstanceOutcome::RejectsValid { byte, token } => (*byte, token.as_deref().map(cut), None),
+        InstanceOutcome::AcceptsInvalid { byte } | InstanceOutcome::DeadEnd { byte } => (*byte, None, None),
+        InstanceOutcome::Failed { byte, words } => (*byte, None, Some(cut(words))),
+        InstanceOutcome::Pass | InstanceOutcome::Disputed { .. } | InstanceOutcome::NotJudged { .. } => return None,
+    };
+    Some(Witness {
+        class: InstanceClass::of(&instance.outcome),
+        entry_index: row.index,
+        entry: row.entry.clone(),
+        instance: instance.index,
+        spelling: instance.spelling,
+        byte,
+        token,
+        words,
+    })
+}
+
+fn name<S: serde::Serializer>(class: &InstanceClass, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(class.name())
+}
