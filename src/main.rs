@@ -1,25 +1,25 @@
 //! The program: parse, run, print, map to an exit code. Knows nothing of how it is done.
 
-use std::io::{ErrorKind, Write};
+use std::io::{BufReader, ErrorKind, Write};
 use std::process::ExitCode;
 
-use sobench::cli::Cli;
-use sobench::plan::RunPlan;
-use sobench::progress;
-use sobench::run::{self, Finished};
+use sobench::cli::{Cli, Command};
+use sobench::ending::Ending;
+use sobench::error::Result;
+use sobench::plan::{RunPlan, mask_plan};
+use sobench::{mask, measure, progress, run};
 
 fn main() -> ExitCode {
-    let arguments = match Cli::parse_arguments(std::env::args_os()) {
-        Ok(cli) => cli.into_bench(),
+    let command = match Cli::parse_arguments(std::env::args_os()) {
+        Ok(cli) => cli.into_command(),
         Err(error) => {
             // A closed stdout or stderr leaves nobody to tell.
             let _ = error.print();
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }
     };
-    let api_key = std::env::var("OPENAI_API_KEY").ok().filter(|key| !key.is_empty());
-    match RunPlan::new(&arguments, api_key).and_then(|plan| run::run(&plan)) {
-        Ok(finished) => print(&finished),
+    match run_command(&command) {
+        Ok(ending) => print(&ending),
         Err(error) => {
             progress::say(&format!("error: {error}"));
             ExitCode::from(error.exit_code())
@@ -27,17 +27,31 @@ fn main() -> ExitCode {
     }
 }
 
+fn run_command(command: &Command) -> Result<Ending> {
+    match command {
+        Command::Bench(arguments) => {
+            let api_key = std::env::var("OPENAI_API_KEY").ok().filter(|key| !key.is_empty());
+            Ok(run::run(&RunPlan::new(arguments, api_key)?)?.into())
+        }
+        Command::Mask(arguments) => measure::run(&mask_plan(arguments)?),
+        Command::Serve(_) => Err(sobench::error::Error::usage("serve is not there yet")),
+        Command::MaskWorker => {
+            mask::worker::serve(BufReader::new(std::io::stdin()), std::io::stdout()).map(|()| Ending::default())
+        }
+    }
+}
+
 /// The report to stdout, the closing lines to stderr. A reader who has gone away (`| head`) has what he wanted.
-fn print(finished: &Finished) -> ExitCode {
-    let printed = std::io::stdout().write_all(finished.console.as_bytes());
-    for line in finished.closing_lines() {
-        progress::say(&line);
+fn print(ending: &Ending) -> ExitCode {
+    let printed = std::io::stdout().write_all(ending.stdout.as_bytes());
+    for line in &ending.lines {
+        progress::say(line);
     }
     match printed {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             progress::say(&format!("error: the report could not be printed: {error}\nhint: keep it with --save-result"));
             ExitCode::from(3)
         }
-        _ => ExitCode::from(finished.exit_code()),
+        _ => ExitCode::from(ending.exit_code),
     }
 }

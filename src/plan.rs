@@ -1,6 +1,9 @@
 //! Flags to a validated, typed plan. Reads the command line's types and the environment's API key; opens no file but through
 //! the layers it configures, and no connection.
 
+mod engines;
+mod mask;
+
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -13,11 +16,13 @@ use crate::constraint::GrammarDialect;
 use crate::dataset::{DatasetName, DatasetPlan, JsonSchemaSource, OwnInput, PromptForm};
 use crate::driver::schedule::Rate;
 use crate::driver::{ApiKey, Endpoint};
-use crate::engine::EngineName;
+use crate::engine::{EngineName, EnginePolicy};
 use crate::error::{Error, Result};
 use crate::evaluate::EvaluateOptions;
 use crate::metrics::{MetricsOptions, Slo};
 use crate::report::LatencyMetric;
+pub use engines::Pace;
+pub use mask::{Format, MeasureOutput, MeasurePlan, mask_plan};
 
 /// What a run does, complete before anything is sent.
 #[derive(Clone, Debug)]
@@ -39,7 +44,7 @@ pub struct RunPlan {
 #[derive(Clone, Debug)]
 pub enum Target {
     /// The embedded engine, started for this run.
-    Embedded { engine: EngineName, ttft_ms: f64, itl_ms: f64 },
+    Embedded { engine: EngineName, policy: EnginePolicy, pace: Pace },
     /// A server that runs already.
     Server(ServerTarget),
 }
@@ -61,6 +66,8 @@ pub struct ConstraintPlan {
     pub grammar_dialect: Option<GrammarDialect>,
     /// The decoding engine as the user named it.
     pub guided_decoding_backend: Option<String>,
+    /// Say where `auto` sends each distinct constraint.
+    pub explain: bool,
 }
 
 /// How much, how fast.
@@ -117,6 +124,7 @@ impl RunPlan {
                 dialect: arguments.constraint.dialect(),
                 grammar_dialect: arguments.constraint.grammar_notation(),
                 guided_decoding_backend: arguments.constraint.guided_decoding_backend.clone(),
+                explain: arguments.constraint.explain,
             },
             traffic: traffic(&arguments.traffic)?,
             request: request(arguments, backend)?,
@@ -167,12 +175,11 @@ fn target(arguments: &BenchArgs, backend: ServerKind, api_key: Option<String>) -
     if !named {
         return embedded_target(arguments);
     }
-    let embedded = &arguments.embedded;
-    if embedded.embedded_ttft_ms != 0.0 || embedded.embedded_itl_ms != 0.0 {
-        return Err(Error::usage(
-            "a server is named, and --embedded-ttft-ms and --embedded-itl-ms shape only the embedded engine",
-        )
-        .hint("leave them out, or name no server"));
+    let mut embedded = engines::embedded_flags(&arguments.embedded, &arguments.engine);
+    embedded.extend(arguments.constraint.explain.then_some("--explain"));
+    if let Some(flag) = embedded.first() {
+        return Err(Error::usage(format!("a server is named, and only the embedded engine takes {flag}"))
+            .hint(format!("leave {flag} out, or name no server")));
     }
     let base_url = match base_url {
         Some(url) => checked_url(url)?,
@@ -209,18 +216,7 @@ fn embedded_target(arguments: &BenchArgs) -> Result<Target> {
         return Err(Error::usage(format!("no server is named, and the embedded engine takes no {flag}"))
             .hint(format!("name a server with --base-url, or leave {flag} out")));
     }
-    Ok(Target::Embedded {
-        engine,
-        ttft_ms: milliseconds("--embedded-ttft-ms", arguments.embedded.embedded_ttft_ms)?,
-        itl_ms: milliseconds("--embedded-itl-ms", arguments.embedded.embedded_itl_ms)?,
-    })
-}
-
-fn milliseconds(flag: &str, value: f64) -> Result<f64> {
-    if value.is_finite() && (0.0..=3_600_000.0).contains(&value) {
-        return Ok(value);
-    }
-    Err(Error::usage(format!("{flag} is not a time: {value}")).hint("give milliseconds from 0 to 3600000"))
+    Ok(Target::Embedded { engine, policy: engines::policy(&arguments.engine), pace: engines::pace(&arguments.embedded)? })
 }
 
 fn checked_url(url: &str) -> Result<String> {

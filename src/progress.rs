@@ -33,8 +33,18 @@ const LINE_STEPS: usize = 10;
 /// Redraws a second, so that drawing never competes with the run.
 const BAR_REDRAWS_PER_S: u8 = 5;
 
+/// What is counted, in the words of the lines.
+#[derive(Clone, Copy, Debug)]
+pub struct Words {
+    /// The things that end, e.g. `requests`.
+    pub unit: &'static str,
+    /// What those that did not end well are called, e.g. `without an answer`.
+    pub failed: &'static str,
+}
+
 /// The progress of one run.
 pub struct Progress {
+    words: Words,
     bar: Option<ProgressBar>,
     lines: bool,
     total: usize,
@@ -43,8 +53,8 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Progress over `total` requests.
-    pub fn new(mode: Mode, total: usize) -> Self {
+    /// Progress over `total` things.
+    pub fn new(mode: Mode, total: usize, words: Words) -> Self {
         let bar = (mode == Mode::Bar).then(|| {
             let target = ProgressDrawTarget::stderr_with_hz(BAR_REDRAWS_PER_S);
             let style = ProgressStyle::with_template("{bar:40} {pos}/{len} ended{msg}  [{elapsed} < {eta}, {per_sec}]")
@@ -53,20 +63,21 @@ impl Progress {
             bar.tick();
             bar
         });
-        Self { bar, lines: mode == Mode::Lines, total, ended: AtomicUsize::new(0), failed: AtomicUsize::new(0) }
+        Self { words, bar, lines: mode == Mode::Lines, total, ended: AtomicUsize::new(0), failed: AtomicUsize::new(0) }
     }
 
-    /// One request ended, with an answer or without.
-    pub fn ended(&self, answered: bool) {
+    /// One of them ended, well or not.
+    pub fn ended(&self, well: bool) {
+        let Words { unit, failed: failed_words } = self.words;
         let ended = self.ended.fetch_add(1, Ordering::Relaxed) + 1;
-        let failed = self.failed.fetch_add(usize::from(!answered), Ordering::Relaxed) + usize::from(!answered);
+        let failed = self.failed.fetch_add(usize::from(!well), Ordering::Relaxed) + usize::from(!well);
         if let Some(bar) = &self.bar {
-            if failed > 0 && !answered {
-                bar.set_message(format!(", {failed} without an answer"));
+            if !well {
+                bar.set_message(format!(", {failed} {failed_words}"));
             }
             bar.inc(1);
         } else if self.lines && is_step(ended, self.total) {
-            say(&format!("{ended}/{} requests ended, {failed} without an answer", self.total));
+            say(&format!("{ended}/{} {unit} ended, {failed} {failed_words}", self.total));
         }
     }
 

@@ -9,11 +9,13 @@ use std::sync::Arc;
 
 use tokio::runtime::Runtime;
 
+pub(crate) use self::record::date;
 use self::sending::Sending;
 use crate::backend::{self, Adapter};
 use crate::dataset::{self, Dataset, DatasetPlan};
 use crate::driver::schedule::due_times;
 use crate::driver::{self, RunOutcome, StopState, Stopper};
+use crate::ending::Ending;
 use crate::error::{Error, Result};
 use crate::evaluate::Evaluator;
 use crate::plan::RunPlan;
@@ -60,6 +62,12 @@ impl Finished {
 
     fn nothing_answered(&self) -> bool {
         self.report.metrics.overall.completed == 0
+    }
+}
+
+impl From<Finished> for Ending {
+    fn from(finished: Finished) -> Self {
+        Self { exit_code: finished.exit_code(), lines: finished.closing_lines(), stdout: finished.console }
     }
 }
 

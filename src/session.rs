@@ -7,9 +7,9 @@ use crate::backend::identify::{Server, identify};
 use crate::backend::{ConstraintDialect, RequestOptions};
 use crate::constraint::GrammarDialect;
 use crate::driver::{self, Client, DriverOptions, Endpoint, Limits, ModelInfo};
-use crate::engine::EngineName;
+use crate::engine::{EngineName, EnginePolicy};
 use crate::error::Result;
-use crate::plan::{RunPlan, ServerTarget, Target};
+use crate::plan::{Pace, RunPlan, ServerTarget, Target};
 use crate::report::{EngineAbout, EngineChoice};
 use crate::server::{self, EmbeddedOptions, EmbeddedServer, SYNTHETIC_MODEL};
 
@@ -43,7 +43,7 @@ impl Session {
     /// Nobody does, or the plan asks for what this server cannot be sent.
     pub fn open(plan: &RunPlan, runtime: &Runtime) -> Result<Self> {
         match &plan.target {
-            Target::Embedded { engine, ttft_ms, itl_ms } => Self::embedded(plan, *engine, *ttft_ms, *itl_ms),
+            Target::Embedded { engine, policy, pace } => Self::embedded(plan, *engine, policy, *pace),
             Target::Server(target) => {
                 let client = client(plan, target.endpoint.clone(), None)?;
                 runtime.block_on(Self::running(plan, client, target))
@@ -69,12 +69,12 @@ impl Session {
         }
     }
 
-    fn embedded(plan: &RunPlan, engine: EngineName, ttft_ms: f64, itl_ms: f64) -> Result<Self> {
+    fn embedded(plan: &RunPlan, engine: EngineName, policy: &EnginePolicy, pace: Pace) -> Result<Self> {
         let embedded = EmbeddedServer::start(EmbeddedOptions {
             engine,
             seed: plan.dataset.seed,
-            ttft_ms,
-            itl_ms,
+            ttft_ms: pace.ttft_ms,
+            itl_ms: pace.itl_ms,
             model: SYNTHETIC_MODEL.to_owned(),
         })?;
         let endpoint = Endpoint {

@@ -8,6 +8,9 @@ use clap::{Args, ValueEnum};
 use crate::backend::{ConstraintDialect, ServerKind};
 use crate::constraint::GrammarDialect;
 use crate::dataset::DatasetName;
+use crate::engine::{EngineName, SERVER_ONLY};
+
+use super::{EmbeddedArgs, EngineArgs};
 
 /// Everything that a benchmark run can be told.
 #[derive(Args, Clone, Debug)]
@@ -29,6 +32,8 @@ pub struct BenchArgs {
     pub output: OutputArgs,
     #[command(flatten, next_help_heading = "Embedded engine (used when no server is named)")]
     pub embedded: EmbeddedArgs,
+    #[command(flatten, next_help_heading = "Decoding engines of the embedded engine")]
+    pub engine: EngineArgs,
 }
 
 /// Which server, and how it is spoken to.
@@ -122,10 +127,14 @@ pub struct ConstraintArgs {
     /// Send no constraint at all (ratio 0)
     #[arg(long, visible_alias = "no-structured-output", conflicts_with = "guided_decoding_ratio")]
     pub no_guided_decoding: bool,
-    /// Decoding engine: chosen on the embedded engine, sent in the guided dialect, otherwise recorded as declared
+    /// Decoding engine: chosen on the embedded engine (lm-format-enforcer and llama.cpp are server only), sent in the guided
+    /// dialect, otherwise recorded as declared
     #[arg(long, visible_alias = "structured-output-backend", value_name = "ENGINE",
-          value_parser = ["xgrammar", "guidance", "outlines", "lm-format-enforcer", "auto"])]
+          value_parser = PossibleValuesParser::new(EngineName::ALL.map(EngineName::name).into_iter().chain(SERVER_ONLY)))]
     pub guided_decoding_backend: Option<String>,
+    /// Say which engine auto sends each distinct constraint to, and why (embedded engine)
+    #[arg(long)]
+    pub explain: bool,
     /// How the constraint is put into the request
     #[arg(long, value_name = "DIALECT", default_value = "auto",
           value_parser = PossibleValuesParser::new(std::iter::once("auto").chain(ConstraintDialect::ALL.map(ConstraintDialect::name))))]
@@ -236,17 +245,6 @@ pub struct OutputArgs {
     /// No progress on stderr
     #[arg(long)]
     pub disable_tqdm: bool,
-}
-
-/// Timing of the synthetic model.
-#[derive(Args, Clone, Debug)]
-pub struct EmbeddedArgs {
-    /// Milliseconds before the first token
-    #[arg(long, value_name = "MS", default_value_t = 0.0, allow_negative_numbers = true)]
-    pub embedded_ttft_ms: f64,
-    /// Milliseconds between tokens
-    #[arg(long, value_name = "MS", default_value_t = 0.0, allow_negative_numbers = true)]
-    pub embedded_itl_ms: f64,
 }
 
 impl ConstraintArgs {

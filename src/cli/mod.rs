@@ -1,14 +1,18 @@
 //! What may be typed: clap types only. Knows nothing of what the program does with it; [`crate::plan`] turns it into a plan.
 
 mod bench;
+mod engine;
+mod mask;
+mod serve;
 
 use std::ffi::OsString;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-pub use bench::{
-    BenchArgs, ConstraintArgs, DatasetArgs, EmbeddedArgs, JsonSchemaName, OutputArgs, SamplingArgs, ServerArgs, TrafficArgs,
-};
+pub use bench::{BenchArgs, ConstraintArgs, DatasetArgs, JsonSchemaName, OutputArgs, SamplingArgs, ServerArgs, TrafficArgs};
+pub use engine::{EmbeddedArgs, EngineArgs};
+pub use mask::{MaskArgs, MaskFormat, MaskOutputArgs};
+pub use serve::ServeArgs;
 
 /// sobench measures structured output (guided decoding) from language-model servers: does the constraint bite, is the answer
 /// right, what does it cost.
@@ -28,6 +32,13 @@ pub struct Cli {
 pub enum Command {
     /// Run a benchmark (the default command).
     Bench(Box<BenchArgs>),
+    /// Measure decoding engines in this process over a corpus of schemas: outcomes, compile and mask times, memory
+    Mask(Box<MaskArgs>),
+    /// Run the embedded server: vLLM's API over a synthetic model, for trying clients without a GPU
+    Serve(Box<ServeArgs>),
+    /// One child process of `mask`; speaks JSON lines over its standard streams
+    #[command(hide = true)]
+    MaskWorker,
 }
 
 impl Cli {
@@ -41,12 +52,9 @@ impl Cli {
         Self::try_parse_from(arguments.into_iter().map(|argument| dashes_for_underscores(argument, &known)))
     }
 
-    /// The benchmark's flags, wherever they were typed.
-    pub fn into_bench(self) -> BenchArgs {
-        match self.command {
-            Some(Command::Bench(arguments)) => *arguments,
-            None => self.bench,
-        }
+    /// What is to be done; a benchmark where no command was typed.
+    pub fn into_command(self) -> Command {
+        self.command.unwrap_or_else(|| Command::Bench(Box::new(self.bench)))
     }
 }
 
@@ -54,7 +62,8 @@ fn long_names(command: &clap::Command) -> Vec<String> {
     let names = |argument: &clap::Arg| -> Vec<String> {
         argument.get_long_and_visible_aliases().into_iter().flatten().map(str::to_owned).collect()
     };
-    command.get_arguments().flat_map(names).collect()
+    let of_subcommands = command.get_subcommands().flat_map(long_names);
+    command.get_arguments().flat_map(names).chain(of_subcommands).collect()
 }
 
 /// Only a known flag's own name is respelt: values, and what follows `=`, stay as typed.
@@ -76,7 +85,10 @@ mod tests {
 
     fn parse(arguments: &[&str]) -> Result<BenchArgs, clap::Error> {
         let arguments = std::iter::once("sobench").chain(arguments.iter().copied()).map(OsString::from);
-        Cli::parse_arguments(arguments).map(Cli::into_bench)
+        Cli::parse_arguments(arguments).map(|cli| match cli.into_command() {
+            Command::Bench(arguments) => *arguments,
+            other => panic!("{other:?}"),
+        })
     }
 
     #[test]

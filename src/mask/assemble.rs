@@ -109,6 +109,8 @@ fn record(times: &mut PassTimes, samples: &Samples) {
         times.slope.record(position, ns);
     }
     samples.commit.iter().for_each(|&ns| times.commit.record(ns));
+    // The last mask of a walk may have no commit: the token was not allowed, or it was the mask of the end.
+    samples.mask.iter().zip(&samples.commit).for_each(|(mask, commit)| times.step.record(mask + commit));
 }
 
 fn cut(words: &str) -> String {

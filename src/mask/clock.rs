@@ -1,7 +1,12 @@
 //! The clock of the in-process measurement: monotonic, in nanoseconds. Knows nothing of what is measured.
 
 use std::hint::black_box;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
+
+/// What the clock on the wall says, for the date of a report.
+pub(super) fn wall_clock() -> SystemTime {
+    SystemTime::now()
+}
 
 /// Empty measurements of which [`own_cost_ns`] takes the median.
 const EMPTY_MEASUREMENTS: usize = 1001;

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::about::CorpusKind;
 use super::row::Spelling;
+use crate::engine::vocabulary::VocabularySource;
 use crate::engine::{EngineName, EnginePolicy, Vocabulary};
 use crate::error::{Error, Result};
 
@@ -25,6 +26,8 @@ pub struct MaskPlan {
     pub policy: EnginePolicy,
     /// The vocabulary that is masked, by the name that [`load_vocabulary`] knows.
     pub tokenizer: String,
+    /// The token that ends an answer, where the tokenizer's files do not say.
+    pub eos_token: Option<String>,
     /// Child processes at the same time, 1 to [`MAX_JOBS`].
     pub jobs: usize,
     /// For one entry under one engine, our own evaluator's time not counted.
@@ -54,6 +57,7 @@ impl Default for MaskPlan {
             engines: vec![EngineName::Guidance],
             policy: EnginePolicy::default(),
             tokenizer: "cl100k".to_owned(),
+            eos_token: None,
             jobs: 1,
             timeout_ms: 60_000,
             memory_limit_bytes: 8 << 30,
@@ -142,15 +146,13 @@ impl WorkerCommand {
     }
 }
 
-/// Loads a vocabulary by name.
+/// Loads a vocabulary: a name or path that [`VocabularySource::parse`] knows, and the token that ends an answer where its file
+/// does not say.
 ///
 /// # Errors
-/// A usage error for a name that is not known.
-pub fn load_vocabulary(tokenizer: &str) -> Result<Arc<Vocabulary>> {
-    match tokenizer {
-        "cl100k" | "cl100k_base" => Vocabulary::cl100k().map(Arc::new),
-        other => Err(Error::usage(format!("unknown vocabulary: {other}")).hint("use cl100k")),
-    }
+/// A usage error for what cannot be read.
+pub fn load_vocabulary(tokenizer: &str, eos_token: Option<&str>) -> Result<Arc<Vocabulary>> {
+    VocabularySource::parse(tokenizer)?.load_with_eos(eos_token).map(Arc::new)
 }
 
 #[cfg(test)]
@@ -188,6 +190,6 @@ mod tests {
             let error = plan.check().unwrap_err();
             assert!(error.what.contains(words), "{error}");
         }
-        assert!(load_vocabulary("none").is_err());
+        assert!(load_vocabulary("none", None).is_err());
     }
 }

@@ -16,6 +16,7 @@ pub(super) struct Setup {
     pub(super) engine: EngineName,
     pub(super) policy: EnginePolicy,
     pub(super) tokenizer: String,
+    pub(super) eos_token: Option<String>,
     /// Address space of the child.
     pub(super) memory_limit_bytes: Option<u64>,
     pub(super) assert_formats: bool,

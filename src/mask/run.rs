@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::available_parallelism;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use super::about::{About, BatchRow, EngineAbout, HostAbout, VocabularyAbout};
-use super::clock::{Stopwatch, own_cost_ns};
+use super::clock::{Stopwatch, own_cost_ns, wall_clock};
 use super::corpus::{self, Corpora, Selected};
 use super::memory;
 use super::plan::{MaskPlan, WorkerCommand};
@@ -51,6 +51,7 @@ pub enum MaskEvent<'a> {
 pub struct MaskRun {
     pub about: About,
     pub batches: Vec<BatchRow>,
+    pub began: SystemTime,
     /// Of the whole measurement, reading corpora and batches included.
     pub wall_ns: u64,
     /// Stopped by the user: rows are missing.
@@ -84,7 +85,7 @@ impl MaskRun {
 /// were made before are in the rows file.
 pub fn run(plan: &MaskPlan, command: &WorkerCommand, stop: &AtomicBool, on_event: &dyn Fn(MaskEvent<'_>)) -> Result<MaskRun> {
     plan.check()?;
-    let watch = Stopwatch::start();
+    let (began, watch) = (wall_clock(), Stopwatch::start());
     let corpora = corpus::load(plan)?;
     let mut supervisors = Vec::new();
     let mut ready = Vec::new();
@@ -110,7 +111,7 @@ pub fn run(plan: &MaskPlan, command: &WorkerCommand, stop: &AtomicBool, on_event
     }
     let Running { about, file, batches, notices, .. } = running;
     let interrupted = stop.load(Ordering::SeqCst);
-    Ok(MaskRun { about, batches, wall_ns: watch.elapsed_ns(), interrupted, notices, rows: file.rows() })
+    Ok(MaskRun { about, batches, began, wall_ns: watch.elapsed_ns(), interrupted, notices, rows: file.rows() })
 }
 
 fn supervisor<'a>(plan: &MaskPlan, command: &'a WorkerCommand, stop: &'a AtomicBool, engine: EngineName) -> Supervisor<'a> {
@@ -118,6 +119,7 @@ fn supervisor<'a>(plan: &MaskPlan, command: &'a WorkerCommand, stop: &'a AtomicB
         engine,
         policy: plan.policy.clone(),
         tokenizer: plan.tokenizer.clone(),
+        eos_token: plan.eos_token.clone(),
         memory_limit_bytes: memory::HAS_LIMIT.then_some(plan.memory_limit_bytes),
         assert_formats: plan.assert_formats,
         spellings: plan.spellings.clone(),

@@ -34,7 +34,7 @@ const RESERVED_BYTES: u64 = STACK_BYTES as u64 + (256 << 20);
 /// An input that does not keep to the protocol. That the other end has gone is no error.
 pub fn serve(input: impl BufRead + Send, output: impl Write + Send) -> Result<()> {
     serve_with(input, output, &|setup| {
-        let vocabulary = load_vocabulary(&setup.tokenizer)?;
+        let vocabulary = load_vocabulary(&setup.tokenizer, setup.eos_token.as_deref())?;
         let engine = engine::open_bare(setup.engine, &vocabulary, &setup.policy)?;
         Ok(Opened { engine, vocabulary })
     })

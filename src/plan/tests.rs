@@ -3,11 +3,12 @@
 use std::ffi::OsString;
 
 use super::*;
-use crate::cli::Cli;
+use crate::cli::{Cli, Command};
 
 fn plan(arguments: &[&str]) -> Result<RunPlan> {
     let arguments = std::iter::once("sobench").chain(arguments.iter().copied()).map(OsString::from);
-    let arguments = Cli::parse_arguments(arguments).expect("clap takes these arguments").into_bench();
+    let command = Cli::parse_arguments(arguments).expect("clap takes these arguments").into_command();
+    let Command::Bench(arguments) = command else { panic!("{command:?}") };
     RunPlan::new(&arguments, Some("key-from-environment".to_owned()))
 }
 
@@ -70,10 +71,7 @@ fn wrong_values_name_flag_and_value() {
         (&["--choice", "a,b"], "--choice has no meaning with --dataset json"),
         (&["--endpoint", "/x"], "no server is named, and the embedded engine takes no --endpoint"),
         (&["--header", "a=b"], "no server is named, and the embedded engine takes no --header"),
-        (
-            &["--port", "1", "--embedded-itl-ms", "3"],
-            "a server is named, and --embedded-ttft-ms and --embedded-itl-ms shape only the embedded engine",
-        ),
+        (&["--port", "1", "--embedded-itl-ms", "3"], "a server is named, and only the embedded engine takes --embedded-itl-ms"),
         (&["--grammar-dialect", "lark"], "--grammar-dialect has no meaning with --dataset json"),
         (&["--embedded-itl-ms", "-2"], "--embedded-itl-ms is not a time: -2"),
     ] {

@@ -106,7 +106,8 @@ fn host() -> Host {
     }
 }
 
-fn date(instant: SystemTime) -> String {
+/// An instant as vLLM writes it, in UTC.
+pub(crate) fn date(instant: SystemTime) -> String {
     let unix_s = instant.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     strftime(DATE_FORMAT, i64::try_from(unix_s).unwrap_or(i64::MAX)).expect("the format has only directives that are known")
 }

@@ -10,7 +10,7 @@ use crate::driver::{self, Event, RunOutcome, Stop, StopState};
 use crate::error::{Error, Result};
 use crate::observation::{Observation, Outcome};
 use crate::printable::printable_body;
-use crate::progress::{Mode, Progress};
+use crate::progress::{Mode, Progress, Words};
 use crate::session::Session;
 
 /// How many distinct constraints the trial run tries before it gives up on a server that refuses them.
@@ -75,7 +75,7 @@ impl Sending<'_> {
 
     /// The requests that are measured.
     pub(super) async fn measure(&self, cases: &[Case], due: &[Duration], mode: Mode) -> Result<RunOutcome> {
-        let progress = Progress::new(mode, cases.len());
+        let progress = Progress::new(mode, cases.len(), Words { unit: "requests", failed: "without an answer" });
         let show = |event: Event<'_>| {
             if let Event::Ended(observation) = event {
                 progress.ended(observation.outcome.is_answer());

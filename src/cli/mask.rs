@@ -1,0 +1,94 @@
+//! The flags of `sobench mask`. Clap types only.
+
+use std::path::PathBuf;
+
+use clap::builder::PossibleValuesParser;
+use clap::{Args, ValueEnum};
+
+use super::EngineArgs;
+
+/// In-process measurement of decoding engines over a corpus.
+#[derive(Args, Clone, Debug)]
+pub struct MaskArgs {
+    /// Corpora: `shipped`, a folder of MaskBench files, JSONSchemaBench parquet, a folder of the JSON-Schema-Test-Suite, custom
+    /// JSONL; a kind may be named, as in maskbench:PATH, jsonschemabench:PATH, jsts:PATH, custom:PATH
+    #[arg(long, value_name = "[KIND:]PATH", num_args = 1.., default_value = "shipped")]
+    pub corpus: Vec<String>,
+    /// Decoding engines, measured one after the other; lm-format-enforcer and llama.cpp are server only
+    #[arg(long, value_name = "A,B", value_delimiter = ',', default_value = "guidance,xgrammar,outlines")]
+    pub engine: Vec<String>,
+    /// Vocabulary: cl100k_base, o200k_base, a tokenizer.json or its folder
+    #[arg(long, value_name = "NAME|PATH", default_value = "cl100k_base")]
+    pub tokenizer: String,
+    /// The token that ends an answer, where the tokenizer does not say
+    #[arg(long, value_name = "TOKEN")]
+    pub eos_token: Option<String>,
+    /// How JSON instances are written; outcomes are headed by the first
+    #[arg(long, value_name = "A,B", value_delimiter = ',', default_value = "maskbench,compact,pretty",
+          value_parser = PossibleValuesParser::new(["maskbench", "compact", "pretty"]))]
+    pub spelling: Vec<String>,
+    /// Only so many entries, from the beginning
+    #[arg(long, value_name = "N")]
+    pub limit: Option<usize>,
+    /// Only entries whose name or tag matches
+    #[arg(long, value_name = "REGEX")]
+    pub filter: Option<String>,
+    /// Child processes at work at the same time [default: one a core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub jobs: Option<u16>,
+    /// Seconds that one entry may take under one engine
+    #[arg(long, value_name = "SECONDS", default_value_t = 60.0)]
+    pub timeout: f64,
+    /// Address space of one child process, in MiB; 0 sets no limit
+    #[arg(long, value_name = "MIB", default_value_t = 4096)]
+    pub memory_limit_mib: u64,
+    /// Sequences masked at once, in the measurement of batches
+    #[arg(long, value_name = "N,N", value_delimiter = ',', default_value = "1,8,32",
+          value_parser = clap::value_parser!(u16).range(1..=4096))]
+    pub batch: Vec<u16>,
+    /// Do not assert `format` when judging instances
+    #[arg(long)]
+    pub no_format_assertion: bool,
+    #[command(flatten, next_help_heading = "Decoding engines")]
+    pub policy: EngineArgs,
+    #[command(flatten, next_help_heading = "Output")]
+    pub output: MaskOutputArgs,
+}
+
+/// What is printed and kept.
+#[derive(Args, Clone, Debug)]
+pub struct MaskOutputArgs {
+    /// What stdout gets
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = MaskFormat::Text)]
+    pub format: MaskFormat,
+    /// Also write the report as JSON
+    #[arg(long, value_name = "PATH")]
+    pub json: Option<PathBuf>,
+    /// Also write a line for every entry and engine
+    #[arg(long, value_name = "PATH")]
+    pub csv: Option<PathBuf>,
+    /// Also write a page with the distributions
+    #[arg(long, value_name = "PATH")]
+    pub html: Option<PathBuf>,
+    /// Keep every row in this file (JSONL) as it ends
+    #[arg(long, value_name = "PATH")]
+    pub rows: Option<PathBuf>,
+    /// Go on where the file of --rows ends
+    #[arg(long, requires = "rows")]
+    pub resume: bool,
+    /// Say for every entry which engine auto sends it to, and why
+    #[arg(long)]
+    pub explain: bool,
+    /// No progress on stderr
+    #[arg(long)]
+    pub disable_tqdm: bool,
+}
+
+/// Forms of the report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum MaskFormat {
+    Text,
+    Json,
+    Csv,
+    Html,
+}

@@ -1,0 +1,35 @@
+//! The flags of `sobench serve`. Clap types only.
+
+use clap::Args;
+
+use super::{EmbeddedArgs, EngineArgs};
+
+/// The embedded server, for trying clients.
+#[derive(Args, Clone, Debug)]
+pub struct ServeArgs {
+    /// Address to listen at
+    #[arg(long, default_value = "127.0.0.1")]
+    pub host: String,
+    /// Port to listen at; 0 takes a free one
+    #[arg(long, default_value_t = 8000)]
+    pub port: u16,
+    /// Name of the model that is offered
+    #[arg(long, visible_alias = "served-model-name", value_name = "NAME")]
+    pub model: Option<String>,
+    /// Decoding engine [default: guidance]
+    #[arg(long, visible_alias = "structured-output-backend", value_name = "ENGINE")]
+    pub guided_decoding_backend: Option<String>,
+    /// Vocabulary: cl100k_base, o200k_base, a tokenizer.json or its folder
+    #[arg(long, value_name = "NAME|PATH", default_value = "cl100k_base")]
+    pub tokenizer: String,
+    /// Seed of the answers
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+    /// A planted fault, e.g. ignore-constraint:0.1; may be given several times (--fault help lists them)
+    #[arg(long, value_name = "FAULT")]
+    pub fault: Vec<String>,
+    #[command(flatten, next_help_heading = "Synthetic model")]
+    pub embedded: EmbeddedArgs,
+    #[command(flatten, next_help_heading = "Decoding engines")]
+    pub engine: EngineArgs,
+}

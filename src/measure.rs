@@ -1,0 +1,136 @@
+//! `sobench mask` from plan to report: measure, add up, render, write. Knows no engine and no layout of a corpus.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use crate::ending::Ending;
+use crate::error::{Error, Result};
+use crate::mask::{self, MaskEvent, MaskRun, WorkerCommand};
+use crate::plan::{Format, MeasureOutput, MeasurePlan};
+use crate::progress::{self, Mode, Progress, Words};
+use crate::report::mask::{Measurement, Summary, csv, html, json, text};
+use crate::run::date;
+
+/// Measures, prints and writes what the plan asks for.
+///
+/// # Errors
+/// Whatever keeps the measurement from beginning, and rows that cannot be read again. A report that cannot be written is told at
+/// the end, with exit code 3: it costs neither the measurement nor what is printed.
+pub fn run(plan: &MeasurePlan) -> Result<Ending> {
+    let stop = Arc::new(AtomicBool::new(false));
+    watch_ctrl_c(Arc::clone(&stop))?;
+    let measured = measure(plan, &stop)?;
+    let summary = Summary::build(measurement(&measured), || Ok(measured.rows()))?;
+    let mut stdout = match plan.output.format {
+        Format::Text => text::render(&summary),
+        Format::Json => pretty(&json::render(&summary)),
+        Format::Csv => String::from_utf8_lossy(&csv::render_rows(measured.rows(), &measured.about.spellings)?).into_owned(),
+        Format::Html => html::render(&summary),
+    };
+    if plan.output.explain {
+        stdout.push_str(&explained(&measured)?);
+    }
+    let mut ending = Ending { stdout, lines: Vec::new(), exit_code: if measured.interrupted { 130 } else { 0 } };
+    ending.lines.extend(measured.rows_path().map(|path| format!("rows: {}", path.display())));
+    if measured.interrupted {
+        ending.lines.push("interrupted: the report covers the rows that were done; --rows with --resume goes on".to_owned());
+    }
+    write_all(&plan.output, &measured, &summary, &mut ending)?;
+    Ok(ending)
+}
+
+fn measure(plan: &MeasurePlan, stop: &AtomicBool) -> Result<MaskRun> {
+    let mode = Mode::detect(plan.output.progress);
+    let progress = std::sync::OnceLock::new();
+    let words = Words { unit: "rows", failed: "stopped early" };
+    let measured = mask::run(&plan.mask, &WorkerCommand::current()?, stop, &|event| match event {
+        MaskEvent::Started { rows, resumed } => {
+            if resumed > 0 {
+                progress::say(&format!("{resumed} of {rows} rows are there already"));
+            }
+            let _ = progress.set(Progress::new(mode, rows - resumed, words));
+        }
+        MaskEvent::RowDone { row } => {
+            if let Some(progress) = progress.get() {
+                progress.ended(row.stopped.is_none());
+            }
+        }
+        MaskEvent::Engine { .. } | MaskEvent::Batch { .. } => {}
+    });
+    progress.get().inspect(|progress| progress.finish());
+    let measured = measured?;
+    measured.notices.iter().for_each(|notice| progress::warn(notice));
+    Ok(measured)
+}
+
+fn measurement(measured: &MaskRun) -> Measurement {
+    Measurement {
+        about: measured.about.clone(),
+        batches: measured.batches.clone(),
+        sobench_version: env!("CARGO_PKG_VERSION").to_owned(),
+        date: Some(date(measured.began)),
+        wall_ns: Some(measured.wall_ns),
+        interrupted: measured.interrupted,
+        notices: measured.notices.clone(),
+    }
+}
+
+/// A line for every entry that `auto` was given.
+fn explained(measured: &MaskRun) -> Result<String> {
+    let mut lines = String::from("\nWhere auto sends each entry\n");
+    for row in measured.rows() {
+        let row = row?;
+        if let Some(route) = &row.route {
+            lines.push_str(&format!(" {} -> {}: {}\n", row.entry, route.engine.name(), route.why));
+        }
+    }
+    Ok(lines)
+}
+
+fn write_all(output: &MeasureOutput, measured: &MaskRun, summary: &Summary, ending: &mut Ending) -> Result<()> {
+    let mut write = |path: &Option<std::path::PathBuf>, bytes: &dyn Fn() -> Result<Vec<u8>>| -> Result<()> {
+        let Some(path) = path else { return Ok(()) };
+        match write_file(path, &bytes()?) {
+            Ok(()) => ending.lines.push(format!("written: {}", path.display())),
+            Err(error) => {
+                ending.lines.push(format!("error: {error}"));
+                ending.exit_code = ending.exit_code.max(error.exit_code());
+            }
+        }
+        Ok(())
+    };
+    write(&output.json, &|| Ok(pretty(&json::render(summary)).into_bytes()))?;
+    write(&output.csv, &|| csv::render_rows(measured.rows(), &measured.about.spellings))?;
+    write(&output.html, &|| Ok(html::render(summary).into_bytes()))
+}
+
+fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
+    std::fs::write(path, bytes).map_err(|error| {
+        Error::environment(format!("cannot write the report ({error}): {}", path.display()))
+            .hint("name a file in a folder that is there and may be written to")
+    })
+}
+
+fn pretty(value: &serde_json::Value) -> String {
+    let mut text = serde_json::to_string_pretty(value).expect("a value of strings, numbers and lists is written");
+    text.push('\n');
+    text
+}
+
+/// The first Ctrl-C stops the measurement, with a report of what was done.
+fn watch_ctrl_c(stop: Arc<AtomicBool>) -> Result<()> {
+    let failed = |error: std::io::Error| Error::environment(format!("no thread to watch for Ctrl-C: {error}"));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+    let watch = move || {
+        runtime.block_on(async {
+            while tokio::signal::ctrl_c().await.is_ok() {
+                progress::say("stopping: what was measured is reported");
+                stop.store(true, Ordering::SeqCst);
+            }
+        });
+    };
+    thread::Builder::new().name("ctrl-c".into()).spawn(watch).map_err(failed)?;
+    Ok(())
+}

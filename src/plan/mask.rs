@@ -1,0 +1,105 @@
+//! The flags of `sobench mask`, checked and turned into what is measured and what is written. Opens no file.
+
+use std::path::PathBuf;
+use std::thread;
+
+use super::engines;
+use crate::cli::{MaskArgs, MaskFormat};
+use crate::engine::EngineName;
+use crate::error::{Error, Result};
+use crate::mask::plan::{CorpusSource, MaskPlan};
+use crate::mask::row::Spelling;
+
+/// A measurement and what becomes of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MeasurePlan {
+    pub mask: MaskPlan,
+    pub output: MeasureOutput,
+}
+
+/// What is printed and written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MeasureOutput {
+    /// What stdout gets.
+    pub format: Format,
+    pub json: Option<PathBuf>,
+    pub csv: Option<PathBuf>,
+    pub html: Option<PathBuf>,
+    /// Say where `auto` sends each entry.
+    pub explain: bool,
+    pub progress: bool,
+}
+
+/// Forms of the report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    Text,
+    Json,
+    Csv,
+    Html,
+}
+
+/// The longest time that one entry may be given: a day.
+const LONGEST_TIMEOUT_S: f64 = 86_400.0;
+
+/// Checks the flags of `sobench mask`.
+///
+/// # Errors
+/// Usage errors that name the flag and its value.
+pub fn mask_plan(flags: &MaskArgs) -> Result<MeasurePlan> {
+    let engines = flags.engine.iter().map(|name| EngineName::parse(name)).collect::<Result<Vec<_>>>()?;
+    if flags.output.explain && !engines.contains(&EngineName::Auto) {
+        return Err(Error::usage("--explain says where auto sends an entry, and auto is not among --engine")
+            .hint("add it, e.g. --engine auto, or leave --explain out"));
+    }
+    let mask = MaskPlan {
+        corpora: flags.corpus.iter().map(|typed| CorpusSource::parse(typed)).collect(),
+        engines,
+        policy: engines::policy(&flags.policy),
+        tokenizer: flags.tokenizer.clone(),
+        eos_token: flags.eos_token.clone(),
+        jobs: flags.jobs.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), usize::from),
+        timeout_ms: timeout_ms(flags.timeout)?,
+        memory_limit_bytes: memory_limit(flags.memory_limit_mib)?,
+        spellings: flags.spelling.iter().filter_map(|name| spelling(name)).collect(),
+        limit: flags.limit,
+        filter: flags.filter.clone(),
+        rows: flags.output.rows.clone(),
+        resume: flags.output.resume,
+        assert_formats: !flags.no_format_assertion,
+        batch_sizes: flags.batch.iter().copied().map(usize::from).collect(),
+    };
+    mask.check()?;
+    Ok(MeasurePlan {
+        mask,
+        output: MeasureOutput {
+            format: match flags.output.format {
+                MaskFormat::Text => Format::Text,
+                MaskFormat::Json => Format::Json,
+                MaskFormat::Csv => Format::Csv,
+                MaskFormat::Html => Format::Html,
+            },
+            json: flags.output.json.clone(),
+            csv: flags.output.csv.clone(),
+            html: flags.output.html.clone(),
+            explain: flags.output.explain,
+            progress: !flags.output.disable_tqdm,
+        },
+    })
+}
+
+fn spelling(name: &str) -> Option<Spelling> {
+    Spelling::OF_JSON.into_iter().find(|spelling| spelling.name() == name)
+}
+
+fn timeout_ms(seconds: f64) -> Result<u64> {
+    if seconds.is_finite() && (0.001..=LONGEST_TIMEOUT_S).contains(&seconds) {
+        return Ok((seconds * 1e3).round() as u64);
+    }
+    Err(Error::usage(format!("--timeout is not a time: {seconds}")).hint(format!("give seconds up to {LONGEST_TIMEOUT_S}")))
+}
+
+fn memory_limit(mib: u64) -> Result<u64> {
+    mib.checked_mul(1 << 20)
+        .ok_or_else(|| Error::usage(format!("--memory-limit-mib is more than there can be: {mib}")).hint("give MiB, e.g. 4096"))
+}
