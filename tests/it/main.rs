@@ -3,6 +3,7 @@
 
 mod cli;
 mod contracts;
+mod engines;
 mod grammars;
 mod hub;
 mod readme;

@@ -1,4 +1,4 @@
-//! Stepping through a grammar that llguidance compiled. Knows no vocabulary but its end token.
+//! Stepping through a grammar that llguidance compiled. Knows of the vocabulary how many ids it has, and which one is the end.
 
 use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use llguidance::Matcher as LlMatcher;
 
 use super::words::classified;
-use crate::engine::{EngineError, Grammar, Matcher, TokenId, TokenMask};
+use crate::engine::{EngineError, Grammar, Matcher, TokenId, TokenMask, Vocabulary};
 
 /// Copies of a grammar's lexer at most; fewer where the machine has fewer threads. Matchers of one copy share its automaton, which
 /// grows as it is used, behind one lock: sharing keeps masks warm, several copies keep threads from waiting for each other.
@@ -21,13 +21,14 @@ pub(super) struct GuidanceGrammar(Arc<Core>);
 
 impl GuidanceGrammar {
     /// Takes a matcher that stands at the start and shares nothing with any other.
-    pub(super) fn new(pristine: LlMatcher, eos: TokenId) -> Self {
+    pub(super) fn new(pristine: LlMatcher, vocabulary: &Vocabulary) -> Self {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        Self::with_copies(pristine, eos, threads.min(MAX_LEXER_COPIES))
+        Self::with_copies(pristine, vocabulary, threads.min(MAX_LEXER_COPIES))
     }
 
-    fn with_copies(pristine: LlMatcher, eos: TokenId, copies: usize) -> Self {
-        Self(Arc::new(Core { pristine: Mutex::new(pristine), copies: Mutex::new(vec![None; copies]), eos }))
+    fn with_copies(pristine: LlMatcher, vocabulary: &Vocabulary, copies: usize) -> Self {
+        let (ids, eos) = (vocabulary.len(), vocabulary.eos());
+        Self(Arc::new(Core { pristine: Mutex::new(pristine), copies: Mutex::new(vec![None; copies]), ids, eos }))
     }
 
     fn start(&self) -> GuidanceMatcher {
@@ -39,6 +40,7 @@ impl GuidanceGrammar {
 struct Core {
     pristine: Mutex<LlMatcher>,
     copies: Mutex<Vec<Option<LexerCopy>>>,
+    ids: usize,
     eos: TokenId,
 }
 
@@ -133,7 +135,8 @@ impl Matcher for GuidanceMatcher {
     }
 
     fn commit(&mut self, token: TokenId) -> Result<(), EngineError> {
-        let taken = if self.ended {
+        // The library gives up a matcher that is asked about an id past the vocabulary.
+        let taken = if self.ended || token as usize >= self.core.ids {
             false
         } else if token == self.core.eos {
             // Kept here and not told to the library, which would take some ends into its history and others not.
@@ -190,7 +193,7 @@ mod tests {
 
     fn grammar(regex: &str) -> GuidanceGrammar {
         let parser = engine().factory.create_parser(TopLevelGrammar::from_regex(regex));
-        GuidanceGrammar::with_copies(LlMatcher::new(parser), shared().eos(), COPIES)
+        GuidanceGrammar::with_copies(LlMatcher::new(parser), &shared(), COPIES)
     }
 
     fn mask(matcher: &mut GuidanceMatcher) -> TokenMask {

@@ -1,0 +1,76 @@
+//! Wrong continuations of right beginnings, byte for byte: whatever token begins with one of them is masked out.
+
+use super::workloads::{workload, workloads};
+use super::{cl100k, contestants, mask};
+
+/// A workload, the beginning of an allowed document, and characters none of which can come next.
+const WRONG: [(&str, &str, &str); 32] = [
+    ("brief profile", "", "[\"a1}"),
+    ("brief profile", r#"{"name": "Ada""#, ":]\"1"),
+    ("brief profile", r#"{"name":"Ada","email":"a","age":"#, "\"t{"),
+    ("nested profile", r#"{"userId":"u","personalInfo":"#, "[\"1n"),
+    (
+        "nested profile",
+        r#"{"userId":"u","personalInfo":{"firstName":"A","lastName":"L"},"address":{"street":"","city":"","state":"","postalCode":""#,
+        "-a\" ",
+    ),
+    ("nested profile", r#"{"userId":"u","personalInfo":{"firstName":"A","lastName":"L","phoneNumbers":[{"type":""#, "afx\""),
+    ("sql in lark", "", "sF C"),
+    ("sql in lark", "SELECT col_", "3 0_a"),
+    ("sql in lark", "SELECT col_1  from table_1  where col_2 = 2 ", "1 ;c"),
+    ("sql in ebnf", "", "sF C"),
+    ("sql in ebnf", "SELECT col_", "3 0_a"),
+    ("sql in ebnf", "SELECT col_1  from table_1  where col_2 = 2 ", "1 ;c"),
+    ("e-mail regex", "", "@. -"),
+    ("e-mail regex", "alan", ". -\n"),
+    ("e-mail regex", "alan@enigma.", "dx@1 "),
+    ("e-mail regex", "alan@enigma.com", ".@\\ "),
+    ("sentiment choice", "", "pnQ \""),
+    ("sentiment choice", "Posit", "aIe \n"),
+    ("nested choice", "", "YN\"x "),
+    ("nested choice", "yes", ".;x\n "),
+    ("any object", "", "[\"1t"),
+    ("any object", "{", "[1a]"),
+    ("any object", r#"{"a""#, ",}1]"),
+    ("any object", r#"{"a":"#, "},Ta"),
+    ("recursive tree", r#"{"value":1,"children":"#, "{\"1n"),
+    ("recursive tree", r#"{"value":1,"children":["#, "[\"1,"),
+    ("recursive tree", r#"{"value":1,"#, "}{1,"),
+    ("enum of 50", "", "a[{1'"),
+    ("enum of 50", "\"li", "\"bnq "),
+    ("bounded strings and arrays", r#"{"code":"a"#, "\"\n\t"),
+    ("bounded strings and arrays", r#"{"code":"#, "[{1n"),
+    ("bounded strings and arrays", r#"{"code":"ab","tags":["#, "]1{,"),
+];
+
+/// Wrong continuations that each workload has at least.
+const LEAST: usize = 10;
+
+#[test]
+fn wrong_continuations_are_masked_out() {
+    let vocabulary = cl100k();
+    let mut broken = Vec::new();
+    for contestant in contestants() {
+        for (name, beginning, wrong) in WRONG {
+            let Some(mut matcher) = contestant.matcher(workload(name)) else { continue };
+            for token in vocabulary.encode(beginning) {
+                matcher.commit(token).unwrap_or_else(|error| panic!("{:?}, {name}, {beginning:?}: {error}", contestant.name));
+            }
+            for token in mask(&mut *matcher).iter() {
+                if wrong.bytes().any(|byte| vocabulary.bytes(token).first() == Some(&byte)) {
+                    let text = String::from_utf8_lossy(vocabulary.bytes(token));
+                    broken.push(format!("{:?}, {name}, {beginning:?} goes on with {text:?}", contestant.name));
+                }
+            }
+        }
+    }
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+}
+
+#[test]
+fn every_workload_has_wrong_continuations() {
+    for workload in workloads() {
+        let count: usize = WRONG.iter().filter(|(name, ..)| *name == workload.name).map(|(.., wrong)| wrong.len()).sum();
+        assert!(count >= LEAST, "{}: {count}", workload.name);
+    }
+}

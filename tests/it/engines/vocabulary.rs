@@ -1,0 +1,85 @@
+//! Promise: all engines mask the same vocabulary. What an engine holds of it is read back from its masks, bit by bit: the regex
+//! "`position` characters, then one whose code has this bit" allows a token or not according to that bit of that character, so that
+//! ids and bytes that were mixed up show; special, unused and end tokens show by being allowed in text.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use sobench::constraint::Constraint;
+use sobench::engine::vocabulary::VocabularySource;
+use sobench::engine::{self, EngineName, EnginePolicy, TokenMask, Vocabulary};
+
+use super::{cl100k, names};
+use crate::support::in_package;
+
+/// Bits of a printable ASCII character.
+const BITS: u32 = 7;
+
+/// Characters of a token that are read back of a large vocabulary, whose regexes take long to compile in some engines.
+const LARGE_POSITIONS: usize = 1;
+
+fn printable() -> impl Iterator<Item = char> {
+    ' '..='~'
+}
+
+/// Text whose character at `position` is not a printable one without the bit.
+fn regex(position: usize, bit: u32) -> Constraint {
+    let without: Vec<char> = printable().filter(|&char| u32::from(char) >> bit & 1 == 0).collect();
+    let escape = |char: &char| if r"\]^-[".contains(*char) { format!("\\{char}") } else { char.to_string() };
+    let class: String = without.iter().map(escape).collect();
+    Constraint::Regex(format!("{}[^{class}](.|\\n)*", "(.|\\n)".repeat(position)).into())
+}
+
+/// Whether the token may begin such a text; `None` where it is not whole characters, of which engines think differently.
+fn expected(bytes: &[u8], position: usize, bit: u32) -> Option<bool> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    let char = text.chars().nth(position);
+    Some(char.is_none_or(|char| !(' '..='~').contains(&char) || u32::from(char) >> bit & 1 == 1))
+}
+
+#[track_caller]
+fn check(name: EngineName, vocabulary: &Arc<Vocabulary>, positions: usize) {
+    let engine = engine::open(name, vocabulary, &EnginePolicy::default()).unwrap();
+    let mut mask = TokenMask::new(vocabulary.len());
+    for (position, bit) in (0..positions).flat_map(|position| (0..BITS).map(move |bit| (position, bit))) {
+        let mut matcher = engine.compile(&regex(position, bit)).unwrap().matcher().unwrap();
+        matcher.mask(&mut mask).unwrap();
+        for token in (0..).take(vocabulary.len()) {
+            let bytes = vocabulary.bytes(token);
+            let expected = if bytes.is_empty() { Some(false) } else { expected(bytes, position, bit) };
+            let allowed = mask.allows(token);
+            assert!(
+                expected.is_none_or(|expected| expected == allowed),
+                "{name:?}, {}, token {token} ({:?}), bit {bit} of character {position}: allowed is {allowed}",
+                vocabulary.name(),
+                String::from_utf8_lossy(bytes),
+            );
+        }
+    }
+    // The end comes where the text may end, and no other special token ever does.
+    let mut matcher = engine.compile(&Constraint::Regex("(.|\\n)*".into())).unwrap().matcher().unwrap();
+    matcher.mask(&mut mask).unwrap();
+    assert!(mask.allows(vocabulary.eos()), "{name:?}: nothing at all is a whole text here");
+    for token in (0..).take(vocabulary.len()).filter(|&token| vocabulary.bytes(token).is_empty()) {
+        assert_eq!(mask.allows(token), token == vocabulary.eos(), "{name:?}, {}, token {token}", vocabulary.name());
+    }
+    assert!(mask.iter().all(|token| (token as usize) < vocabulary.len()), "{name:?}: bits past the vocabulary");
+}
+
+fn from_file(path: PathBuf) -> Arc<Vocabulary> {
+    Arc::new(VocabularySource::File(path).load().unwrap())
+}
+
+#[test]
+fn every_engine_holds_the_ids_and_bytes_of_a_model_s_own_vocabulary() {
+    let vocabulary = from_file(in_package("fixtures/tokenizer"));
+    let characters = |id| std::str::from_utf8(vocabulary.bytes(id)).map_or(0, |text| text.chars().count());
+    let longest = (0..).take(vocabulary.len()).map(characters).max().unwrap();
+    assert!(longest > 5, "every character of every token is read back: {longest}");
+    names().for_each(|name| check(name, &vocabulary, longest));
+}
+
+#[test]
+fn every_engine_holds_the_ids_and_bytes_of_the_embedded_vocabulary() {
+    names().for_each(|name| check(name, cl100k(), LARGE_POSITIONS));
+}
