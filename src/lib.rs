@@ -33,6 +33,7 @@ pub mod progress;
 pub mod random;
 pub mod report;
 pub mod run;
+pub mod serve;
 pub mod server;
 pub mod session;
 pub mod tokenizer;

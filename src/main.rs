@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use sobench::cli::{Cli, Command};
 use sobench::ending::Ending;
 use sobench::error::Result;
-use sobench::plan::{RunPlan, mask_plan};
-use sobench::{mask, measure, progress, run};
+use sobench::plan::{RunPlan, mask_plan, serve_plan};
+use sobench::{mask, measure, progress, run, serve};
 
 fn main() -> ExitCode {
     let command = match Cli::parse_arguments(std::env::args_os()) {
@@ -34,7 +34,7 @@ fn run_command(command: &Command) -> Result<Ending> {
             Ok(run::run(&RunPlan::new(arguments, api_key)?)?.into())
         }
         Command::Mask(arguments) => measure::run(&mask_plan(arguments)?),
-        Command::Serve(_) => Err(sobench::error::Error::usage("serve is not there yet")),
+        Command::Serve(arguments) => serve::run(serve_plan(arguments)?),
         Command::MaskWorker => {
             mask::worker::serve(BufReader::new(std::io::stdin()), std::io::stdout()).map(|()| Ending::default())
         }

@@ -73,9 +73,12 @@ impl Session {
         let embedded = EmbeddedServer::start(EmbeddedOptions {
             engine,
             seed: plan.dataset.seed,
+            policy: policy.clone(),
             ttft_ms: pace.ttft_ms,
             itl_ms: pace.itl_ms,
-            model: SYNTHETIC_MODEL.to_owned(),
+            step_ms: pace.step_ms,
+            max_batch: pace.max_batch,
+            ..EmbeddedOptions::default()
         })?;
         let endpoint = Endpoint {
             base_url: embedded.base_url().to_owned(),

@@ -25,8 +25,16 @@ pub struct ServeArgs {
     /// Seed of the answers
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
-    /// A planted fault, e.g. ignore-constraint:0.1; may be given several times (--fault help lists them)
-    #[arg(long, value_name = "FAULT")]
+    /// The token that ends an answer, where the tokenizer does not say
+    #[arg(long, value_name = "TOKEN")]
+    pub eos_token: Option<String>,
+    /// What becomes of the fields guided_json, guided_regex ...: constrain (vLLM up to 0.11), or are dropped without a word
+    /// (from 0.12 on)
+    #[arg(long, value_name = "FATE", default_value = "honour", value_parser = ["honour", "ignore"])]
+    pub guided_fields: String,
+    /// Something to go wrong on purpose, in a share of the requests, e.g. ignore-constraint@0.1 or stall:250; an unknown name
+    /// lists them all
+    #[arg(long, value_name = "KIND[:MS][@SHARE]", num_args = 1..)]
     pub fault: Vec<String>,
     #[command(flatten, next_help_heading = "Synthetic model")]
     pub embedded: EmbeddedArgs,

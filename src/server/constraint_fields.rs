@@ -13,24 +13,60 @@ use crate::constraint::{AlwaysTrue, Constraint, GrammarDialect};
 const STRUCTURED_OPTIONS: &[&str] =
     &["disable_any_whitespace", "disable_additional_properties", "disable_fallback", "whitespace_pattern"];
 
-/// Reads the one constraint of a request, if it has any. `engine` is what `guided_decoding_backend` may name, beside `auto`.
+/// What becomes of the fields named `guided_*`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum GuidedFields {
+    /// They constrain, as in vLLM up to 0.11.
+    #[default]
+    Honour,
+    /// They are dropped without a word, as in vLLM from 0.12 on.
+    Ignore,
+}
+
+/// What a server takes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rules<'a> {
+    /// The engine that decodes, by name.
+    pub(super) engine: &'a str,
+    /// Whether JSON may hold white space between its tokens.
+    pub(super) any_whitespace: bool,
+    pub(super) guided_fields: GuidedFields,
+}
+
+/// Reads the one constraint of a request, if it has any. A request may name the server's engine or `auto`, as in vLLM since its V1
+/// engine: an engine belongs to a server, not to a request.
 ///
 /// # Errors
 /// A 400 for two constraints, for one that is malformed, and for another engine.
-pub(super) fn read(fields: &Map<String, Value>, engine: &str) -> Result<Option<Constraint>, Failure> {
-    match present(fields, "guided_decoding_backend") {
-        None => {}
-        Some(Value::String(name)) if name == engine || name == "auto" => {}
-        Some(name) => {
-            let message = format!("this server decodes with {engine}; guided_decoding_backend must be that or auto, not {name}");
-            return Err(Failure::bad_request(message).about("guided_decoding_backend"));
-        }
-    }
+pub(super) fn read(fields: &Map<String, Value>, rules: &Rules<'_>) -> Result<Option<Constraint>, Failure> {
     let mut found = Vec::new();
     if let Some(value) = present(fields, "structured_outputs") {
         let members = value.as_object().ok_or_else(|| wrong("structured_outputs", "an object"))?;
-        found.push(structured_outputs(members)?);
+        found.push(structured_outputs(members, rules)?);
     }
+    if rules.guided_fields == GuidedFields::Honour {
+        found.extend(guided(fields, rules)?);
+    }
+    if let Some(value) = present(fields, "response_format")
+        && let Some(constraint) = response_format(value)?
+    {
+        // Of the same kind it has the last word, as in vLLM.
+        found.retain(|earlier| earlier.kind() != constraint.kind());
+        found.push(constraint);
+    }
+    let first = found.pop();
+    if found.is_empty() { Ok(first) } else { Err(too_many()) }
+}
+
+fn guided(fields: &Map<String, Value>, rules: &Rules<'_>) -> Result<Vec<Constraint>, Failure> {
+    if let Some(value) = present(fields, "guided_decoding_backend") {
+        check_engine(value, "guided_decoding_backend", rules)?;
+    }
+    if present(fields, "guided_whitespace_pattern").is_some() {
+        let message = "the embedded server does not implement guided_whitespace_pattern";
+        return Err(Failure::bad_request(message).about("guided_whitespace_pattern"));
+    }
+    let mut found = Vec::new();
     for (name, member) in
         [("guided_json", "json"), ("guided_regex", "regex"), ("guided_choice", "choice"), ("guided_grammar", "grammar")]
     {
@@ -38,18 +74,38 @@ pub(super) fn read(fields: &Map<String, Value>, engine: &str) -> Result<Option<C
             found.push(constraint(member, value)?);
         }
     }
-    if let Some(value) = present(fields, "response_format") {
-        found.extend(response_format(value)?);
-    }
-    let first = found.pop();
-    if found.is_empty() { Ok(first) } else { Err(too_many()) }
+    Ok(found)
 }
 
-fn structured_outputs(members: &Map<String, Value>) -> Result<Constraint, Failure> {
+/// An engine's name may be followed by options, as in vLLM 0.8: `xgrammar:no-fallback,disable-any-whitespace`.
+fn check_engine(value: &Value, param: &'static str, rules: &Rules<'_>) -> Result<(), Failure> {
+    let Rules { engine, any_whitespace, .. } = *rules;
+    let text = value.as_str().ok_or_else(|| wrong(param, "the name of an engine"))?;
+    let (name, options) = text.split_once(':').unwrap_or((text, ""));
+    if name != engine && name != "auto" {
+        let message = format!(
+            "request-level selection of a structured output backend is not supported: this server decodes with {engine}; {param} \
+             must be that or auto, not {name}"
+        );
+        return Err(Failure::bad_request(message).about(param));
+    }
+    for option in options.split(',').filter(|option| !option.is_empty()) {
+        if option != "no-fallback" && (option != "disable-any-whitespace" || any_whitespace) {
+            let message = format!("this server was not started with the option {option} that {param} asks for");
+            return Err(Failure::bad_request(message).about(param));
+        }
+    }
+    Ok(())
+}
+
+fn structured_outputs(members: &Map<String, Value>, rules: &Rules<'_>) -> Result<Constraint, Failure> {
     let mut found = None;
     for (name, value) in members.iter().filter(|(_, value)| !value.is_null()) {
-        if STRUCTURED_OPTIONS.contains(&name.as_str()) {
-            if value != &Value::Bool(false) {
+        if name == "backend" || name == "_backend" {
+            check_engine(value, "structured_outputs", rules)?;
+        } else if STRUCTURED_OPTIONS.contains(&name.as_str()) {
+            let so_anyway = name == "disable_any_whitespace" && !rules.any_whitespace;
+            if value != &Value::Bool(false) && !(so_anyway && value == &Value::Bool(true)) {
                 let message = format!("the embedded server does not implement structured_outputs.{name}");
                 return Err(Failure::bad_request(message).about("structured_outputs"));
             }
@@ -76,11 +132,16 @@ fn constraint(name: &str, value: &Value) -> Result<Constraint, Failure> {
         "json" => Constraint::JsonSchema(Arc::new(parsed()?)),
         "json_object" if value == &Value::Bool(true) => Constraint::JsonObject(AlwaysTrue),
         "json_object" => return Err(bad("json_object must be true".into())),
+        "regex" if text()?.contains('\0') => return Err(bad("regex must not contain NUL".into())),
         "regex" => Constraint::Regex(text()?.into()),
         "choice" => {
             let choices = value.as_array().ok_or_else(|| bad("choice must be a list of strings".into()))?;
             let strings: Option<Vec<String>> = choices.iter().map(|choice| choice.as_str().map(str::to_owned)).collect();
-            Constraint::Choice(strings.ok_or_else(|| bad("choice must be a list of strings".into()))?.into())
+            let strings = strings.ok_or_else(|| bad("choice must be a list of strings".into()))?;
+            if strings.is_empty() {
+                return Err(bad("choice must name at least one string".into()));
+            }
+            Constraint::Choice(strings.into())
         }
         "grammar" => {
             let text = text()?;
@@ -125,8 +186,10 @@ mod tests {
 
     use super::*;
 
+    const RULES: Rules<'static> = Rules { engine: "guidance", any_whitespace: true, guided_fields: GuidedFields::Honour };
+
     fn read_all(fields: &Value) -> Result<Option<Constraint>, Failure> {
-        read(fields.as_object().unwrap(), "guidance")
+        read(fields.as_object().unwrap(), &RULES)
     }
 
     #[test]
@@ -151,6 +214,13 @@ mod tests {
             (json!({"response_format": {"type": "json_object"}}), object()),
             (json!({"structured_outputs": {"regex": "a"}}), regex()),
             (json!({"guided_regex": "a", "guided_decoding_backend": "auto"}), regex()),
+            (json!({"guided_regex": "a", "guided_decoding_backend": "guidance:no-fallback"}), regex()),
+            (json!({"structured_outputs": {"regex": "a", "_backend": "guidance"}}), regex()),
+            (
+                json!({"structured_outputs": {"json": {}}, "response_format": {"type": "json_schema", "json_schema":
+                    {"schema": {"type": "object"}}}}),
+                schema(),
+            ),
             (json!({"structured_outputs": {"choice": ["a", "b"]}}), choice()),
             (json!({"guided_choice": ["a", "b"]}), choice()),
             (json!({"structured_outputs": {"grammar": "start: \"a\""}}), lark()),
@@ -175,11 +245,28 @@ mod tests {
             (json!({"structured_outputs": {"regex": "a", "whitespace_pattern": " "}}), "whitespace_pattern"),
             (json!({"response_format": {"type": "yaml"}}), "of type"),
             (json!({"response_format": {"type": "json_schema"}}), "json_schema.schema"),
+            (json!({"structured_outputs": {"regex": "a\u{0}"}}), "NUL"),
+            (json!({"structured_outputs": {"choice": []}}), "at least one"),
+            (json!({"structured_outputs": {"regex": "a", "disable_any_whitespace": true}}), "disable_any_whitespace"),
+            (json!({"structured_outputs": {"regex": "a", "_backend": "outlines"}}), "outlines"),
             (json!({"guided_json": {}, "guided_decoding_backend": "xgrammar"}), "guidance"),
+            (json!({"guided_json": {}, "guided_decoding_backend": 1}), "name of an engine"),
+            (json!({"guided_json": {}, "guided_decoding_backend": "guidance:disable-any-whitespace"}), "disable-any-whitespace"),
+            (json!({"guided_json": {}, "guided_whitespace_pattern": " "}), "guided_whitespace_pattern"),
         ] {
             let failure = read_all(&fields).unwrap_err();
             assert_eq!(failure.status.as_u16(), 400);
             assert!(failure.message.contains(words), "{fields}: {}", failure.message);
         }
+    }
+
+    #[test]
+    fn a_server_s_rules_decide_what_is_taken() {
+        let compact = Rules { any_whitespace: false, ..RULES };
+        let fields = json!({"structured_outputs": {"regex": "a", "disable_any_whitespace": true}});
+        assert!(read(fields.as_object().unwrap(), &compact).unwrap().is_some());
+        let newer = Rules { guided_fields: GuidedFields::Ignore, ..RULES };
+        let fields = json!({"guided_json": {}, "guided_regex": "(", "guided_decoding_backend": "xgrammar"});
+        assert_eq!(read(fields.as_object().unwrap(), &newer), Ok(None), "as vLLM 0.12 does it");
     }
 }

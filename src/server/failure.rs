@@ -29,6 +29,11 @@ impl Failure {
         Self { status: StatusCode::SERVICE_UNAVAILABLE, message: message.into(), param: None }
     }
 
+    /// Something broke that is not the request's fault, such as an engine in mid-answer.
+    pub(super) fn internal(message: impl Into<String>) -> Self {
+        Self { status: StatusCode::INTERNAL_SERVER_ERROR, message: message.into(), param: None }
+    }
+
     #[must_use]
     pub(super) fn about(mut self, param: &'static str) -> Self {
         self.param = Some(param);
@@ -41,6 +46,7 @@ impl Failure {
             StatusCode::BAD_REQUEST => "BadRequestError",
             StatusCode::NOT_FOUND => "NotFoundError",
             StatusCode::METHOD_NOT_ALLOWED => "MethodNotAllowedError",
+            StatusCode::TOO_MANY_REQUESTS => "RateLimitError",
             StatusCode::PAYLOAD_TOO_LARGE => "PayloadTooLargeError",
             StatusCode::SERVICE_UNAVAILABLE => "ServiceUnavailableError",
             _ => "InternalServerError",
@@ -56,7 +62,7 @@ impl From<EngineError> for Failure {
             EngineError::Unsupported { words, .. } | EngineError::Invalid { words } | EngineError::TooLarge { words } => {
                 Self::bad_request(words)
             }
-            EngineError::Crashed { words } => Self { status: StatusCode::INTERNAL_SERVER_ERROR, message: words, param: None },
+            EngineError::Crashed { words } => Self::internal(words),
         }
     }
 }

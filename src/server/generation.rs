@@ -1,8 +1,9 @@
-//! One answer, token by token: mask, draw, commit, text. Knows neither HTTP nor clocks.
+//! One answer, token by token: mask, draw, commit, text. Knows neither HTTP nor when a token is due.
 
 use std::sync::Arc;
 
 use super::model::Writer;
+use super::timetable::timed;
 use crate::engine::{EngineError, Matcher, TokenId, TokenMask, Vocabulary};
 
 /// Why an answer ended, by OpenAI's names.
@@ -42,6 +43,7 @@ pub(super) struct Generation {
     tokens: u32,
     /// Bytes of a character that is not whole yet.
     held: Vec<u8>,
+    mask_ns: Option<u64>,
 }
 
 impl Generation {
@@ -55,12 +57,23 @@ impl Generation {
         ignore_eos: bool,
     ) -> Self {
         let mask = TokenMask::new(vocabulary.len());
-        Self { vocabulary, writer, matcher, mask, max_tokens: max_tokens.max(1), ignore_eos, tokens: 0, held: Vec::new() }
+        let (max_tokens, held) = (max_tokens.max(1), Vec::new());
+        Self { vocabulary, writer, matcher, mask, max_tokens, ignore_eos, tokens: 0, held, mask_ns: None }
     }
 
     /// Tokens generated so far, the end token among them, as vLLM counts them.
     pub(super) fn tokens(&self) -> u32 {
         self.tokens
+    }
+
+    /// Whether the next token comes from under a mask.
+    pub(super) fn is_constrained(&self) -> bool {
+        self.matcher.is_some()
+    }
+
+    /// Nanoseconds that the mask of the last step took; `None` if it had none.
+    pub(super) fn mask_ns(&self) -> Option<u64> {
+        self.mask_ns
     }
 
     /// Generates one token. Not to be called after a piece with a finish reason.
@@ -88,10 +101,13 @@ impl Generation {
 
     fn choose(&mut self) -> Result<TokenId, EngineError> {
         let stuck = || EngineError::Invalid { words: "the constraint allows no token here".into() };
+        self.mask_ns = None;
         let Some(matcher) = &mut self.matcher else {
             return self.writer.next(None).ok_or_else(stuck);
         };
-        matcher.mask(&mut self.mask)?;
+        let (masked, mask_ns) = timed(|| matcher.mask(&mut self.mask));
+        self.mask_ns = Some(mask_ns);
+        masked?;
         let token = self.writer.next(Some(&self.mask)).ok_or_else(stuck)?;
         matcher.commit(token)?;
         Ok(token)
@@ -138,6 +154,7 @@ mod tests {
     use crate::constraint::{AlwaysTrue, Constraint, GrammarDialect};
     use crate::engine::vocabulary::shared;
     use crate::engine::{self, Engine, EngineName, EnginePolicy};
+    use crate::server::testing::shared_model;
 
     /// Answers a workload; an optimised build can afford the number that a benchmark sends.
     const RUNS: u64 = if cfg!(debug_assertions) { 30 } else { 1000 };
@@ -151,7 +168,7 @@ mod tests {
         static WORLD: OnceLock<World> = OnceLock::new();
         WORLD.get_or_init(|| World {
             engine: engine::open(EngineName::Guidance, &shared(), &EnginePolicy::default()).unwrap(),
-            model: Arc::new(LanguageModel::new(shared())),
+            model: shared_model(),
         })
     }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::constraint_fields;
+use super::constraint_fields::{self, Rules};
 use super::failure::Failure;
 use super::model::Sampling;
 use crate::constraint::Constraint;
@@ -50,27 +50,31 @@ const NEUTRAL: &[(&str, f64)] = &[
 ];
 
 /// Fields that are taken only when they are empty: null, false, "" or an empty list or object.
-const EMPTY: &[&str] = &["echo", "suffix", "stop", "stop_token_ids", "tools", "functions", "use_beam_search", "logit_bias"];
+const EMPTY: &[&str] = &[
+    "echo",
+    "suffix",
+    "stop",
+    "stop_token_ids",
+    "tools",
+    "functions",
+    "use_beam_search",
+    "logit_bias",
+    "bad_words",
+    "allowed_token_ids",
+    "chat_template",
+    "continue_final_message",
+    "truncate_prompt_tokens",
+    "prompt_embeds",
+    "return_token_ids",
+    "return_tokens_as_token_ids",
+];
 
-/// Reads a request body. `model` is the only model there is, `engine` the only decoding engine.
+/// Reads a request body. `model` is the only model there is, `rules` what constraints are taken.
 ///
 /// # Errors
 /// A 400 that names the field, or a 404 for another model.
-pub(super) fn parse(endpoint: Endpoint, body: &[u8], model: &str, engine: &str) -> Result<GenerationRequest, Failure> {
-    let body: Value =
-        serde_json::from_slice(body).map_err(|error| Failure::bad_request(format!("request body is not JSON: {error}")))?;
-    let Value::Object(fields) = body else {
-        return Err(Failure::bad_request("request body must be a JSON object"));
-    };
-    match fields.get("model") {
-        None | Some(Value::Null) => {}
-        Some(Value::String(name)) if name == model => {}
-        Some(name) => {
-            let name = name.as_str().map_or_else(|| name.to_string(), str::to_owned);
-            let message = format!("The model `{name}` does not exist. The embedded server has `{model}`.");
-            return Err(Failure::not_found(message, Some("model")));
-        }
-    }
+pub(super) fn parse(endpoint: Endpoint, body: &[u8], model: &str, rules: &Rules<'_>) -> Result<GenerationRequest, Failure> {
+    let fields = read_fields(body, model)?;
     refuse_unimplemented(&fields)?;
     let stream = flag(&fields, "stream")?;
     let usage = match fields.get("stream_options") {
@@ -86,7 +90,7 @@ pub(super) fn parse(endpoint: Endpoint, body: &[u8], model: &str, engine: &str) 
             Endpoint::Completions => prompt(&fields)?,
             Endpoint::Chat => messages(&fields)?,
         },
-        constraint: constraint_fields::read(&fields, engine)?.map(Arc::new),
+        constraint: constraint_fields::read(&fields, rules)?.map(Arc::new),
         max_tokens: max_tokens(&fields, endpoint)?,
         stream,
         include_usage: usage.0,
@@ -95,6 +99,28 @@ pub(super) fn parse(endpoint: Endpoint, body: &[u8], model: &str, engine: &str) 
         seed: integer(&fields, "seed", i64::MIN..=i64::MAX)?,
         ignore_eos: flag(&fields, "ignore_eos")?,
     })
+}
+
+/// The members of a body that is a JSON object and names no other model than this.
+///
+/// # Errors
+/// A 400, or a 404 for another model.
+pub(super) fn read_fields(body: &[u8], model: &str) -> Result<Map<String, Value>, Failure> {
+    let body: Value =
+        serde_json::from_slice(body).map_err(|error| Failure::bad_request(format!("request body is not JSON: {error}")))?;
+    let Value::Object(fields) = body else {
+        return Err(Failure::bad_request("request body must be a JSON object"));
+    };
+    match fields.get("model") {
+        None | Some(Value::Null) => {}
+        Some(Value::String(name)) if name == model => {}
+        Some(name) => {
+            let name = name.as_str().map_or_else(|| name.to_string(), str::to_owned);
+            let message = format!("The model `{name}` does not exist. The embedded server has `{model}`.");
+            return Err(Failure::not_found(message, Some("model")));
+        }
+    }
+    Ok(fields)
 }
 
 fn refuse_unimplemented(fields: &Map<String, Value>) -> Result<(), Failure> {
@@ -124,7 +150,8 @@ fn refuse_unimplemented(fields: &Map<String, Value>) -> Result<(), Failure> {
     Ok(())
 }
 
-fn prompt(fields: &Map<String, Value>) -> Result<String, Failure> {
+/// The prompt of a completions request.
+pub(super) fn prompt(fields: &Map<String, Value>) -> Result<String, Failure> {
     match fields.get("prompt") {
         Some(Value::String(text)) => Ok(text.clone()),
         Some(Value::Array(items)) => match items.as_slice() {
@@ -137,7 +164,7 @@ fn prompt(fields: &Map<String, Value>) -> Result<String, Failure> {
 }
 
 /// Messages as `role: content` lines: the synthetic model has no template of its own.
-fn messages(fields: &Map<String, Value>) -> Result<String, Failure> {
+pub(super) fn messages(fields: &Map<String, Value>) -> Result<String, Failure> {
     let messages = fields.get("messages").and_then(Value::as_array).filter(|messages| !messages.is_empty());
     let mut text = String::new();
     for message in messages.ok_or_else(|| wrong("messages", "a list that is not empty"))? {
@@ -205,7 +232,8 @@ fn integer(fields: &Map<String, Value>, name: &'static str, range: RangeInclusiv
     }
 }
 
-fn flag(fields: &Map<String, Value>, name: &'static str) -> Result<bool, Failure> {
+/// A member that is true or false, and false if it is not there.
+pub(super) fn flag(fields: &Map<String, Value>, name: &'static str) -> Result<bool, Failure> {
     match fields.get(name) {
         None | Some(Value::Null) => Ok(false),
         Some(Value::Bool(flag)) => Ok(*flag),
@@ -221,13 +249,16 @@ pub(super) fn wrong(name: &'static str, must_be: &str) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::server::constraint_fields::GuidedFields;
+
+    const RULES: Rules<'static> = Rules { engine: "guidance", any_whitespace: true, guided_fields: GuidedFields::Honour };
 
     fn completion(fields: &str) -> Result<GenerationRequest, Failure> {
-        parse(Endpoint::Completions, format!("{{\"prompt\": \"p\"{fields}}}").as_bytes(), "m", "guidance")
+        parse(Endpoint::Completions, format!("{{\"prompt\": \"p\"{fields}}}").as_bytes(), "m", &RULES)
     }
 
     fn chat(fields: &str) -> Result<GenerationRequest, Failure> {
-        parse(Endpoint::Chat, format!("{{{fields}}}").as_bytes(), "m", "guidance")
+        parse(Endpoint::Chat, format!("{{{fields}}}").as_bytes(), "m", &RULES)
     }
 
     #[test]
@@ -244,7 +275,7 @@ mod tests {
         assert_eq!(request.constraint.as_deref(), Some(&Constraint::Regex("a".into())));
         let plain = completion("").unwrap();
         assert_eq!((plain.max_tokens, plain.stream, plain.constraint), (None, false, None));
-        let list = parse(Endpoint::Completions, br#"{"prompt": ["one"]}"#, "m", "guidance").unwrap();
+        let list = parse(Endpoint::Completions, br#"{"prompt": ["one"]}"#, "m", &RULES).unwrap();
         assert_eq!(list.prompt, "one");
     }
 
@@ -266,6 +297,7 @@ mod tests {
             (r#", "logprobs": 5"#, "logprobs"),
             (r#", "frequency_penalty": 0.5"#, "frequency_penalty"),
             (r#", "stop": ["x"]"#, "stop"),
+            (r#", "return_token_ids": true"#, "return_token_ids"),
             (r#", "max_tokens": 0"#, "max_tokens"),
             (r#", "max_tokens": 1.5"#, "max_tokens"),
             (r#", "temperature": "hot""#, "temperature"),
@@ -284,7 +316,7 @@ mod tests {
             assert_eq!(chat(fields).unwrap_err().param, Some("messages"), "{fields}");
         }
         for body in ["", "[1]", "{\"prompt\": \"p\",", "{}", r#"{"prompt": [1, 2]}"#, r#"{"prompt": ["a", "b"]}"#] {
-            let failure = parse(Endpoint::Completions, body.as_bytes(), "m", "guidance").unwrap_err();
+            let failure = parse(Endpoint::Completions, body.as_bytes(), "m", &RULES).unwrap_err();
             assert_eq!(failure.status.as_u16(), 400, "{body}");
         }
     }

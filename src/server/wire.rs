@@ -1,6 +1,5 @@
 //! Answers as OpenAI and vLLM shape them. Knows neither engines nor clocks.
 
-use bytes::Bytes;
 use serde::Serialize;
 
 use super::generation::{FinishReason, Piece};
@@ -91,12 +90,12 @@ impl Head {
     }
 
     /// A whole answer.
-    pub(super) fn whole(&self, text: &str, finish: FinishReason, tokens: u32) -> Bytes {
+    pub(super) fn whole(&self, text: &str, finish: FinishReason, tokens: u32, with_usage: bool) -> Vec<u8> {
         let (object, payload) = match self.endpoint {
             Endpoint::Completions => ("text_completion", Payload::Text(text)),
             Endpoint::Chat => ("chat.completion", Payload::Message(Delta { role: Some("assistant"), content: text })),
         };
-        json(&self.answer(object, [choice(payload, Some(finish))], Some(self.usage(tokens)))).into()
+        json(&self.answer(object, [choice(payload, Some(finish))], with_usage.then(|| self.usage(tokens))))
     }
 
     fn usage(&self, completion_tokens: u32) -> Usage {
@@ -159,7 +158,7 @@ mod tests {
              \"system_fingerprint\":\"f\",\"usage\":{\"prompt_tokens\":3,\"total_tokens\":5,\"completion_tokens\":2}}\n\n",
         );
         check(
-            &head.whole("a", FinishReason::Length, 2),
+            &head.whole("a", FinishReason::Length, 2, true),
             "{\"id\":\"x-1\",\"object\":\"text_completion\",\"created\":7,\"model\":\"m\",\"choices\":[{\"index\":0,\"text\":\"a\",\
              \"logprobs\":null,\"finish_reason\":\"length\",\"stop_reason\":null}],\"system_fingerprint\":\"f\",\
              \"usage\":{\"prompt_tokens\":3,\"total_tokens\":5,\"completion_tokens\":2}}",
@@ -182,7 +181,7 @@ mod tests {
              \"system_fingerprint\":\"f\",\"usage\":{\"prompt_tokens\":3,\"total_tokens\":7,\"completion_tokens\":4}}\n\n",
         );
         check(
-            &head.whole("a", FinishReason::Stop, 2),
+            &head.whole("a", FinishReason::Stop, 2, true),
             "{\"id\":\"x-1\",\"object\":\"chat.completion\",\"created\":7,\"model\":\"m\",\"choices\":[{\"index\":0,\
              \"message\":{\"role\":\"assistant\",\"content\":\"a\"},\"logprobs\":null,\"finish_reason\":\"stop\",\
              \"stop_reason\":null}],\"system_fingerprint\":\"f\",\

@@ -1,6 +1,5 @@
 //! Runs the README's commands: what a newcomer types has to work as written.
 
-use sobench::engine::EngineName;
 use sobench::server::{EmbeddedOptions, EmbeddedServer};
 
 use crate::support::{in_package, sobench};
@@ -30,14 +29,7 @@ fn words(command: &str) -> Vec<String> {
 
 #[test]
 fn every_sobench_command_of_the_readme_runs() {
-    let server = EmbeddedServer::start(EmbeddedOptions {
-        engine: EngineName::Guidance,
-        seed: 0,
-        ttft_ms: 0.0,
-        itl_ms: 0.0,
-        model: "stand-in".to_owned(),
-    })
-    .unwrap();
+    let server = EmbeddedServer::start(EmbeddedOptions { model: "stand-in".to_owned(), ..EmbeddedOptions::default() }).unwrap();
     let results = tempfile::tempdir().unwrap();
     let commands: Vec<String> = commands().into_iter().filter(|command| command.starts_with("sobench ")).collect();
     assert!(commands.len() >= 5, "the README shows commands: {commands:?}");

@@ -1,0 +1,250 @@
+//! The threads that step sequences: mask, draw, commit. A step that hangs costs its own sequence and its thread. Knows neither
+//! queues nor HTTP.
+//!
+//! A scoped pool cannot leave a thread behind, so these are threads of our own: sequences are handed over and handed back.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::engine::EngineError;
+use crate::error::{Error, Result as OurResult};
+use crate::server::generation::{Generation, Piece};
+use crate::server::timetable::now;
+
+/// Steps that ran out of time and still run; a library cannot be stopped, so from this many on no constrained sequence is
+/// stepped until one of them returns.
+pub(in crate::server) const MAX_STUCK_STEPS: usize = 4;
+
+/// Stack of a thread that steps; only what is used takes memory.
+const WORKER_STACK_BYTES: usize = 16 << 20;
+
+/// What one step of one sequence came to.
+pub(super) struct Advance {
+    /// To go on with; `None` once it has ended or failed.
+    pub(super) generation: Option<Box<Generation>>,
+    pub(super) piece: Result<Piece, EngineError>,
+    /// Tokens generated so far.
+    pub(super) tokens: u32,
+    /// Nanoseconds of this step's mask, if it had one.
+    pub(super) mask_ns: Option<u64>,
+}
+
+/// A crew that steps a batch at a time.
+pub(super) struct Workers {
+    board: Arc<Board>,
+    wanted: usize,
+    timeout: Duration,
+}
+
+/// Where sequences are handed over.
+#[derive(Default)]
+struct Board {
+    state: Mutex<State>,
+    /// There are sequences to take.
+    work: Condvar,
+    /// The last one was handed back.
+    done: Condvar,
+    stuck: Arc<AtomicUsize>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Counts batches: who comes back to another one than he left has been given up on.
+    batch: u64,
+    slots: Vec<Slot>,
+    /// The first slot that nobody has taken.
+    next: usize,
+    /// Slots that are not handed back.
+    left: usize,
+    /// Threads that are not stuck.
+    threads: usize,
+    closed: bool,
+}
+
+enum Slot {
+    Waiting(Box<Generation>),
+    Running(Running),
+    Done(Advance),
+}
+
+#[derive(Clone, Copy)]
+struct Running {
+    since: Instant,
+    tokens: u32,
+    /// Whether a library is at work, which may hang.
+    constrained: bool,
+}
+
+impl Workers {
+    /// A crew of so many threads (at least one); a constrained step that takes longer than `timeout` is given up on, and counted
+    /// in `stuck` for as long as it runs on.
+    ///
+    /// # Errors
+    /// The system gives no thread.
+    pub(super) fn new(threads: usize, timeout: Duration, stuck: Arc<AtomicUsize>) -> OurResult<Self> {
+        let workers = Self { board: Arc::new(Board { stuck, ..Board::default() }), wanted: threads.max(1), timeout };
+        let threads = workers.staff(&mut workers.board.lock());
+        if threads == 0 {
+            return Err(Error::environment("embedded server got no thread to compute masks in"));
+        }
+        Ok(workers)
+    }
+
+    /// Steps that were given up on and still run.
+    pub(super) fn stuck(&self) -> usize {
+        self.board.stuck.load(Ordering::SeqCst)
+    }
+
+    /// Steps every sequence once and returns, in their order, what came of it.
+    pub(super) fn step(&self, batch: Vec<Box<Generation>>) -> Vec<Advance> {
+        let mut state = self.board.lock();
+        let threads = self.staff(&mut state);
+        if threads == 0 {
+            let died = || EngineError::Crashed { words: "no thread to compute masks in".into() };
+            return batch.iter().map(|generation| Advance::failed(generation.tokens(), died())).collect();
+        }
+        state.batch += 1;
+        state.next = 0;
+        state.left = batch.len();
+        state.slots = batch.into_iter().map(Slot::Waiting).collect();
+        (0..state.left.min(threads)).for_each(|_| self.board.work.notify_one());
+        while state.left > 0 {
+            let patience = state.patience(now(), self.timeout);
+            state = self.board.done.wait_timeout(state, patience).unwrap_or_else(PoisonError::into_inner).0;
+            self.give_up(&mut state, now());
+        }
+        let advances = state.slots.drain(..).filter_map(|slot| match slot {
+            Slot::Done(advance) => Some(advance),
+            // Not while nothing is left.
+            Slot::Waiting(_) | Slot::Running(_) => None,
+        });
+        advances.collect()
+    }
+
+    /// Ends the wait for constrained steps that have taken too long, and replaces their threads.
+    fn give_up(&self, state: &mut State, now: Instant) {
+        let mut given_up = 0;
+        for slot in &mut state.slots {
+            if let Slot::Running(Running { since, tokens, constrained: true }) = *slot
+                && now.saturating_duration_since(since) >= self.timeout
+            {
+                let words = format!("a mask took longer than {} s", self.timeout.as_secs_f64());
+                *slot = Slot::Done(Advance::failed(tokens, EngineError::TooLarge { words }));
+                given_up += 1;
+            }
+        }
+        if given_up > 0 {
+            self.board.stuck.fetch_add(given_up, Ordering::SeqCst);
+            state.left -= given_up;
+            state.threads = state.threads.saturating_sub(given_up);
+            self.staff(state);
+        }
+    }
+
+    /// Starts the threads that are missing; returns how many there are.
+    fn staff(&self, state: &mut State) -> usize {
+        while state.threads < self.wanted {
+            let board = Arc::clone(&self.board);
+            let builder = thread::Builder::new().name("masks".into()).stack_size(WORKER_STACK_BYTES);
+            if builder.spawn(move || board.work()).is_err() {
+                break;
+            }
+            state.threads += 1;
+        }
+        state.threads
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        self.board.lock().closed = true;
+        self.board.work.notify_all();
+    }
+}
+
+impl State {
+    /// How long nothing can be overdue.
+    fn patience(&self, now: Instant, timeout: Duration) -> Duration {
+        let since = self.slots.iter().filter_map(|slot| match slot {
+            Slot::Running(Running { since, constrained: true, .. }) => Some(*since),
+            _ => None,
+        });
+        since.min().map_or(timeout, |since| timeout.saturating_sub(now.saturating_duration_since(since)))
+    }
+}
+
+impl Board {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A worker's life.
+    fn work(&self) {
+        while let Some((batch, index, generation)) = self.take() {
+            if !self.put(batch, index, advance(generation)) {
+                // It has been replaced.
+                self.stuck.fetch_sub(1, Ordering::SeqCst);
+                return;
+            }
+        }
+    }
+
+    /// Waits for a sequence to step; `None` when there will be none.
+    fn take(&self) -> Option<(u64, usize, Box<Generation>)> {
+        let mut state = self.lock();
+        loop {
+            if state.closed {
+                return None;
+            }
+            let index = state.next;
+            if let Some(slot) = state.slots.get_mut(index)
+                && let Slot::Waiting(generation) = slot
+            {
+                let running = Running { since: now(), tokens: generation.tokens(), constrained: generation.is_constrained() };
+                let Slot::Waiting(generation) = std::mem::replace(slot, Slot::Running(running)) else { return None };
+                state.next += 1;
+                return Some((state.batch, index, generation));
+            }
+            state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Hands a sequence back; false if it had been given up on.
+    fn put(&self, batch: u64, index: usize, advance: Advance) -> bool {
+        let mut state = self.lock();
+        if state.batch != batch || !matches!(state.slots.get(index), Some(Slot::Running(_))) {
+            return false;
+        }
+        state.slots[index] = Slot::Done(advance);
+        state.left -= 1;
+        if state.left == 0 {
+            self.done.notify_one();
+        }
+        true
+    }
+}
+
+impl Advance {
+    fn failed(tokens: u32, error: EngineError) -> Self {
+        Self { generation: None, piece: Err(error), tokens, mask_ns: None }
+    }
+}
+
+/// One step of one sequence, with its end: what a library frees then is freed here, not in the loop.
+fn advance(mut generation: Box<Generation>) -> Advance {
+    let stepped = catch_unwind(AssertUnwindSafe(|| generation.step()));
+    let piece = stepped.unwrap_or_else(|_| Err(EngineError::Crashed { words: "panic: while a token was drawn".into() }));
+    let (tokens, mask_ns) = (generation.tokens(), generation.mask_ns());
+    let goes_on = piece.as_ref().is_ok_and(|piece| piece.finish.is_none());
+    let generation = if goes_on {
+        Some(generation)
+    } else {
+        // A library may panic once more when it is let go.
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(generation)));
+        None
+    };
+    Advance { generation, piece, tokens, mask_ns }
+}

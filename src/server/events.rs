@@ -1,0 +1,171 @@
+//! Turns an answer's updates into bytes on the wire, planted faults included. Knows neither sockets nor clocks.
+
+use std::time::Duration;
+
+use super::batching::Update;
+use super::failure::Failure;
+use super::faults::{FaultKind, Struck};
+use super::generation::FinishReason;
+use super::wire::{self, DONE, Head};
+
+/// Texts of a stream before a fault in mid-answer strikes.
+const TEXTS_BEFORE_FAULT: u32 = 4;
+
+/// Stands for the byte that is not UTF-8 until the text has been written: a character of a private use area, of three bytes.
+const BROKEN: char = '\u{f8ff}';
+
+const FENCE_OPENS: &str = "Here is the JSON:\n```json\n";
+const FENCE_CLOSES: &str = "\n```";
+
+/// Which usage a stream was asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct UsageAsked {
+    pub(super) at_the_end: bool,
+    pub(super) in_every_chunk: bool,
+}
+
+/// What is to be done after an update's bytes have been sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Then {
+    GoOn,
+    /// The answer is over.
+    End,
+    /// The connection is to be reset.
+    Reset,
+}
+
+/// Writes one answer.
+pub(super) struct Events {
+    head: Head,
+    usage: UsageAsked,
+    struck: Struck,
+    opened: bool,
+    texts: u32,
+    /// The pause that is still to be made.
+    stall: Option<Duration>,
+}
+
+impl Events {
+    pub(super) fn new(mut head: Head, usage: UsageAsked, struck: Struck) -> Self {
+        if struck.has(FaultKind::WrongModel) {
+            head.model.push_str("-other");
+        }
+        let usage = if struck.has(FaultKind::NoUsage) { UsageAsked::default() } else { usage };
+        Self { head, usage, stall: struck.stall(), struck, opened: false, texts: 0 }
+    }
+
+    /// The pause to make before this update is written, if any: a fault in mid-answer.
+    pub(super) fn pause_before(&mut self, update: &Update) -> Option<Duration> {
+        if self.is_mid_answer(update) { self.stall.take() } else { None }
+    }
+
+    /// Writes an update as events.
+    pub(super) fn write(&mut self, update: Update, out: &mut Vec<u8>) -> Then {
+        if self.is_mid_answer(&update) {
+            if self.struck.has(FaultKind::Reset) {
+                return Then::Reset;
+            }
+            if self.struck.has(FaultKind::Truncate) {
+                return Then::End;
+            }
+            if self.struck.has(FaultKind::ErrorMidStream) {
+                return self.write_failure(&planted(), out);
+            }
+        }
+        let mut progress = match update {
+            Ok(progress) => progress,
+            Err(error) => return self.write_failure(&Failure::internal(error.to_string()), out),
+        };
+        let finish = progress.piece.finish;
+        if self.texts == 0 {
+            self.spoil_beginning(&mut progress.piece.text);
+        }
+        if finish.is_some() {
+            self.spoil_end(&mut progress.piece.text);
+        }
+        self.texts += 1;
+        if !self.opened {
+            // With the first token, as vLLM does: its headers go out before, its role chunk does not.
+            self.opened = true;
+            out.extend(self.head.opening(self.usage.in_every_chunk).unwrap_or_default());
+        }
+        out.extend(self.broken(self.head.chunk(&progress.piece, progress.tokens, self.usage.in_every_chunk)));
+        if finish.is_none() {
+            return Then::GoOn;
+        }
+        if self.usage.at_the_end {
+            out.extend(self.head.usage_chunk(progress.tokens));
+        }
+        self.write_done(out);
+        Then::End
+    }
+
+    /// The bytes of a whole answer, and whether all of them are to be sent before it ends.
+    ///
+    /// # Errors
+    /// The engine broke, or a planted fault says so.
+    pub(super) fn whole(&mut self, update: Update) -> Result<(Vec<u8>, Then), Failure> {
+        let mut progress = update.map_err(|error| Failure::internal(error.to_string()))?;
+        if self.struck.has(FaultKind::ErrorMidStream) {
+            return Err(planted());
+        }
+        self.spoil_beginning(&mut progress.piece.text);
+        self.spoil_end(&mut progress.piece.text);
+        let finish = progress.piece.finish.unwrap_or(FinishReason::Stop);
+        let with_usage = !self.struck.has(FaultKind::NoUsage);
+        let mut body = self.broken(self.head.whole(&progress.piece.text, finish, progress.tokens, with_usage));
+        let then = if self.struck.has(FaultKind::Reset) { Then::Reset } else { Then::End };
+        if then == Then::Reset || self.struck.has(FaultKind::Truncate) {
+            body.truncate(body.len() / 2);
+        }
+        Ok((body, then))
+    }
+
+    fn is_mid_answer(&self, update: &Update) -> bool {
+        self.texts >= TEXTS_BEFORE_FAULT || update.as_ref().is_ok_and(|progress| progress.piece.finish.is_some())
+    }
+
+    fn spoil_beginning(&self, text: &mut String) {
+        if self.struck.has(FaultKind::ExtraText) {
+            text.insert_str(0, FENCE_OPENS);
+        }
+        if self.struck.has(FaultKind::InvalidUtf8) {
+            text.push(BROKEN);
+        }
+    }
+
+    fn spoil_end(&self, text: &mut String) {
+        if self.struck.has(FaultKind::ExtraText) {
+            text.push_str(FENCE_CLOSES);
+        }
+    }
+
+    /// Puts the broken byte where its stand-in is.
+    fn broken(&self, mut bytes: Vec<u8>) -> Vec<u8> {
+        if self.struck.has(FaultKind::InvalidUtf8) {
+            let mut stand_in = [0; 4];
+            let stand_in = BROKEN.encode_utf8(&mut stand_in).as_bytes();
+            if let Some(at) = bytes.windows(stand_in.len()).position(|window| window == stand_in) {
+                bytes.splice(at..at + stand_in.len(), [0xff]);
+            }
+        }
+        bytes
+    }
+
+    fn write_failure(&self, failure: &Failure, out: &mut Vec<u8>) -> Then {
+        out.extend(wire::event(&failure.body()));
+        self.write_done(out);
+        Then::End
+    }
+
+    fn write_done(&self, out: &mut Vec<u8>) {
+        if !self.struck.has(FaultKind::NoDone) {
+            out.extend_from_slice(DONE);
+        }
+    }
+}
+
+/// The failure that a planted fault makes up.
+pub(super) fn planted() -> Failure {
+    Failure::internal("a planted fault")
+}
