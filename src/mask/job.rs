@@ -12,8 +12,8 @@ use super::clock::measure;
 use super::corpus::Entry;
 use super::memory;
 use super::oracle::Oracle;
-use super::protocol::{Done, Event, Setup, Walked};
-use super::row::{Compile, DeclineClass, Declined, InstanceRow, RouteRow, Spelling, Stage};
+use super::protocol::{Done, Event, Samples, Setup, Walked};
+use super::row::{Compile, DeclineClass, Declined, InstanceOutcome, InstanceRow, RouteRow, Spelling, Stage};
 use super::spelling::spell;
 use super::walk::{self, Halt, Labels};
 use super::worker::{Opened, Output};
@@ -119,27 +119,44 @@ impl Measuring {
         for spelling in spellings {
             for (index, (instance, labels)) in entry.instances.iter().zip(labels).enumerate() {
                 let Some(text) = spell(&instance.content, spelling) else { continue };
-                let tokens = self.opened.vocabulary.encode(&text);
-                output.stage(Stage::Instance { index, spelling })?;
-                let vocabulary: &Vocabulary = &self.opened.vocabulary;
-                let trace = walk::walk(grammar, vocabulary, &tokens, &mut self.mask);
-                if let Halt::Crashed { words } = trace.halt {
-                    return Err(JobError::Crashed { words });
-                }
-                let warm = walk::again(grammar, &tokens, &trace, &mut self.mask);
-                if !trace.ends.is_empty() {
-                    output.stage(Stage::Oracle)?;
-                }
-                let wrong_end = oracle.first_wrong_end(&text, &trace.ends);
-                let outcome = walk::outcome(&trace, *labels, wrong_end, vocabulary);
-                let count = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
-                let (tokens, masks) = (count(tokens.len()), count(trace.samples.mask.len()));
-                let Labels { label, judged } = *labels;
-                let row = InstanceRow { index, spelling, label, judged, outcome, tokens, masks };
-                output.keep(&Event::Walked(Walked { row, cold: trace.samples, warm }))?;
+                let (label, judged) = (labels.label, labels.judged);
+                let outcome = InstanceOutcome::NotJudged { accepted: false };
+                let row = InstanceRow { index, spelling, label, judged, outcome, tokens: 0, masks: 0 };
+                let walked = self.walked(&text, row, grammar, oracle, output)?;
+                output.keep(&Event::Walked(walked))?;
             }
         }
         Ok(())
+    }
+
+    /// Walks one text, cold and warm, and then has the ends judged that were allowed on the way. `row` says nothing of the walk yet;
+    /// it stays so for a text that the vocabulary cannot spell, for which no engine is blamed.
+    fn walked<W: Write>(
+        &mut self,
+        text: &str,
+        mut row: InstanceRow,
+        grammar: &dyn Grammar,
+        oracle: &mut Oracle,
+        output: &mut Output<W>,
+    ) -> JobResult<Walked> {
+        let vocabulary: &Vocabulary = &self.opened.vocabulary;
+        let Some(tokens) = vocabulary.encode_exactly(text) else {
+            return Ok(Walked { row, cold: Samples::default(), warm: Samples::default() });
+        };
+        output.stage(Stage::Instance { index: row.index, spelling: row.spelling })?;
+        let trace = walk::walk(grammar, vocabulary, &tokens, &mut self.mask);
+        if let Halt::Crashed { words } = trace.halt {
+            return Err(JobError::Crashed { words });
+        }
+        let warm = walk::again(grammar, &tokens, &trace, &mut self.mask);
+        if !trace.ends.is_empty() {
+            output.stage(Stage::Oracle)?;
+        }
+        let wrong_end = oracle.first_wrong_end(text, &trace.ends);
+        let count = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
+        row.outcome = walk::outcome(&trace, Labels { label: row.label, judged: row.judged }, wrong_end, vocabulary);
+        (row.tokens, row.masks) = (count(tokens.len()), count(trace.samples.mask.len()));
+        Ok(Walked { row, cold: trace.samples, warm })
     }
 }
 

@@ -22,6 +22,8 @@ mod rows;
 mod run;
 mod spelling;
 mod supervise;
+#[cfg(test)]
+mod testing;
 pub mod times;
 mod walk;
 pub mod worker;

@@ -56,7 +56,7 @@ impl Default for MaskPlan {
             corpora: vec![CorpusSource { kind: Some(CorpusKind::Shipped), path: "shipped".into() }],
             engines: vec![EngineName::Guidance],
             policy: EnginePolicy::default(),
-            tokenizer: "cl100k".to_owned(),
+            tokenizer: "cl100k_base".to_owned(),
             eos_token: None,
             jobs: 1,
             timeout_ms: 60_000,
@@ -190,6 +190,6 @@ mod tests {
             let error = plan.check().unwrap_err();
             assert!(error.what.contains(words), "{error}");
         }
-        assert!(load_vocabulary("none", None).is_err());
+        assert!(load_vocabulary("no/such/file", None).is_err());
     }
 }

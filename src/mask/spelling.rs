@@ -1,14 +1,10 @@
 //! Writes instances as text, in the ways that JSON allows. Knows no engine and no corpus.
 //!
-//! Numbers keep the digits of their file in every spelling. MaskBench's script reads and writes them through Python, which would
-//! write `1e5` as `100000.0`; that is another text for the same value, and the file's is what its author wrote.
+//! Only white space and the escapes in strings are rewritten. Numbers keep the digits of their file in every spelling: `1e5`,
+//! `1e+5` and `100000.0` are different texts to an engine, and which one its author wrote is the question. (MaskBench's script reads
+//! and writes them through Python, as its files were written, so that there is no difference on those.) Repeated members stay, too.
 
 use std::borrow::Cow;
-use std::io;
-
-use serde::Serialize;
-use serde_json::Value;
-use serde_json::ser::{Formatter, PrettyFormatter, Serializer};
 
 use super::corpus::Content;
 use super::row::Spelling;
@@ -17,60 +13,143 @@ use super::row::Spelling;
 pub(super) fn spell(content: &Content, spelling: Spelling) -> Option<Cow<'_, str>> {
     match (content, spelling) {
         (Content::Text(text), Spelling::Verbatim) => Some(Cow::Borrowed(text)),
-        (Content::Json(value), Spelling::Maskbench) => Some(write(value, PythonFormatter).into()),
-        (Content::Json(value), Spelling::Compact) => Some(write(value, serde_json::ser::CompactFormatter).into()),
-        (Content::Json(value), Spelling::Pretty) => Some(write(value, PrettyFormatter::new()).into()),
+        (Content::Json(json), Spelling::Maskbench) => Some(respaced(json.get(), Spaces::Python).into()),
+        (Content::Json(json), Spelling::Compact) => Some(respaced(json.get(), Spaces::None).into()),
+        (Content::Json(json), Spelling::Pretty) => Some(respaced(json.get(), Spaces::Lines).into()),
         (Content::Text(_), _) | (Content::Json(_), Spelling::Verbatim) => None,
     }
 }
 
-fn write(value: &Value, formatter: impl Formatter) -> String {
-    let mut bytes = Vec::new();
-    value.serialize(&mut Serializer::with_formatter(&mut bytes, formatter)).expect("a JSON value can be written to memory");
-    String::from_utf8(bytes).expect("JSON is written as UTF-8")
+/// Where white space goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Spaces {
+    None,
+    /// After commas and colons: the separators of Python's `json.dumps`.
+    Python,
+    /// After colons, and a line for every member.
+    Lines,
 }
 
-/// The separators of Python's `json.dumps(value, ensure_ascii=False)`.
-struct PythonFormatter;
+/// A JSON text with other white space, and its strings escaped as little as can be: quotes, backslashes and control characters,
+/// like `json.dumps(..., ensure_ascii=False)` and `serde_json` do it.
+fn respaced(json: &str, spaces: Spaces) -> String {
+    let mut writer = Writer { out: String::with_capacity(json.len() * 2), spaces, depth: 0 };
+    let mut rest = json;
+    let mut before = None;
+    while let Some(byte) = rest.bytes().next() {
+        let length = match byte {
+            b' ' | b'\t' | b'\n' | b'\r' => {
+                rest = &rest[1..];
+                continue;
+            }
+            b'"' => string_length(rest),
+            b'{' | b'}' | b'[' | b']' | b',' | b':' => 1,
+            _ => rest.find([' ', '\t', '\n', '\r', ',', ']', '}', ':']).unwrap_or(rest.len()),
+        };
+        let (token, after) = rest.split_at(length);
+        writer.token(byte, token, before);
+        (rest, before) = (after, Some(byte));
+    }
+    writer.out
+}
 
-impl Formatter for PythonFormatter {
-    fn begin_array_value<W: ?Sized + io::Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
-        if first { Ok(()) } else { writer.write_all(b", ") }
+struct Writer {
+    out: String,
+    spaces: Spaces,
+    depth: usize,
+}
+
+impl Writer {
+    /// Writes a token that begins with `byte`, after one that began with `before`.
+    fn token(&mut self, byte: u8, token: &str, before: Option<u8>) {
+        let is_first = matches!(before, Some(b'{' | b'['));
+        match byte {
+            b'}' | b']' => {
+                self.depth = self.depth.saturating_sub(1);
+                if !is_first {
+                    self.line();
+                }
+            }
+            _ if is_first => self.line(),
+            _ => {}
+        }
+        match byte {
+            b'"' => match serde_json::from_str::<String>(token) {
+                Ok(text) => self.out.push_str(&serde_json::Value::String(text).to_string()),
+                // Half a surrogate pair has no other way to be written.
+                Err(_) => self.out.push_str(token),
+            },
+            _ => self.out.push_str(token),
+        }
+        match byte {
+            b'{' | b'[' => self.depth += 1,
+            b':' if self.spaces != Spaces::None => self.out.push(' '),
+            b',' if self.spaces == Spaces::Python => self.out.push(' '),
+            b',' => self.line(),
+            _ => {}
+        }
     }
 
-    fn begin_object_key<W: ?Sized + io::Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
-        if first { Ok(()) } else { writer.write_all(b", ") }
+    fn line(&mut self) {
+        if self.spaces == Spaces::Lines {
+            self.out.push('\n');
+            self.out.extend(std::iter::repeat_n("  ", self.depth));
+        }
     }
+}
 
-    fn begin_object_value<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        writer.write_all(b": ")
-    }
+/// Bytes of the string that `json` begins with, quotes included.
+fn string_length(json: &str) -> usize {
+    let mut is_escaped = false;
+    let end = json.bytes().skip(1).position(|byte| {
+        let is_end = byte == b'"' && !is_escaped;
+        is_escaped = byte == b'\\' && !is_escaped;
+        is_end
+    });
+    end.map_or(json.len(), |end| end + 2)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn content(text: &str) -> Content {
+        Content::Json(serde_json::from_str(text).unwrap())
+    }
+
     fn check(text: &str, spelling: Spelling, expected: &str) {
-        let content = Content::Json(serde_json::from_str(text).unwrap());
-        assert_eq!(spell(&content, spelling).unwrap(), expected);
+        assert_eq!(spell(&content(text), spelling).unwrap(), expected);
     }
 
     #[test]
     fn every_spelling_has_its_white_space_and_keeps_the_digits() {
-        let text = r#"{"b":[1.0,1e5,-0,123456789012345678901],"a":{},"é\n":[],"\u007f":[{"x":"\u0001\"\\/"}]}"#;
+        let text = "{ \"b\" :[1.0,\t1e5,-0 ,123456789012345678901],\"a\":{ },\"\\u00e9\\n\":[\n],\"\\u007f\":[{\"x,:\":\"\\u0001\\\"\\\\\\/\"}]}";
         check(
             text,
             Spelling::Compact,
-            "{\"b\":[1.0,1e5,-0,123456789012345678901],\"a\":{},\"é\\n\":[],\"\u{7f}\":[{\"x\":\"\\u0001\\\"\\\\/\"}]}",
+            "{\"b\":[1.0,1e5,-0,123456789012345678901],\"a\":{},\"é\\n\":[],\"\u{7f}\":[{\"x,:\":\"\\u0001\\\"\\\\/\"}]}",
         );
         check(
             text,
             Spelling::Maskbench,
-            "{\"b\": [1.0, 1e5, -0, 123456789012345678901], \"a\": {}, \"é\\n\": [], \"\u{7f}\": [{\"x\": \"\\u0001\\\"\\\\/\"}]}",
+            "{\"b\": [1.0, 1e5, -0, 123456789012345678901], \"a\": {}, \"é\\n\": [], \"\u{7f}\": [{\"x,:\": \"\\u0001\\\"\\\\/\"}]}",
         );
         check(r#"{"a":[1,{"b":[]}]}"#, Spelling::Pretty, "{\n  \"a\": [\n    1,\n    {\n      \"b\": []\n    }\n  ]\n}");
         check("7", Spelling::Pretty, "7");
+        check(r#""\ud800""#, Spelling::Compact, r#""\ud800""#);
+        check(r#"{"a":1,"a":true}"#, Spelling::Maskbench, r#"{"a": 1, "a": true}"#);
+    }
+
+    #[test]
+    fn without_exponents_it_is_what_serde_json_writes() {
+        let text = r#"[{"a":[[],{},[{"b":null}]],"ü\"\\":"\t\u0000\u007f\ud83e\udd80"},true,-1.50,"",[["x"]]]"#;
+        let value: serde_json::Value = serde_json::from_str(text).unwrap();
+        check(text, Spelling::Compact, &value.to_string());
+        check(text, Spelling::Pretty, &format!("{value:#}"));
+        for spelling in Spelling::OF_JSON {
+            let spelt = spell(&content(text), spelling).unwrap().into_owned();
+            assert_eq!(serde_json::from_str::<serde_json::Value>(&spelt).unwrap(), value);
+        }
     }
 
     #[test]
@@ -78,6 +157,6 @@ mod tests {
         let text = Content::Text(" {} ".to_owned());
         assert_eq!(spell(&text, Spelling::Verbatim).unwrap(), " {} ");
         assert!(Spelling::OF_JSON.into_iter().all(|spelling| spell(&text, spelling).is_none()));
-        assert!(spell(&Content::Json(Value::Null), Spelling::Verbatim).is_none());
+        assert!(spell(&content("null"), Spelling::Verbatim).is_none());
     }
 }

@@ -5,7 +5,7 @@
 //! whatever else goes wrong; the parent starts another child for the next entry.
 
 use std::any::Any;
-use std::io::{BufRead, BufWriter, Read, Write};
+use std::io::{BufRead, BufReader, BufWriter, Read, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread;
@@ -32,7 +32,7 @@ const RESERVED_BYTES: u64 = STACK_BYTES as u64 + (256 << 20);
 ///
 /// # Errors
 /// An input that does not keep to the protocol. That the other end has gone is no error.
-pub fn serve(input: impl BufRead + Send, output: impl Write + Send) -> Result<()> {
+pub fn serve(input: impl Read + Send, output: impl Write + Send) -> Result<()> {
     serve_with(input, output, &|setup| {
         let vocabulary = load_vocabulary(&setup.tokenizer, setup.eos_token.as_deref())?;
         let engine = engine::open_bare(setup.engine, &vocabulary, &setup.policy)?;
@@ -48,15 +48,14 @@ pub(super) struct Opened {
 
 /// [`serve`] with another way to open the engine.
 pub(super) fn serve_with(
-    input: impl BufRead + Send,
+    input: impl Read + Send,
     output: impl Write + Send,
     open: &(dyn Fn(&Setup) -> Result<Opened> + Sync),
 ) -> Result<()> {
     thread::scope(|scope| {
-        let spawned = thread::Builder::new()
-            .name("worker".into())
-            .stack_size(STACK_BYTES)
-            .spawn_scoped(scope, move || Worker { input, output: Output(BufWriter::new(output)) }.run(open));
+        let spawned = thread::Builder::new().name("worker".into()).stack_size(STACK_BYTES).spawn_scoped(scope, move || {
+            Worker { input: BufReader::new(input), output: Output(BufWriter::new(output)) }.run(open)
+        });
         let thread = spawned.map_err(|error| Error::environment(format!("no thread to work in: {error}")))?;
         thread.join().unwrap_or_else(|_| Err(Error::internal("the worker panicked")))
     })

@@ -6,6 +6,8 @@
 
 use std::path::Path;
 
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::{Content, Entry, Instance, Sink, files, tags};
@@ -59,16 +61,38 @@ fn entry(line: &str, default_name: impl Fn() -> String) -> std::result::Result<E
         (None, Constraint::JsonSchema(schema)) => tags::of_schema(schema),
         (None, other) => vec![other.kind().to_owned()],
     };
-    let instances = instances(members, &constraint)?;
+    let instances = instances(line, members, &constraint)?;
     Ok(Entry { name, tags, constraint, instances })
 }
 
-fn instances(members: &Map<String, Value>, constraint: &Constraint) -> std::result::Result<Vec<Instance>, String> {
+/// What of a line is kept as it is written: a number in a tree of values may have lost its spelling.
+#[derive(Deserialize)]
+struct Written<'a> {
+    #[serde(borrow)]
+    instances: Vec<WrittenInstance<'a>>,
+}
+
+#[derive(Deserialize)]
+struct WrittenInstance<'a> {
+    #[serde(borrow, default, deserialize_with = "present")]
+    data: Option<&'a RawValue>,
+}
+
+/// A `null` is a value like any other.
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
+}
+
+fn instances(line: &str, members: &Map<String, Value>, constraint: &Constraint) -> std::result::Result<Vec<Instance>, String> {
     let mut found = Vec::new();
     match members.get("instances") {
         Some(Value::Array(list)) => {
-            for (number, item) in list.iter().enumerate() {
-                found.push(instance(item, constraint).map_err(|words| format!("instance {number}: {words}"))?);
+            if let Some(place) = list.iter().position(|item| !item.is_object()) {
+                return Err(format!("instance {place}: an instance has to be an object"));
+            }
+            let written: Written<'_> = serde_json::from_str(line).map_err(|error| format!("instances: {error}"))?;
+            for (number, (item, written)) in list.iter().zip(written.instances).enumerate() {
+                found.push(instance(item, written.data, constraint).map_err(|words| format!("instance {number}: {words}"))?);
             }
         }
         Some(_) => return Err("instances has to be a list".to_owned()),
@@ -80,7 +104,7 @@ fn instances(members: &Map<String, Value>, constraint: &Constraint) -> std::resu
     Ok(found)
 }
 
-fn instance(item: &Value, constraint: &Constraint) -> std::result::Result<Instance, String> {
+fn instance(item: &Value, data: Option<&RawValue>, constraint: &Constraint) -> std::result::Result<Instance, String> {
     let members = item.as_object().ok_or("an instance has to be an object")?;
     if let Some(unknown) = members.keys().find(|name| !matches!(name.as_str(), "data" | "text" | "valid" | "description")) {
         return Err(format!("no such field: {unknown}"));
@@ -90,9 +114,9 @@ fn instance(item: &Value, constraint: &Constraint) -> std::result::Result<Instan
         Some(_) => return Err("valid has to be true or false".to_owned()),
         None => None,
     };
-    let content = match (members.get("data"), members.get("text")) {
+    let content = match (data, members.get("text")) {
         (Some(data), None) if matches!(constraint, Constraint::JsonSchema(_) | Constraint::JsonObject(_)) => {
-            Content::Json(data.clone())
+            Content::Json(data.to_owned())
         }
         (Some(_), None) => return Err("data is for json and json_object; give the text".to_owned()),
         (None, Some(Value::String(text))) => Content::Text(text.clone()),

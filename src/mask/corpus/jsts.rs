@@ -8,6 +8,7 @@
 use std::path::Path;
 
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::{Content, Entry, Instance, Sink, files};
@@ -35,13 +36,15 @@ struct Group {
 
 #[derive(Deserialize)]
 struct Test {
-    data: Value,
+    data: Box<RawValue>,
     valid: bool,
 }
 
 pub(super) fn read(path: &Path, sink: &mut Sink) -> Result<()> {
     // The folder `latest` is a link, and a single draft's folder has the draft in its own path.
-    let whole = path.canonicalize().map_err(|error| Error::usage(format!("cannot read {}: {error}", path.display())))?;
+    let whole = path.canonicalize().map_err(|error| {
+        Error::usage(format!("cannot read {}: {error}", path.display())).hint("give a folder or file of the suite")
+    })?;
     let mut left_out = 0;
     for (name, path) in files(&whole, &[".json"])? {
         let within: Vec<&str> = name.split('/').collect();

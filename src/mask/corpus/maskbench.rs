@@ -6,6 +6,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::{Content, Entry, Instance, Sink, files, tags};
 use crate::constraint::Constraint;
@@ -28,7 +29,7 @@ struct Meta {
 #[derive(Deserialize)]
 struct Test {
     valid: bool,
-    data: Value,
+    data: Box<RawValue>,
 }
 
 pub(super) fn read(path: &Path, sink: &mut Sink) -> Result<()> {

@@ -15,7 +15,7 @@ use std::path::Path;
 
 use regex::Regex;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
 use super::about::{CorpusAbout, CorpusKind};
@@ -31,7 +31,7 @@ const MAX_NOTICES: usize = 20;
 const MAX_NOTICE_CHARS: usize = 300;
 
 /// A constraint with texts or values that match it or do not.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Entry {
     /// The file's path in its corpus, with a number where it holds several.
     pub(super) name: String,
@@ -42,7 +42,7 @@ pub(super) struct Entry {
 }
 
 /// A text or value, and what the corpus says of it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Instance {
     pub(super) content: Content,
     /// Whether it matches the constraint; `None` where the corpus does not say.
@@ -50,11 +50,11 @@ pub(super) struct Instance {
 }
 
 /// What an instance is made of.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Content {
-    /// A value, which can be written in several ways.
-    Json(Value),
+    /// A JSON text as its author wrote it, which can be written in several ways.
+    Json(Box<RawValue>),
     /// The text itself.
     Text(String),
 }
