@@ -16,8 +16,8 @@ pub const DEFINITIONS: [(&str, &str); 17] = [
     ("headline spelling", "the first of the measured ways to write JSON; outcomes of schemas and the common set are by it"),
     (
         "own set",
-        "compile: schemas that this engine compiled, and those whose compile timed out; masks: schemas of which it \
-         computed a mask, whatever came of them, up to where the walk stopped",
+        "compile: schemas that this engine compiled, and those whose compile timed out; masks: schemas of which it began a walk, \
+         whatever came of them, up to the wrong mask; of a walk that was stopped no duration is known",
     ),
     (
         "common set",

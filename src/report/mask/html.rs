@@ -179,3 +179,41 @@ fn add_cells(page: &mut String, tag: &str, cells: &[String], word_columns: usize
     }
     page.push_str("</tr>");
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::eventful;
+    use super::*;
+
+    /// Elements without content in this page; all are closed in place.
+    fn check_well_formed(page: &str) {
+        let mut open: Vec<String> = Vec::new();
+        let mut rest = page.strip_prefix("<!DOCTYPE html>\n").expect("the page says what it is");
+        while let Some(start) = rest.find('<') {
+            let text = &rest[..start];
+            assert!(!text.contains('>') || open.last().is_some_and(|it| it == "style"), "a bare > in {text}");
+            let end = start + rest[start..].find('>').expect("every tag ends");
+            let tag = &rest[start + 1..end];
+            assert_eq!(tag.matches('"').count() % 2, 0, "quotes pair up in {tag}");
+            if let Some(name) = tag.strip_prefix('/') {
+                assert_eq!(open.pop().as_deref(), Some(name), "</{name}> closes what is open");
+            } else if !tag.ends_with('/') {
+                open.push(tag.split_whitespace().next().unwrap().to_owned());
+            }
+            rest = &rest[end + 1..];
+        }
+        assert!(open.is_empty(), "{open:?}");
+    }
+
+    #[test]
+    fn a_page_is_well_formed_and_needs_nothing_else() {
+        let page = render(&eventful());
+        check_well_formed(&page);
+        for word in ["<script", "http:", "https:", "src=", "@import", "url(", "<link", "\u{1b}", "<b>&"] {
+            assert!(!page.contains(word), "{word} is in the page");
+        }
+        assert!(page.contains("&lt;script&gt;"), "strangers' words are there, escaped");
+        let classes = page.matches("<path class=\"curve").count();
+        assert_eq!(classes, 6 * 2 * 2, "six charts of two engines over two sets");
+    }
+}

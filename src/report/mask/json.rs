@@ -61,3 +61,91 @@ fn put(map: &mut Map<String, Value>, key: &str, value: impl Serialize) {
 fn to_value(value: impl Serialize) -> Value {
     serde_json::to_value(value).expect("summaries hold only strings, numbers and structs of them, with string keys")
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::testing::{eventful, eventful_rows, measurement, row};
+    use super::*;
+    use crate::engine::EngineName;
+    use crate::error::Result;
+    use crate::mask::row::{Declined, RouteRow, Row};
+
+    const SUMMARY: &str = include_str!("../../../schemas/contracts/mask.schema.json");
+    const ROW: &str = include_str!("../../../schemas/contracts/mask-row.schema.json");
+
+    fn check(contract: &str, file: &Value) -> std::result::Result<(), String> {
+        let schema: Value = serde_json::from_str(contract).expect("the contract is JSON");
+        jsonschema::draft202012::meta::validate(&schema).map_err(|error| format!("the contract itself: {error}"))?;
+        let validator = jsonschema::draft202012::new(&schema).expect("the contract is a schema");
+        let errors: Vec<String> = validator.iter_errors(file).map(|it| format!("{}: {it}", it.instance_path())).collect();
+        if errors.is_empty() { Ok(()) } else { Err(errors.join("\n")) }
+    }
+
+    /// As a reader would have it: through text.
+    fn read(value: &Value) -> Value {
+        serde_json::from_str(&value.to_string()).expect("what we write is JSON")
+    }
+
+    fn rows() -> Vec<Row> {
+        let mut rows = eventful_rows();
+        let route = Some(RouteRow { engine: EngineName::Outlines, why: "a regex".into() });
+        rows.push(Row { route, ..row(9, EngineName::Auto) });
+        let declined = rows[1].declined.clone().map(|it| Declined { feature: Some("if".into()), ..it });
+        rows[1].declined = declined;
+        rows
+    }
+
+    #[test]
+    fn every_file_keeps_its_contract() {
+        let nothing = Summary::build(measurement(&EngineName::ALL), || Ok(Vec::<Result<Row>>::new())).unwrap();
+        for summary in [eventful(), nothing] {
+            assert_eq!(check(SUMMARY, &read(&render(&summary))), Ok(()));
+        }
+        for row in rows() {
+            assert_eq!(check(ROW, &read(&to_value(&row))), Ok(()), "{row:?}");
+        }
+    }
+
+    #[test]
+    fn the_contracts_bite() {
+        let summary = read(&render(&eventful()));
+        let row = read(&to_value(&rows()[5]));
+        for (contract, file, pointer, value) in [
+            (SUMMARY, &summary, "/extra", json!(1)),
+            (SUMMARY, &summary, "/format_version", json!(2)),
+            (SUMMARY, &summary, "/engines/0/compile/own/cold/mean_ns", json!("fast")),
+            (SUMMARY, &summary, "/engines/0/compile/own/cold/mean", json!(1)),
+            (SUMMARY, &summary, "/engines/0/spellings/0/schemas/exploded", json!(1)),
+            (SUMMARY, &summary, "/engines/0/spellings/0/masks/own/warm/mask/share_over_1_ms", json!(2)),
+            (SUMMARY, &summary, "/tags/0/engines/nobody", json!({})),
+            (SUMMARY, &summary, "/about/corpora/0/kind", json!("other")),
+            (ROW, &row, "/extra", json!(1)),
+            (ROW, &row, "/engine", json!("other")),
+            (ROW, &row, "/instances/0/outcome", json!({"is": "pass", "byte": 1})),
+            (ROW, &row, "/times/0/warm/mask/counts", json!([[1]])),
+        ] {
+            let mut broken = file.clone();
+            let (parent, member) = pointer.rsplit_once('/').unwrap();
+            broken.pointer_mut(parent).unwrap().as_object_mut().unwrap().insert(member.to_owned(), value);
+            assert!(check(contract, &broken).is_err(), "{pointer} passed");
+        }
+        for (contract, file, member) in [(SUMMARY, &summary, "common_schemas"), (ROW, &row, "instances")] {
+            let mut broken = file.clone();
+            broken.as_object_mut().unwrap().remove(member);
+            assert!(check(contract, &broken).is_err(), "without {member} it passed");
+        }
+    }
+
+    #[test]
+    fn what_is_cut_off_is_no_value_in_the_file() {
+        let file = read(&render(&eventful()));
+        let cold = &file["engines"][1]["compile"]["own"]["cold"];
+        assert_eq!((cold["n"].as_u64(), cold["censored"].as_u64()), (Some(5), Some(1)));
+        assert!(cold["mean_ns"].is_null() && cold["max_ns"].is_null());
+        assert_eq!(cold["max_above_ns"].as_u64(), Some(60_000_000_000));
+        assert_eq!(file["disputed"]["instances"].as_u64(), Some(1));
+        assert_eq!(file["tags"][0]["engines"]["xgrammar"]["timeout"].as_u64(), Some(1));
+    }
+}

@@ -34,8 +34,10 @@ pub struct CompileSummary {
 /// What the masks of one spelling took; the unit of every count but `schemas` is the token.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct MaskSummary {
-    /// Schemas of which there is a mask.
+    /// Schemas of which a walk was begun.
     pub schemas: u64,
+    /// Schemas of which a walk was stopped; how long the masks and commits of that walk took is not known.
+    pub stopped: u64,
     pub cold: PassSummary,
     pub warm: PassSummary,
 }
@@ -110,7 +112,12 @@ impl CompileSummary {
 impl MaskSummary {
     /// Adds what a row has of `spelling`.
     pub fn add(&mut self, row: &Row, spelling: Spelling) {
-        let mut any = false;
+        let stopped = row
+            .stopped
+            .as_ref()
+            .is_some_and(|it| matches!(it.stage, Stage::Instance { spelling: at, .. } if counts_in(at, spelling)));
+        self.stopped += u64::from(stopped);
+        let mut any = stopped;
         for times in row.times.iter().filter(|it| counts_in(it.spelling, spelling)) {
             any = true;
             self.cold.add(&times.cold);

@@ -1,12 +1,13 @@
 //! Rows and measurements for the tests of this folder, made by hand.
 
-use super::Measurement;
+use super::{Measurement, Summary};
 use crate::engine::{EngineName, EnginePolicy};
-use crate::mask::about::{About, CorpusAbout, CorpusKind, EngineAbout, HostAbout, VocabularyAbout};
+use crate::mask::about::{About, BatchRow, CorpusAbout, CorpusKind, EngineAbout, HostAbout, VocabularyAbout};
 use crate::mask::row::{
     Compile, DeclineClass, Declined, InstanceOutcome, InstanceRow, PassTimes, Row, Spelling, SpellingTimes, Stage, StopCause,
     Stopped,
 };
+use crate::mask::times::Durations;
 
 /// The limit of a row in every measurement that is made here.
 pub(crate) const TIMEOUT_MS: u64 = 60_000;
@@ -52,6 +53,51 @@ pub(crate) fn measurement(engines: &[EngineName]) -> Measurement {
         interrupted: false,
         notices: Vec::new(),
     }
+}
+
+/// Two engines that differ in every way that a report shows.
+pub(crate) fn eventful() -> Summary {
+    let engines = [EngineName::Guidance, EngineName::Xgrammar];
+    let batch = |engine, sequences: usize, step_ns: u64| {
+        let mut step = Durations::default();
+        (0..4).for_each(|_| step.record(step_ns));
+        let masks_per_second = sequences as f64 * 1e9 / step_ns as f64;
+        BatchRow { engine, sequences, distinct: 1, threads: 2, step, masks: 4 * sequences as u64, masks_per_second }
+    };
+    let batches = vec![
+        batch(EngineName::Guidance, 1, 20_000),
+        batch(EngineName::Guidance, 8, 90_000),
+        batch(EngineName::Xgrammar, 1, 5_000),
+    ];
+    let notices = vec!["a file was not read: \u{1b}[31mred<script>.json".to_owned()];
+    let measurement = Measurement { batches, notices, ..measurement(&engines) };
+    let rows = eventful_rows();
+    Summary::build(measurement, || Ok(rows.iter().cloned().map(Ok))).expect("the rows are of these engines")
+}
+
+/// The rows of [`eventful`]; one is missing.
+pub(crate) fn eventful_rows() -> Vec<Row> {
+    use EngineName::{Guidance, Xgrammar};
+    let mut tagged = row(1, Guidance).declined_with("Unimplemented keys: [\"if\"]");
+    tagged.tags = vec!["if".into(), "<b>&\u{1b}".into()];
+    let mut slow = row(0, Xgrammar);
+    slow.times[0] = times(Spelling::Maskbench, &[3_000, 4_000, 2_500_000, 31_000_000]);
+    let mut wrong = row(1, Xgrammar).with(&InstanceOutcome::AcceptsInvalid { byte: 12 });
+    wrong.tags.clone_from(&tagged.tags);
+    let rejects = InstanceOutcome::RejectsValid { byte: 7, token: Some("\u{1b}\"</td>".into()) };
+    let at = |spelling| Stage::Instance { index: 0, spelling };
+    vec![
+        row(0, Guidance).with(&InstanceOutcome::Disputed { accepted: true }),
+        tagged,
+        row(2, Guidance).with(&InstanceOutcome::RejectsValid { byte: 9, token: None }),
+        row(3, Guidance).bare(),
+        row(4, Guidance).with(&InstanceOutcome::Failed { byte: 2, words: "too many items".into() }),
+        slow.with(&InstanceOutcome::Disputed { accepted: false }),
+        wrong,
+        row(2, Xgrammar).with(&rejects).with(&InstanceOutcome::DeadEnd { byte: 1 }),
+        row(3, Xgrammar).stopped_at(StopCause::Timeout, Stage::Compile),
+        row(4, Xgrammar).stopped_at(StopCause::Crash, at(Spelling::Compact)),
+    ]
 }
 
 /// A row that compiled in 1 ms, made its first mask in 0.5 ms, and passed one instance of three tokens in each spelling.

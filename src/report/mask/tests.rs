@@ -236,6 +236,19 @@ fn witnesses_are_the_first_of_their_kind_in_a_schema_and_the_worst_come_first() 
 }
 
 #[test]
+fn a_walk_that_was_stopped_is_counted_since_its_durations_are_lost() {
+    let stage = Stage::Instance { index: 0, spelling: Spelling::Compact };
+    let mut stopped = row(0, Guidance).stopped_at(StopCause::Timeout, stage);
+    stopped.times.truncate(1);
+    let engine = &summary(&[Guidance], &[stopped, row(1, Guidance)]).engines[0];
+    let figures = |place: usize| {
+        let masks = &engine.spellings[place].masks.own;
+        (masks.schemas, masks.stopped, masks.warm.mask.n())
+    };
+    assert_eq!((figures(0), figures(1)), ((2, 0, 6), (2, 1, 3)));
+}
+
+#[test]
 fn tags_count_a_schema_once_and_the_most_faults_come_first() {
     let mut wrong = row(0, Guidance).with(&InstanceOutcome::DeadEnd { byte: 0 });
     wrong.tags = vec!["not".into()];

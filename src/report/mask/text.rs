@@ -130,6 +130,53 @@ fn table(section: &Section) -> String {
 fn add_wrapped(page: &mut String, sentence: &str) {
     let wrapped = Wrap::wrap(sentence, PAGE_WIDTH, true);
     for line in wrapped.lines() {
-        let _ = writeln!(page, "{}", line.trim_end());
+        let _ = writeln!(page, "{}", line.trim());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{eventful, measurement, row};
+    use super::*;
+    use crate::engine::EngineName;
+    use crate::error::Result;
+    use crate::mask::row::Row;
+
+    #[test]
+    fn a_page_shows_every_figure_with_unit_and_count() {
+        insta::assert_snapshot!(render(&eventful()));
+    }
+
+    #[test]
+    fn a_page_about_nothing_has_no_zeros_for_unknowns() {
+        let nothing = Summary::build(measurement(&[EngineName::Guidance]), || Ok(Vec::<Result<Row>>::new())).unwrap();
+        let page = render(&nothing);
+        assert!(page.contains("n/a") && !page.contains("NaN") && !page.contains("inf"), "{page}");
+        assert!(page.contains("has rows of 0 of 5 schemas"));
+    }
+
+    #[test]
+    fn pages_keep_to_their_width_and_carry_nothing_that_a_terminal_obeys() {
+        let engines = EngineName::ALL;
+        let long = "\u{1b}[2J\u{202e}".repeat(300);
+        let rows = || {
+            Ok(engines.map(|engine| {
+                let mut row = row(0, engine).declined_with(&long);
+                row.entry.clone_from(&long);
+                row.tags = vec![long.clone()];
+                Ok(row)
+            }))
+        };
+        let mut loud = measurement(&engines);
+        loud.notices = vec![long.clone()];
+        loud.about.corpora[0].source.clone_from(&long);
+        loud.about.engines[0].version.clone_from(&long);
+        for summary in [eventful(), Summary::build(loud, rows).unwrap()] {
+            let page = render(&summary);
+            assert!(!page.chars().any(|it| it.is_control() && it != '\n') && !page.contains('\u{202e}'), "{page}");
+            for line in page.lines() {
+                assert!(line.chars().count() <= if summary.engines.len() > 3 { 190 } else { PAGE_WIDTH + 10 }, "{line}");
+            }
+        }
     }
 }

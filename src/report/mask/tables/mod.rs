@@ -55,15 +55,20 @@ fn head(summary: &Summary, first: &str) -> Vec<String> {
 
 fn engine_head(engine: &EngineSummary) -> String {
     let mut lines = vec![engine.engine.name().to_owned(), String::new()];
-    for word in printable(&engine.version, 4 * HEAD_CHARS).split(' ') {
+    for word in printable(&engine.version, 4 * HEAD_CHARS).split(' ').flat_map(pieces) {
         let line = lines.last_mut().expect("there are two lines from the start");
         if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > HEAD_CHARS {
-            lines.push(word.to_owned());
+            lines.push(word);
         } else {
             *line = format!("{line}{}{word}", if line.is_empty() { "" } else { " " });
         }
     }
     lines.join("\n")
+}
+
+/// A word in pieces that fit into a line.
+fn pieces(word: &str) -> Vec<String> {
+    word.chars().collect::<Vec<_>>().chunks(HEAD_CHARS).map(|piece| piece.iter().collect()).collect()
 }
 
 /// A row with a cell for each engine.

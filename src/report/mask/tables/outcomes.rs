@@ -9,11 +9,8 @@ use crate::report::mask::{EngineSummary, SpellingSummary, Summary};
 pub(super) fn schemas(summary: &Summary) -> Section {
     let of = |engine: &EngineSummary, outcome| share(engine.headline().schemas.get(outcome), engine.schemas);
     let mut rows = vec![row(summary, "all that were measured", |it| count(it.schemas))];
-    let said: Vec<SchemaOutcome> = shown(summary, |it| &it.schemas, SchemaOutcome::Pass);
-    rows.push(row(summary, SchemaOutcome::Pass.title(), |it| of(it, SchemaOutcome::Pass)));
-    let rest = said.into_iter().filter(|it| *it != SchemaOutcome::Pass);
-    let (apart, worse): (Vec<_>, Vec<_>) = rest.partition(|it| *it < SchemaOutcome::Pass);
-    rows.extend(worse.into_iter().chain(apart).map(|it| row(summary, it.title(), |engine| of(engine, it))));
+    let said = shown(summary, |it| &it.schemas, SchemaOutcome::Pass);
+    rows.extend(said.into_iter().map(|it| row(summary, it.title(), |engine| of(engine, it))));
     rows.push(row(summary, "as MaskBench counts passing", |it| {
         let schemas = &it.headline().schemas;
         share(schemas.sum(|it| matches!(it, SchemaOutcome::Pass | SchemaOutcome::NoInstance)), it.schemas)
@@ -82,10 +79,12 @@ pub(super) fn other_spellings(summary: &Summary) -> Option<Section> {
     })
 }
 
-/// The words that some engine earned, and the one that always stands there.
+/// The word that always stands there, then the worse ones that some engine earned, then what says nothing about an engine.
 fn shown<K: Class>(summary: &Summary, of: impl Fn(&SpellingSummary) -> &Counts<K>, always: K) -> Vec<K> {
     let earned = |class: K| summary.engines.iter().any(|it| of(it.headline()).get(class) > 0);
-    K::ALL.iter().copied().filter(|class| *class == always || earned(*class)).collect()
+    let (apart, judged): (Vec<K>, Vec<K>) =
+        K::ALL.iter().copied().filter(|it| *it == always || earned(*it)).partition(|it| *it < always);
+    judged.into_iter().chain(apart).collect()
 }
 
 fn share(part: u64, whole: u64) -> String {

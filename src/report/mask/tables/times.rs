@@ -53,12 +53,17 @@ pub(super) fn compile(summary: &Summary) -> Vec<Section> {
         lines.extend(distribution_lines(name, Unit::Ms, of, percentiles));
     }
     let title = "Compile and time to first mask (unit of n: schema), ms";
-    sections(summary, title, &lines, |engine, set| set.of(&engine.compile))
+    let mut sections = sections(summary, title, &lines, |engine, set| set.of(&engine.compile));
+    sections.iter_mut().take(1).for_each(|it| it.notes.push(PERCENTILE.to_owned()));
+    sections
 }
 
 /// Masks, commits and steps of the headline spelling, in us.
 pub(super) fn masks(summary: &Summary) -> Vec<Section> {
-    let mut lines: Vec<Line<MaskSummary>> = vec![("schemas".into(), Box::new(|it| count(it.schemas)))];
+    let mut lines: Vec<Line<MaskSummary>> = vec![
+        ("schemas".into(), Box::new(|it| count(it.schemas))),
+        ("of them, stopped in a walk".into(), Box::new(|it| count(it.stopped))),
+    ];
     let passes: [Labelled<MaskSummary, PassSummary>; 2] = [("warm", |it| &it.warm), ("cold", |it| &it.cold)];
     for (pass, of) in passes {
         let name = format!("{pass} mask");
@@ -234,7 +239,7 @@ fn sections<T>(summary: &Summary, title: &str, lines: &[Line<T>], of: fn(&Engine
             lines.iter().map(|(label, cell)| std::iter::once(label.clone()).chain(values.iter().map(|it| cell(it))).collect());
         Section {
             title: title.to_owned(),
-            notes: vec![own_and_common(summary), PERCENTILE.to_owned()],
+            notes: vec![own_and_common(summary)],
             head: std::iter::once(String::new()).chain(heads).collect(),
             rows: rows.collect(),
             word_columns: 1,
