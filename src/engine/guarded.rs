@@ -60,8 +60,13 @@ impl Engine for GuardedEngine {
     }
 
     fn validate(&self, constraint: &Constraint) -> Result<(), EngineError> {
-        check_depth(constraint)?;
+        self.check_size(constraint)?;
         caught(|| self.inner.validate(constraint))
+    }
+
+    fn check_size(&self, constraint: &Constraint) -> Result<(), EngineError> {
+        check_depth(constraint)?;
+        caught(|| self.inner.check_size(constraint))
     }
 
     fn route(&self, constraint: &Constraint) -> Option<Route> {
@@ -70,7 +75,7 @@ impl Engine for GuardedEngine {
     }
 
     fn compile(&self, constraint: &Constraint) -> Result<Arc<dyn Grammar>, EngineError> {
-        check_depth(constraint)?;
+        self.check_size(constraint)?;
         if self.abandoned.load(Ordering::SeqCst) >= MAX_ABANDONED_COMPILES {
             let words = format!("{MAX_ABANDONED_COMPILES} compiles ran out of time and still run; nothing more is compiled");
             return Err(EngineError::TooLarge { words });

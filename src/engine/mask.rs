@@ -53,6 +53,12 @@ impl TokenMask {
         self.iter_from(0)
     }
 
+    /// The words, for a library that writes them itself; bits past the vocabulary must stay zero.
+    #[inline]
+    pub(super) fn words_mut(&mut self) -> &mut [u32] {
+        &mut self.words
+    }
+
     /// Takes over the words of a library's own mask.
     pub(super) fn replace(&mut self, words: Vec<u32>) {
         self.words = words;

@@ -43,6 +43,15 @@ pub trait Engine: Send + Sync {
         Ok(())
     }
 
+    /// Refuses a constraint that this library is known to compile for minutes or in gigabytes. Asked before a compile that nothing
+    /// but a timeout watches over; a process that can be killed is given everything.
+    ///
+    /// # Errors
+    /// [`EngineError::TooLarge`].
+    fn check_size(&self, _constraint: &Constraint) -> std::result::Result<(), EngineError> {
+        Ok(())
+    }
+
     /// The engine that a constraint goes to, and why; only `auto` has a choice. Decides nothing: a lock is not set by asking.
     fn route(&self, _constraint: &Constraint) -> Option<Route> {
         None
