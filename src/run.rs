@@ -1,5 +1,6 @@
 //! The pipeline: resolve the server, load the cases, try one, drive, judge, count, report. Knows no wire format and no formula.
 
+mod explain;
 mod judge;
 mod record;
 mod sending;
@@ -88,6 +89,9 @@ pub fn run(plan: &RunPlan) -> Result<Finished> {
     let dataset = load(plan, &session, &tokenizer)?;
     for notice in session.notices.iter().chain(&dataset.notices) {
         progress::say(notice);
+    }
+    if plan.constraint.explain {
+        explain::routes(&session, &dataset.cases).iter().for_each(|line| progress::say(line));
     }
     let mut evaluator = Evaluator::new(plan.evaluate);
     let unjudged = judge::look_ahead(plan, &dataset.cases, &mut evaluator)?;

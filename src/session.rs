@@ -5,12 +5,12 @@ use tokio::runtime::Runtime;
 
 use crate::backend::identify::{Server, identify};
 use crate::backend::{ConstraintDialect, RequestOptions};
-use crate::constraint::GrammarDialect;
+use crate::constraint::{Constraint, GrammarDialect};
 use crate::driver::{self, Client, DriverOptions, Endpoint, Limits, ModelInfo};
-use crate::engine::{EngineName, EnginePolicy};
+use crate::engine::{EngineName, EnginePolicy, Route};
 use crate::error::Result;
 use crate::plan::{Pace, RunPlan, ServerTarget, Target};
-use crate::report::{EngineAbout, EngineChoice};
+use crate::report::{EngineAbout, EngineChoice, EngineWork};
 use crate::server::{self, EmbeddedOptions, EmbeddedServer, SYNTHETIC_MODEL};
 
 /// Requests to the embedded server carry their number, so that the same run gets the same answer to each of them.
@@ -29,7 +29,6 @@ pub struct Session {
     pub grammar_dialect: GrammarDialect,
     pub server_version: Option<String>,
     pub engine_choice: EngineChoice,
-    pub engine: Option<EngineAbout>,
     /// Things found out that the reader of the result has to know.
     pub notices: Vec<String>,
     /// Kept for as long as the run: dropping it stops the server.
@@ -54,6 +53,32 @@ impl Session {
     /// Whether the answers come from our own synthetic model.
     pub fn is_embedded(&self) -> bool {
         self.embedded.is_some()
+    }
+
+    /// Where the embedded `auto` sends a constraint; `None` for every other engine.
+    pub fn route(&self, constraint: &Constraint) -> Option<Route> {
+        self.embedded.as_ref()?.route(constraint)
+    }
+
+    /// The decoding engine of this process, with what it has done so far; `None` where a server decodes.
+    pub fn engine(&self) -> Option<EngineAbout> {
+        let stats = self.embedded.as_ref()?.stats();
+        let us = |ns: u64| ns as f64 / 1e3;
+        Some(EngineAbout {
+            name: stats.engine,
+            version: Some(stats.engine_version),
+            settings: stats.settings,
+            work: Some(EngineWork {
+                cache_hits: stats.cache_hits,
+                cache_misses: stats.cache_misses,
+                max_batch: stats.max_batch,
+                largest_batch: stats.largest_batch,
+                steps: stats.steps,
+                masks: stats.masks,
+                mask_p50_us: stats.mask_ns.map(|times| us(times.p50)),
+                mask_p99_us: stats.mask_ns.map(|times| us(times.p99)),
+            }),
+        })
     }
 
     /// What every request of the run has in common.
@@ -88,7 +113,7 @@ impl Session {
             insecure: false,
         };
         let dialect = plan.constraint.dialect.unwrap_or(Server::Embedded.constraint_dialect());
-        let label = embedded.engine_label();
+        let notation = embedded.grammar_dialect().unwrap_or(Server::Embedded.grammar_dialect());
         Ok(Self {
             client: client(plan, endpoint.clone(), Some(EMBEDDED_REQUEST_ID_PREFIX))?,
             base_url: endpoint.base_url,
@@ -96,13 +121,12 @@ impl Session {
             model: SYNTHETIC_MODEL.to_owned(),
             model_id: SYNTHETIC_MODEL.to_owned(),
             dialect,
-            grammar_dialect: plan.constraint.grammar_dialect.unwrap_or(Server::Embedded.grammar_dialect()),
+            grammar_dialect: plan.constraint.grammar_dialect.unwrap_or(notation),
             server_version: Some(server::VERSION.to_owned()),
             engine_choice: match &plan.constraint.guided_decoding_backend {
                 Some(name) => EngineChoice::Selected(name.clone()),
                 None => EngineChoice::None,
             },
-            engine: Some(EngineAbout { name: engine.name().to_owned(), version: Some(label) }),
             notices: vec![
                 "answers come from the embedded engine: its model is synthetic, and the figures are not those of a GPU server"
                     .to_owned(),
@@ -135,7 +159,6 @@ impl Session {
             grammar_dialect: plan.constraint.grammar_dialect.unwrap_or(server.grammar_dialect()),
             server_version,
             engine_choice,
-            engine: None,
             notices,
             embedded: None,
         })

@@ -132,10 +132,32 @@ pub enum EngineChoice {
 }
 
 /// A decoding engine.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct EngineAbout {
     pub name: String,
     pub version: Option<String>,
+    /// The choices that change what it accepts or costs.
+    #[serde(serialize_with = "as_object")]
+    pub settings: Vec<(String, String)>,
+    /// What it did, the trial and the warm-ups included.
+    pub work: Option<EngineWork>,
+}
+
+/// What the embedded server's engine did.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct EngineWork {
+    /// Requests whose constraint was compiled already.
+    pub cache_hits: u64,
+    /// Requests whose constraint had to be compiled.
+    pub cache_misses: u64,
+    /// Sequences that could run at once.
+    pub max_batch: usize,
+    /// Most sequences that did.
+    pub largest_batch: usize,
+    pub steps: u64,
+    pub masks: u64,
+    pub mask_p50_us: Option<f64>,
+    pub mask_p99_us: Option<f64>,
 }
 
 /// The machine that sobench itself ran on.

@@ -125,7 +125,7 @@ fn add_conditions(page: &mut String, report: &Report) {
     }
 }
 
-fn conditions(report: &Report) -> [(&'static str, Vec<Option<String>>); 7] {
+fn conditions(report: &Report) -> [(&'static str, Vec<Option<String>>); 8] {
     let about = &report.about;
     let named = |name: &str, value: Option<String>| value.map(|value| format!("{name} {value}"));
     let text = |value: &Option<String>| value.as_deref().map(|it| printable(it, NAME_MAX_CHARS));
@@ -159,6 +159,7 @@ fn conditions(report: &Report) -> [(&'static str, Vec<Option<String>>); 7] {
             ],
         ),
         ("constraint", vec![kinds, carried, named("engine", engine(report)).filter(|_| is_sent), formats]),
+        ("embedded engine", vec![engine_work(report)]),
         (
             "answers",
             vec![
@@ -185,11 +186,24 @@ fn engine(report: &Report) -> Option<String> {
         EngineChoice::Declared(value) => Some(format!("{} (as declared; the server decides)", name(value))),
         EngineChoice::Selected(value) => Some(format!("{} (selected)", name(value))),
     };
-    let ours = about.engine.as_ref().map(|engine| match &engine.version {
-        Some(version) => format!("{} {}", name(&engine.name), name(version)),
-        None => name(&engine.name),
+    let ours = about.engine.as_ref().map(|engine| {
+        let version = engine.version.as_deref().map(|version| format!(" ({})", name(version)));
+        let settings = engine.settings.iter().map(|(choice, value)| format!(", {} {}", name(choice), name(value)));
+        format!("{}{}{}", name(&engine.name), version.unwrap_or_default(), settings.collect::<String>())
     });
     ours.or(chosen)
+}
+
+fn engine_work(report: &Report) -> Option<String> {
+    let work = report.about.engine.as_ref()?.work.as_ref()?;
+    let masks = match (work.mask_p50_us, work.mask_p99_us) {
+        (Some(p50), Some(p99)) => format!(", p50 {p50:.1} us, p99 {p99:.1} us"),
+        _ => String::new(),
+    };
+    Some(format!(
+        "{} compiled, {} from the cache; {} masks{masks}; {} steps, at most {} of {} sequences at once",
+        work.cache_misses, work.cache_hits, work.masks, work.steps, work.largest_batch, work.max_batch
+    ))
 }
 
 /// The caller's notices, and what the figures themselves call for.
@@ -417,7 +431,12 @@ mod tests {
             model_id: Some(bad.clone()),
             label: Some(bad.clone()),
             server_version: Some(bad.clone()),
-            engine: Some(EngineAbout { name: bad.clone(), version: Some(bad.clone()) }),
+            engine: Some(EngineAbout {
+                name: bad.clone(),
+                version: Some(bad.clone()),
+                settings: vec![(bad.clone(), bad.clone())],
+                work: None,
+            }),
             constraint_kinds: vec![bad.clone()],
             notices: vec![bad.clone()],
             ..about()

@@ -20,7 +20,7 @@ use super::seeds::Seeds;
 use super::stats::{Ended, ServerStats, Tally};
 use super::timetable::{Pacer, unix_seconds};
 use super::wire::Head;
-use crate::constraint::Constraint;
+use crate::constraint::{Constraint, GrammarDialect};
 use crate::engine::{Engine, Route, Vocabulary};
 use crate::error::Result as OurResult;
 
@@ -117,6 +117,11 @@ impl App {
     /// Where `auto` sends a constraint; `None` for an engine that has no choice.
     pub(super) fn route(&self, constraint: &Constraint) -> Option<Route> {
         self.engine().route(constraint)
+    }
+
+    /// The grammar notation that the engine reads first of all; `None` for one that reads no grammars.
+    pub(super) fn grammar_dialect(&self) -> Option<GrammarDialect> {
+        self.engine().grammar_dialects().first().copied()
     }
 
     pub(super) fn stats(&self) -> ServerStats {

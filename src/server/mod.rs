@@ -29,7 +29,7 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 
-use crate::constraint::Constraint;
+use crate::constraint::{Constraint, GrammarDialect};
 use crate::engine::vocabulary::VocabularySource;
 use crate::engine::{self, Engine, EngineName, EnginePolicy, Route, Vocabulary, guarded};
 use crate::error::{Error, Result};
@@ -159,6 +159,11 @@ impl EmbeddedServer {
     /// Where `auto` sends a constraint, and why; `None` for an engine that has no choice.
     pub fn route(&self, constraint: &Constraint) -> Option<Route> {
         self.app.route(constraint)
+    }
+
+    /// The grammar notation to send; `None` where the engine reads no grammars.
+    pub fn grammar_dialect(&self) -> Option<GrammarDialect> {
+        self.app.grammar_dialect()
     }
 
     /// Serves until `stop` resolves, e.g. with Ctrl-C, then stops as if dropped. Blocks, so call it from outside an async runtime.

@@ -7,7 +7,7 @@ use sobench::case::{Arm, Case, Prompt};
 use sobench::constraint::Constraint;
 use sobench::metrics::{MetricsOptions, Sample, Slo, TokenSource, Tokens, summarise};
 use sobench::observation::{Observation, Outcome, Timing, TransportCause};
-use sobench::report::{About, Details, EngineAbout, EngineChoice, Report, json};
+use sobench::report::{About, Details, EngineAbout, EngineChoice, EngineWork, Report, json};
 use sobench::verdict::{NotScored, Reason, Verdict};
 
 const RESULT_SCHEMA: &str = include_str!("../../schemas/contracts/result.schema.json");
@@ -103,7 +103,21 @@ fn full_about(num_prompts: usize) -> About {
         max_concurrency: Some(4),
         constraint_kinds: vec!["regex".into()],
         guided_decoding_backend: EngineChoice::Selected("guidance".into()),
-        engine: Some(EngineAbout { name: "llguidance".into(), version: Some("1.0".into()) }),
+        engine: Some(EngineAbout {
+            name: "guidance".into(),
+            version: Some("llguidance 1.0".into()),
+            settings: vec![("white space".into(), "any".into())],
+            work: Some(EngineWork {
+                cache_hits: 9,
+                cache_misses: 1,
+                max_batch: 256,
+                largest_batch: 10,
+                steps: 400,
+                masks: 4000,
+                mask_p50_us: Some(6.5),
+                mask_p99_us: None,
+            }),
+        }),
         metadata: vec![("gpu".into(), "none".into())],
         notices: vec!["a notice".into()],
         ..About::default()
