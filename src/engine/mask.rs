@@ -64,6 +64,12 @@ impl TokenMask {
         self.words = words;
     }
 
+    /// Forgets all tokens, for ids below `tokens`; the words are kept where they suffice.
+    pub(super) fn clear(&mut self, tokens: usize) {
+        self.words.clear();
+        self.words.resize(tokens.div_ceil(32), 0);
+    }
+
     /// Allows `token` and nothing else.
     pub(super) fn only(&mut self, token: TokenId) {
         self.words.fill(0);
