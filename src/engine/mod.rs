@@ -160,6 +160,6 @@ pub fn open_bare(name: EngineName, vocabulary: &Arc<Vocabulary>, policy: &Engine
         EngineName::Xgrammar => Arc::new(xgrammar::Xgrammar::new(vocabulary, policy)?),
         EngineName::XgrammarCpp => return xgrammar::open_cpp(vocabulary, policy),
         EngineName::Outlines => Arc::new(outlines::Outlines::new(vocabulary, policy)?),
-        EngineName::Auto => Arc::new(auto::Auto::new(vocabulary, policy)?),
+        EngineName::Auto => Arc::new(auto::Auto::new(&vocabulary, policy)?),
     })
 }
