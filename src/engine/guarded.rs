@@ -75,7 +75,7 @@ impl Engine for GuardedEngine {
     }
 
     fn compile(&self, constraint: &Constraint) -> Result<Arc<dyn Grammar>, EngineError> {
-        self.check_size(constraint)?;
+        check_depth(constraint)?;
         if self.abandoned.load(Ordering::SeqCst) >= MAX_ABANDONED_COMPILES {
             let words = format!("{MAX_ABANDONED_COMPILES} compiles ran out of time and still run; nothing more is compiled");
             return Err(EngineError::TooLarge { words });
@@ -85,7 +85,8 @@ impl Engine for GuardedEngine {
         let (abandoned, state) = (Arc::clone(&self.abandoned), Arc::new(AtomicU8::new(RUNNING)));
         let finish = Arc::clone(&state);
         let spawned = thread::Builder::new().name("compile".into()).stack_size(COMPILE_STACK_BYTES).spawn(move || {
-            let compiled = caught(|| engine.compile(&constraint));
+            // Telling how large it would get can itself take a while.
+            let compiled = caught(|| engine.check_size(&constraint).and_then(|()| engine.compile(&constraint)));
             if finish.swap(FINISHED, Ordering::SeqCst) == ABANDONED {
                 abandoned.fetch_sub(1, Ordering::SeqCst);
             }

@@ -128,6 +128,10 @@ impl Engine for FirstMask {
         self.inner.grammar_dialects()
     }
 
+    fn check_size(&self, constraint: &Constraint) -> Result<(), EngineError> {
+        self.inner.check_size(constraint)
+    }
+
     fn compile(&self, constraint: &Constraint) -> Compiled {
         self.inner.validate(constraint)?;
         let grammar = self.inner.compile(constraint)?;
