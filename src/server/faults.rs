@@ -61,8 +61,11 @@ pub enum FaultKind {
     Empty,
 }
 
-/// Every kind's name, and whether it has a pause.
-const KINDS: [(&str, bool, fn(Duration) -> FaultKind); 17] = [
+/// A name, whether it is followed by a pause, and the kind with that pause.
+type Named = (&'static str, bool, fn(Duration) -> FaultKind);
+
+/// Every kind.
+const KINDS: [Named; 17] = [
     ("ignore-constraint", false, |_| FaultKind::IgnoreConstraint),
     ("error-400", false, |_| FaultKind::Error400),
     ("error-429", false, |_| FaultKind::Error429),

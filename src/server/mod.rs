@@ -265,6 +265,8 @@ async fn serve(listener: TcpListener, resettable: bool, app: Arc<App>, stopped: 
 }
 
 #[cfg(test)]
+mod fault_tests;
+#[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod tests;

@@ -39,28 +39,28 @@ mod tests {
     use super::*;
     use crate::engine::vocabulary::shared;
 
-    fn fields(value: Value) -> Map<String, Value> {
+    fn fields(value: &Value) -> Map<String, Value> {
         value.as_object().unwrap().clone()
     }
 
     #[test]
     fn text_survives_the_round_trip() {
         for text in ["", "Hello, world", "日本語 🦀"] {
-            let answer = tokenize(&fields(json!({"prompt": text, "return_token_strs": true})), &shared(), 7).unwrap();
+            let answer = tokenize(&fields(&json!({"prompt": text, "return_token_strs": true})), &shared(), 7).unwrap();
             assert_eq!((answer["count"].as_u64(), &answer["max_model_len"]), (Some(shared().count(text) as u64), &json!(7)));
             assert_eq!(answer["token_strs"].as_array().unwrap().len() as u64, answer["count"].as_u64().unwrap());
-            assert_eq!(detokenize(&fields(answer), &shared()).unwrap(), json!({ "prompt": text }));
+            assert_eq!(detokenize(&fields(&answer), &shared()).unwrap(), json!({ "prompt": text }));
         }
-        let chat = tokenize(&fields(json!({"messages": [{"role": "user", "content": "Hi"}]})), &shared(), 7).unwrap();
-        assert_eq!(detokenize(&fields(chat), &shared()).unwrap()["prompt"], "user: Hi\nassistant:");
+        let chat = tokenize(&fields(&json!({"messages": [{"role": "user", "content": "Hi"}]})), &shared(), 7).unwrap();
+        assert_eq!(detokenize(&fields(&chat), &shared()).unwrap()["prompt"], "user: Hi\nassistant:");
     }
 
     #[test]
     fn what_is_no_text_and_what_are_no_tokens_is_refused() {
-        assert_eq!(tokenize(&fields(json!({"prompt": [1]})), &shared(), 7).unwrap_err().param, Some("prompt"));
+        assert_eq!(tokenize(&fields(&json!({"prompt": [1]})), &shared(), 7).unwrap_err().param, Some("prompt"));
         for tokens in [json!(null), json!("1"), json!([1, "2"]), json!([-1]), json!([1.5]), json!([200_000])] {
             assert_eq!(
-                detokenize(&fields(json!({ "tokens": tokens })), &shared()).unwrap_err().param,
+                detokenize(&fields(&json!({ "tokens": tokens })), &shared()).unwrap_err().param,
                 Some("tokens"),
                 "{tokens}"
             );

@@ -1,12 +1,16 @@
 //! The embedded server over HTTP: shapes, refusals, determinism, and answers that the mask makes right.
 
+mod batching;
+mod engines;
+mod faults;
+mod serving;
+
 use std::sync::{Arc, OnceLock};
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use sobench::backend::ServerKind;
 use sobench::backend::identify::{Server, identify};
-use sobench::engine::EngineName;
 use sobench::server::{EmbeddedOptions, EmbeddedServer};
 
 /// Requests a workload.
@@ -16,6 +20,17 @@ fn start(seed: u64) -> EmbeddedServer {
     // Some other test of this binary may have installed it before.
     let _ = rustls::crypto::ring::default_provider().install_default();
     EmbeddedServer::start(EmbeddedOptions { seed, ..EmbeddedOptions::default() }).unwrap()
+}
+
+/// A server of these options, started away from the async threads.
+async fn started(options: EmbeddedOptions) -> EmbeddedServer {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    tokio::task::spawn_blocking(move || EmbeddedServer::start(options).unwrap()).await.unwrap()
+}
+
+/// Stops a server, away from the async threads.
+async fn stopped(server: EmbeddedServer) {
+    tokio::task::spawn_blocking(move || drop(server)).await.unwrap();
 }
 
 /// One server for all tests that do not care about its history.
@@ -334,11 +349,4 @@ async fn constrained_answers_are_right_and_others_are_not() {
         let free = run(shared(), body).await.iter().filter(|text| right(text)).count();
         assert!(free <= REQUESTS / 5, "{prompt}: {free} of {REQUESTS} are right without a constraint");
     }
-}
-
-#[test]
-fn refuses_times_that_are_none() {
-    let options = EmbeddedOptions { engine: EngineName::Guidance, ttft_ms: -1.0, ..EmbeddedOptions::default() };
-    let error = EmbeddedServer::start(options).err().unwrap();
-    assert!(error.what.contains("-1 ms") && error.hint.is_some(), "{error}");
 }

@@ -102,8 +102,8 @@ type Outgoing = Vec<(UnboundedSender<Update>, Update)>;
 
 struct Loop {
     inbox: Receiver<Message>,
-    waiting: VecDeque<Box<Sequence>>,
-    running: Vec<Box<Sequence>>,
+    waiting: VecDeque<Sequence>,
+    running: Vec<Sequence>,
     somebody_left: bool,
     batching: Batching,
     workers: Workers,
@@ -258,7 +258,7 @@ impl Loop {
 
     fn take(&mut self, message: Message) {
         match message {
-            Message::Begin(sequence) => self.waiting.push_back(sequence),
+            Message::Begin(sequence) => self.waiting.push_back(*sequence),
             Message::Gone => self.somebody_left = true,
         }
     }
@@ -267,7 +267,7 @@ impl Loop {
         if !std::mem::take(&mut self.somebody_left) {
             return;
         }
-        let listens = |sequence: &Box<Sequence>| !sequence.updates.is_closed();
+        let listens = |sequence: &Sequence| !sequence.updates.is_closed();
         let (waited, ran) = (self.waiting.len(), self.running.len());
         self.waiting.retain(listens);
         self.running.retain(listens);

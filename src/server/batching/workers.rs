@@ -99,6 +99,7 @@ impl Workers {
     }
 
     /// Steps every sequence once and returns, in their order, what came of it.
+    #[allow(clippy::vec_box, reason = "they are handed to and fro at every step")]
     pub(super) fn step(&self, batch: Vec<Box<Generation>>) -> Vec<Advance> {
         let mut state = self.board.lock();
         let threads = self.staff(&mut state);
@@ -141,6 +142,7 @@ impl Workers {
             state.left -= given_up;
             state.threads = state.threads.saturating_sub(given_up);
             self.staff(state);
+            self.board.done.notify_one();
         }
     }
 
@@ -247,4 +249,38 @@ fn advance(mut generation: Box<Generation>) -> Advance {
         None
     };
     Advance { generation, piece, tokens, mask_ns }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{Gated, OPEN, gate, generation};
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    #[test]
+    fn a_step_that_takes_too_long_is_given_up_and_its_thread_replaced() {
+        let stuck = Arc::<AtomicUsize>::default();
+        let workers = Workers::new(1, Duration::from_secs(3600), Arc::clone(&stuck)).unwrap();
+        let (began, masks) = channel();
+        let (key, gate) = gate();
+        let batch = |first| {
+            let gated = |token, gate| Gated { began: began.clone(), gate, token, panics: false };
+            vec![generation(Some(gated(5, first)), 3), generation(Some(gated(6, OPEN)), 3), generation(None, 3)]
+        };
+        let advances = thread::scope(|scope| {
+            let step = scope.spawn(|| workers.step(batch(gate)));
+            assert_eq!(masks.recv(), Ok(5), "the only thread is held up by the first sequence");
+            // An hour goes by.
+            workers.give_up(&mut workers.board.lock(), now() + Duration::from_secs(3600));
+            step.join().unwrap()
+        });
+        let went: Vec<bool> = advances.iter().map(|advance| advance.generation.is_some()).collect();
+        assert_eq!((went, workers.stuck()), (vec![false, true, true], 1), "the others were stepped by its replacement");
+        assert!(matches!(&advances[0].piece, Err(EngineError::TooLarge { words }) if words.contains("3600 s")));
+        assert!(workers.step(batch(OPEN)).iter().all(|advance| advance.piece.is_ok()), "and the next batch too");
+        drop(key);
+        while stuck.load(Ordering::SeqCst) != 0 {
+            thread::yield_now();
+        }
+    }
 }

@@ -1,0 +1,68 @@
+//! The server as one that is started for others: addresses, options that make no sense, and vLLM's smaller routes.
+
+use serde_json::{Value, json};
+use sobench::server::{EmbeddedOptions, EmbeddedServer, GuidedFields};
+
+use super::{Client, shared, started, stopped, text};
+
+#[test]
+fn options_that_make_no_sense_are_usage_errors() {
+    let base = EmbeddedOptions::default();
+    for (options, words) in [
+        (EmbeddedOptions { ttft_ms: -1.0, ..base.clone() }, "-1 ms"),
+        (EmbeddedOptions { step_ms: f64::NAN, ..base.clone() }, "NaN ms"),
+        (EmbeddedOptions { max_batch: 0, ..base.clone() }, "so many sequences: 0"),
+        (EmbeddedOptions { max_batch: 1 << 20, ..base }, "1048576"),
+    ] {
+        let error = EmbeddedServer::start(options).err().unwrap();
+        assert!(error.what.contains(words) && error.hint.is_some() && error.exit_code() == 2, "{error}");
+    }
+}
+
+#[test]
+fn a_port_in_use_is_named_with_a_hint() {
+    let address = shared().address();
+    let error = EmbeddedServer::start(EmbeddedOptions { bind: Some(address), ..EmbeddedOptions::default() }).err().unwrap();
+    assert_eq!((error.what, error.hint.is_some()), (format!("address is in use: {address}"), true));
+}
+
+#[tokio::test]
+async fn an_address_can_be_asked_for() {
+    let server = started(EmbeddedOptions { bind: Some("0.0.0.0:0".parse().unwrap()), ..EmbeddedOptions::default() }).await;
+    assert!(server.address().ip().is_unspecified() && server.base_url().starts_with("http://127.0.0.1:"));
+    assert_eq!(Client::of(&server).get("/health").await.status, 200);
+    stopped(server).await;
+}
+
+#[tokio::test]
+async fn vllm_s_smaller_routes_answer() {
+    let client = Client::of(shared());
+    assert_eq!((client.get("/ping").await.status, client.post("/ping", "").await.status), (200, 200));
+    let asked = json!({"model": "sobench-synthetic", "prompt": "Hello 🦀", "add_special_tokens": false}).to_string();
+    let tokens: Value = serde_json::from_str(&client.post("/tokenize", asked).await.body).unwrap();
+    assert_eq!(tokens["count"].as_u64(), Some(tokens["tokens"].as_array().unwrap().len() as u64));
+    assert_eq!((&tokens["max_model_len"], &tokens["token_strs"]), (&json!(32_768), &Value::Null));
+    let back = client.post("/detokenize", json!({"tokens": tokens["tokens"]}).to_string()).await;
+    assert_eq!(serde_json::from_str::<Value>(&back.body).unwrap(), json!({"prompt": "Hello 🦀"}));
+    for (path, body, status) in [
+        ("/tokenize", json!({"model": "gpt", "prompt": "x"}), 404),
+        ("/tokenize", json!({}), 400),
+        ("/detokenize", json!({"tokens": [u64::MAX]}), 400),
+        ("/detokenize", json!([]), 400),
+    ] {
+        let answer = client.post(path, body.to_string()).await;
+        assert!(answer.status == status && answer.body.starts_with("{\"error\":"), "{path} {body}: {}", answer.body);
+    }
+    let version: Value = serde_json::from_str(&client.get("/version").await.body).unwrap();
+    assert!(version["settings"].is_object() && version["faults"] == json!([]), "{version}");
+}
+
+#[tokio::test]
+async fn guided_fields_can_be_dropped_as_newer_servers_do() {
+    let server = started(EmbeddedOptions { guided_fields: GuidedFields::Ignore, ..EmbeddedOptions::default() }).await;
+    let client = Client::of(&server);
+    let asked = json!({"prompt": "Tell me a story.", "max_tokens": 12, "guided_choice": ["xyzzy"], "ignore_eos": true});
+    assert!(!text(&client.complete(&asked).await).contains("xyzzy"));
+    assert_eq!(server.stats().masks, 0);
+    stopped(server).await;
+}
