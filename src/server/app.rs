@@ -163,7 +163,9 @@ impl App {
         let fingerprint = request.constraint.as_ref().map(|constraint| constraint.fingerprint()).unwrap_or_default();
         let seed = self.seeds.draw(&request.prompt, &fingerprint, request.seed, request_id)?;
         let struck = Struck::of(&self.options.faults, seed);
-        struck.iter().for_each(|kind| self.tally.struck(kind.name()));
+        let no_constraint = request.constraint.is_none();
+        let bites = |kind: &FaultKind| !(no_constraint && *kind == FaultKind::IgnoreConstraint);
+        struck.iter().filter(bites).for_each(|kind| self.tally.struck(kind.name()));
         Ok(Asked { endpoint, request, fingerprint, prompt_tokens, max_tokens, seed, struck })
     }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hdrhistogram::Histogram;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::generation::{FinishReason, Piece};
 use crate::engine::EngineError;
@@ -24,7 +24,8 @@ pub struct ServerStats {
     pub engine: String,
     /// The library and its version.
     pub engine_version: String,
-    /// The engine's policy, as name and value.
+    /// The engine's policy, as name and value; an object in JSON.
+    #[serde(serialize_with = "as_object")]
     pub settings: Vec<(String, String)>,
     /// Sequences that may run at one time.
     pub max_batch: usize,
@@ -58,7 +59,8 @@ pub struct ServerStats {
     pub stuck_masks: usize,
     /// How sequences ended.
     pub ended: Ended,
-    /// Requests that a planted fault struck, by fault.
+    /// Requests that a planted fault struck, by fault; an object in JSON.
+    #[serde(serialize_with = "as_object")]
     pub faults: Vec<(String, u64)>,
 }
 
@@ -117,6 +119,10 @@ impl ServerStats {
         metric("sobench:stuck_masks", "gauge", &[("", count(self.stuck_masks))]);
         text
     }
+}
+
+fn as_object<V: Serialize, S: Serializer>(pairs: &[(String, V)], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(pairs.iter().map(|(name, value)| (name, value)))
 }
 
 /// How a sequence ended, as far as the loop knows.
@@ -322,6 +328,8 @@ mod tests {
         assert_eq!(seen.step_ns.map(|times| times.sum), Some(900));
         assert_eq!(seen.ended, Ended { stop: 1, length: 0, failed: 1, gone: 1 });
         assert_eq!(seen.faults, [("hang".to_owned(), 2)]);
+        let json = serde_json::to_value(&seen).unwrap();
+        assert_eq!((&json["faults"]["hang"], &json["settings"]["forcing"]), (&2.into(), &"true".into()));
     }
 
     #[test]

@@ -26,7 +26,8 @@ use crate::error::{Error, Result as OurResult};
 
 pub(super) use workers::MAX_STUCK_STEPS;
 
-/// How long a mask may take before its sequence fails and its thread is left behind.
+/// How long a mask may take before its sequence fails and its thread is left behind. The rest of its batch waits as long, as it
+/// would in a server.
 pub(super) const STEP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Tokens of a step that the loop hands out by itself; more go through the runtime in one piece.
