@@ -14,7 +14,7 @@ use super::{Client, merged, shared, text};
 use crate::support::in_package;
 
 /// Engines that may refuse to open for now.
-const NOT_YET: [EngineName; 4] = [EngineName::Xgrammar, EngineName::XgrammarCpp, EngineName::Outlines, EngineName::Auto];
+const NOT_YET: [EngineName; 2] = [EngineName::Outlines, EngineName::Auto];
 
 /// Answers a workload and engine.
 const ANSWERS: usize = 16;
