@@ -6,6 +6,7 @@ mod contracts;
 mod engines;
 mod grammars;
 mod hub;
+mod mask;
 mod readme;
 mod scripted;
 mod server;

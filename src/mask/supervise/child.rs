@@ -35,6 +35,7 @@ pub(super) enum Next {
 
 /// What is left of a child.
 pub(super) struct Remains {
+    /// `None` where it did not end by itself, or nobody saw how.
     pub(super) status: Option<ExitStatus>,
     /// The end of what it wrote to stderr.
     pub(super) stderr: String,
@@ -81,13 +82,16 @@ impl Child {
 
     /// Waits a moment for the child to end by itself, then ends it.
     pub(super) fn bury(mut self) -> Remains {
+        let mut has_ended = false;
         for _ in 0..PATIENCE {
-            match self.process.try_wait() {
-                Ok(None) => thread::sleep(PAUSE),
-                Ok(Some(_)) | Err(_) => break,
+            has_ended = !matches!(self.process.try_wait(), Ok(None));
+            if has_ended {
+                break;
             }
+            thread::sleep(PAUSE);
         }
-        self.kill()
+        let remains = self.kill();
+        Remains { status: remains.status.filter(|_| has_ended), ..remains }
     }
 
     /// Ends the child now.
@@ -113,7 +117,7 @@ impl Child {
 }
 
 /// Pauses that a child is given to end after it has closed its output.
-const PATIENCE: u32 = 200;
+const PATIENCE: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(10);
 
 impl Drop for Child {

@@ -14,7 +14,7 @@ const LINES: usize = 6;
 
 /// The cause, and the words for it.
 pub(super) fn cause(remains: &Remains) -> (StopCause, String) {
-    let ended = remains.status.map_or_else(|| "ended unseen".to_owned(), ended);
+    let ended = remains.status.map_or_else(|| "it closed its output or broke the protocol".to_owned(), ended);
     let lines: Vec<&str> = remains.stderr.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let last = lines[lines.len().saturating_sub(LINES)..].join("; ");
     let words = if last.is_empty() { ended } else { format!("{last} ({ended})") };
@@ -89,5 +89,7 @@ mod tests {
             assert_eq!(cause, expected, "{said}");
             assert!(said.contains(words), "{said}");
         }
+        let ended_by_us = Remains { status: None, stderr: String::new() };
+        assert_eq!(cause(&ended_by_us).0, StopCause::Crash);
     }
 }

@@ -1,0 +1,262 @@
+//! Measuring engines in child processes: the real thing on a small corpus, and children that go wrong in every way they can.
+
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+
+use sobench::engine::EngineName;
+use sobench::mask::row::{DeclineClass, InstanceOutcome, Row, Spelling};
+use sobench::mask::{CorpusSource, MaskPlan, MaskRun, WorkerCommand, run};
+
+use crate::support::in_package;
+
+fn corpus(path: &str) -> Vec<CorpusSource> {
+    vec![CorpusSource { kind: None, path: in_package(path) }]
+}
+
+fn this_program() -> WorkerCommand {
+    WorkerCommand { program: env!("CARGO_BIN_EXE_sobench").into(), arguments: vec!["mask-worker".to_owned()] }
+}
+
+fn rows(run: &MaskRun) -> Vec<Row> {
+    run.rows().map(Result::unwrap).collect()
+}
+
+/// What a row says of its instances in one spelling.
+fn outcomes(row: &Row, spelling: Spelling) -> Vec<&InstanceOutcome> {
+    row.instances.iter().filter(|instance| instance.spelling == spelling).map(|instance| &instance.outcome).collect()
+}
+
+#[test]
+fn llguidance_does_to_a_small_corpus_what_is_known_of_it() {
+    let plan = MaskPlan { corpora: corpus("fixtures/mask/maskbench"), batch_sizes: vec![1, 3], ..MaskPlan::default() };
+    let run = run(&plan, &this_program(), &AtomicBool::new(false), &|_| ()).unwrap();
+    assert!(!run.interrupted && run.notices.is_empty(), "{:?}", run.notices);
+    let rows = rows(&run);
+    let names: Vec<&str> = rows.iter().map(|row| &*row.entry).collect();
+    assert_eq!(names, ["not.json", "number.json", "order.json", "outside.json"]);
+    for (place, feature) in [(0, Some("not")), (3, None)] {
+        let declined = rows[place].declined.as_ref().unwrap();
+        assert!(feature.is_none_or(|feature| declined.feature.as_deref() == Some(feature)), "{declined:?}");
+        assert!(declined.class != DeclineClass::TooLarge && !declined.words.is_empty(), "{declined:?}");
+        assert!(rows[place].instances.is_empty() && rows[place].compile.is_none());
+    }
+    for spelling in Spelling::OF_JSON {
+        assert_eq!(outcomes(&rows[1], spelling), [&InstanceOutcome::Pass; 2], "every prefix of a number is one, too");
+        let order = outcomes(&rows[2], spelling);
+        assert_eq!(order[0], &InstanceOutcome::Pass);
+        assert!(matches!(order[1], InstanceOutcome::RejectsValid { token: Some(_), .. }), "{:?}", order[1]);
+        assert_eq!(order[2..], [&InstanceOutcome::Pass, &InstanceOutcome::Disputed { accepted: true }]);
+    }
+    let (row, instance) = (&rows[2], &rows[2].instances[0]);
+    assert_eq!(instance.masks, instance.tokens + 1, "a mask for every token and one for the end");
+    assert!(row.compile.is_some_and(|compile| compile.cold_ns > 0 && compile.first_mask_ns > 0));
+    assert_eq!(row.times.iter().map(|times| times.spelling).collect::<Vec<_>>(), Spelling::OF_JSON);
+    for times in &row.times {
+        let masks = row.instances.iter().filter(|instance| instance.spelling == times.spelling).map(|instance| instance.masks);
+        assert_eq!(times.cold.mask.count(), u64::from(masks.sum::<u32>()));
+        assert_eq!(times.warm.mask.count(), times.cold.mask.count());
+    }
+    let batches: Vec<_> = run.batches.iter().map(|batch| (batch.engine, batch.sequences, batch.distinct)).collect();
+    assert_eq!(batches, [(EngineName::Guidance, 1, 1), (EngineName::Guidance, 3, 1)]);
+    assert_eq!(run.about.corpora[0].sha256.len(), 64);
+    assert!(run.about.engines[0].version.starts_with("llguidance "));
+    #[cfg(target_os = "linux")]
+    assert!(run.about.engines[0].peak_rss_bytes.is_some_and(|bytes| bytes > 1 << 20));
+}
+
+#[cfg(unix)]
+mod children {
+    use std::cell::RefCell;
+    use std::path::Path;
+    use std::sync::atomic::Ordering;
+
+    use sobench::mask::MaskEvent;
+    use sobench::mask::row::{Stage, StopCause};
+
+    use super::*;
+
+    /// A child that speaks the protocol and does what the entry's name asks for.
+    const CHILD: &str = r#"
+        read -r setup
+        echo '{"ready":{"version":"fake 1","settings":[["a","b"]],"vocabulary":"v","vocabulary_ids":3,"open_ns":1}}'
+        while read -r line; do
+            case "$line" in
+                '{"batch"'*'"sequences":2'*) echo '{"crashed":{"words":"no batch today"}}'; exit 0;;
+                '{"batch"'*) echo '{"batch":{"engine":"guidance","sequences":1,"distinct":1,"threads":1,"step":{"sum_ns":5,"counts":[[5,1]]},"masks":1,"masks_per_second":2e8}}'
+                    echo '{"done":{"peak_bytes":null,"peak_rss_bytes":null}}'; continue;;
+            esac
+            echo '{"stage":{"at":"oracle"}}'
+            case "$line" in *'"name":"oracle'*) kill -SEGV $$;; esac
+            echo '{"stage":{"at":"compile"}}'
+            case "$line" in
+                *'"name":"hang'*) sleep 600;;
+                *'"name":"exit'*) echo 'last words' >&2; exit 3;;
+                *'"name":"memory'*) echo 'memory allocation of 42 bytes failed' >&2; kill -ABRT $$;;
+                *'"name":"killed'*) kill -KILL $$;;
+                *'"name":"nonsense'*) echo 'hello';;
+                *'"name":"wrong'*) echo '{"ready":{"version":"","settings":[],"vocabulary":"","vocabulary_ids":0,"open_ns":0}}';;
+                *'"name":"panic'*) echo '{"crashed":{"words":"panic: boom"}}'; exit 0;;
+            esac
+            echo '{"compiled":{"cold_ns":10,"first_mask_ns":20,"cached_ns":1,"grammar_bytes":null,"peak_bytes":1}}'
+            echo '{"stage":{"at":"instance","index":0,"spelling":"verbatim"}}'
+            echo '{"walked":{"row":{"index":0,"spelling":"verbatim","judged":true,"outcome":{"is":"pass"},"tokens":17,"masks":2},"cold":{"mask":[3,4],"commit":[5]},"warm":{"mask":[3,4],"commit":[5]}}}'
+            echo '{"stage":{"at":"instance","index":1,"spelling":"verbatim"}}'
+            case "$line" in *'"name":"crash'*) kill -SEGV $$;; esac
+            echo '{"done":{"peak_bytes":5,"peak_rss_bytes":7}}'
+        done"#;
+
+    fn sh() -> WorkerCommand {
+        WorkerCommand { program: "sh".into(), arguments: vec!["-c".to_owned(), CHILD.to_owned()] }
+    }
+
+    fn plan(folder: &Path, names: &[&str]) -> MaskPlan {
+        let lines: Vec<String> = names
+            .iter()
+            .map(|name| format!(r#"{{"name":"{name}","regex":"a","instances":[{{"text":"a"}},{{"text":"b"}}]}}"#))
+            .collect();
+        let path = folder.join("corpus.jsonl");
+        std::fs::write(&path, lines.join("\n")).unwrap();
+        MaskPlan { corpora: vec![CorpusSource { kind: None, path }], batch_sizes: Vec::new(), ..MaskPlan::default() }
+    }
+
+    fn measure(plan: &MaskPlan) -> MaskRun {
+        run(plan, &sh(), &AtomicBool::new(false), &|_| ()).unwrap()
+    }
+
+    #[test]
+    fn whatever_a_child_dies_of_costs_its_own_row() {
+        let folder = tempfile::tempdir().unwrap();
+        let names = ["fine1", "exit", "memory", "killed", "nonsense", "wrong", "panic", "oracle", "crash", "fine2"];
+        let run = measure(&MaskPlan { jobs: 2, ..plan(folder.path(), &names) });
+        let rows = rows(&run);
+        assert_eq!(rows.iter().map(|row| row.entry.as_str()).collect::<Vec<_>>(), names);
+        for (place, cause, stage, words) in [
+            (1, StopCause::Crash, Stage::Compile, "last words (exit code 3)"),
+            (2, StopCause::OutOfMemory, Stage::Compile, "memory allocation of 42 bytes failed (signal 6 SIGABRT)"),
+            (3, StopCause::OutOfMemory, Stage::Compile, "signal 9 SIGKILL"),
+            (4, StopCause::Crash, Stage::Compile, "broke the protocol"),
+            (5, StopCause::Crash, Stage::Compile, "broke the protocol"),
+            (6, StopCause::Crash, Stage::Compile, "panic: boom"),
+            (7, StopCause::Crash, Stage::Oracle, "signal 11 SIGSEGV"),
+            (8, StopCause::Crash, Stage::Instance { index: 1, spelling: Spelling::Verbatim }, "signal 11 SIGSEGV"),
+        ] {
+            let stopped = rows[place].stopped.as_ref().unwrap();
+            assert_eq!((stopped.cause, stopped.stage), (cause, stage), "{}", names[place]);
+            assert!(stopped.words.contains(words), "{stopped:?}");
+        }
+        for place in [0, 9] {
+            assert_eq!((&rows[place].stopped, rows[place].instances.len()), (&None, 1), "{}", names[place]);
+            assert_eq!(rows[place].compile.and_then(|compile| compile.peak_bytes), Some(5));
+        }
+        let crashed = &rows[8];
+        assert_eq!((crashed.instances.len(), crashed.times[0].cold.mask.count()), (1, 2), "what it had is kept");
+        assert!(crashed.compile.is_some_and(|compile| compile.cold_ns == 10));
+        assert_eq!(run.about.engines[0].peak_rss_bytes, Some(7));
+    }
+
+    #[test]
+    fn a_child_that_hangs_is_ended_and_the_next_entry_reached() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = measure(&MaskPlan { timeout_ms: 700, ..plan(folder.path(), &["hang", "fine"]) });
+        let rows = rows(&run);
+        let stopped = rows[0].stopped.as_ref().unwrap();
+        assert_eq!(
+            (stopped.cause, stopped.stage, stopped.words.as_str()),
+            (StopCause::Timeout, Stage::Compile, "took longer than 0.7 s")
+        );
+        assert!(stopped.after_ns >= 700_000_000);
+        assert_eq!((rows.len(), rows[1].entry.as_str()), (2, "fine"));
+    }
+
+    #[test]
+    fn rows_come_in_order_from_any_number_of_children_and_engines() {
+        let folder = tempfile::tempdir().unwrap();
+        let names: Vec<String> =
+            (0..12).map(|number| format!("{}{number}", if number % 3 == 0 { "panic" } else { "fine" })).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let engines = vec![EngineName::Outlines, EngineName::Guidance];
+        let base = MaskPlan {
+            engines: engines.clone(),
+            filter: Some("^[a-z]+([0-46-9]|1[01])$".to_owned()),
+            ..plan(folder.path(), &names)
+        };
+        let told = |jobs| {
+            let rows = rows(&measure(&MaskPlan { jobs, ..base.clone() }));
+            rows.into_iter()
+                .map(|row| (row.engine, row.index, row.entry, row.stopped.is_some(), row.instances))
+                .collect::<Vec<_>>()
+        };
+        let one = told(1);
+        assert_eq!(one, told(4));
+        let places: Vec<usize> = one.iter().map(|row| row.1).collect();
+        assert_eq!(places[..11], [0, 1, 2, 3, 4, 6, 7, 8, 9, 10, 11]);
+        assert_eq!((one.len(), one[0].0, one[21].0), (22, engines[0], engines[1]));
+    }
+
+    #[test]
+    fn an_interrupted_run_is_gone_on_with_where_it_stopped() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rows.jsonl");
+        let base = plan(folder.path(), &["fine1", "fine2", "exit", "fine3"]);
+        let kept = MaskPlan { rows: Some(path.clone()), ..base.clone() };
+        let stop = AtomicBool::new(false);
+        let stopped = run(&kept, &sh(), &stop, &|event| {
+            if matches!(event, MaskEvent::RowDone { .. }) {
+                stop.store(true, Ordering::SeqCst);
+            }
+        });
+        let stopped = stopped.unwrap();
+        let there = stopped.row_count();
+        assert!(stopped.interrupted && (1..4).contains(&there), "{there} rows are there");
+        // The last line is torn, as by a power cut.
+        let bytes = std::fs::read(&path).unwrap();
+        std::fs::write(&path, &bytes[..bytes.len() - 5]).unwrap();
+        let resumed = MaskPlan { resume: true, ..kept.clone() };
+        let started = RefCell::new(None);
+        let whole = run(&resumed, &sh(), &AtomicBool::new(false), &|event| {
+            if let MaskEvent::Started { rows, resumed } = event {
+                *started.borrow_mut() = Some((rows, resumed));
+            }
+        });
+        let whole = whole.unwrap();
+        assert_eq!(*started.borrow(), Some((4, there - 1)));
+        assert_eq!((whole.row_count(), whole.interrupted, whole.rows_path()), (4, false, Some(path.as_path())));
+        assert!(whole.notices.iter().any(|notice| notice.contains("not whole")), "{:?}", whole.notices);
+        for (changed, words) in [
+            (MaskPlan { timeout_ms: 1, ..resumed.clone() }, "timeout_ms 60000 and not 1"),
+            (MaskPlan { limit: Some(2), ..resumed.clone() }, "selected 4 and not 2"),
+            (kept, "exists already"),
+        ] {
+            let error = run(&changed, &sh(), &AtomicBool::new(false), &|_| ()).unwrap_err();
+            assert!(error.what.contains(words), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_batch_that_fails_is_a_notice() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = measure(&MaskPlan { batch_sizes: vec![1, 2], ..plan(folder.path(), &["fine"]) });
+        assert_eq!(run.batches.iter().map(|batch| batch.masks).collect::<Vec<_>>(), [1]);
+        assert!(run.notices[0].contains("2 sequences at once: no batch today"), "{:?}", run.notices);
+        let none = measure(&MaskPlan { batch_sizes: vec![1], ..plan(folder.path(), &["panic"]) });
+        assert!(none.batches.is_empty() && none.notices[0].contains("no valid instance of 16 tokens passes"));
+    }
+
+    #[test]
+    fn a_child_that_cannot_begin_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let plan = plan(folder.path(), &["fine"]);
+        let sh = |script: &str| WorkerCommand { program: "sh".into(), arguments: vec!["-c".to_owned(), script.to_owned()] };
+        for (command, words) in [
+            (sh("echo dying >&2; exit 1"), "ended before guidance was open: dying (exit code 1)"),
+            (sh(r#"echo '{"cannot_open":{"what":"no such engine","hint":null}}'"#), "no such engine"),
+            (sh(r#"echo '{"crashed":{"words":""}}'"#), "broke the protocol"),
+            (WorkerCommand { program: PathBuf::from("/no/such/program"), arguments: Vec::new() }, "cannot start"),
+        ] {
+            let error = run(&plan, &command, &AtomicBool::new(false), &|_| ()).unwrap_err();
+            assert!(error.what.contains(words), "{error}");
+        }
+        let stopped = run(&plan, &sh("sleep 600"), &AtomicBool::new(true), &|_| ()).unwrap_err();
+        assert_eq!(stopped.exit_code(), 130);
+    }
+}
