@@ -67,12 +67,13 @@ struct Sequence {
 
 fn sequences(measuring: &Measuring, job: &BatchJob) -> Step<Vec<Sequence>> {
     let opened = measuring.opened();
-    let mut sources: Vec<(Arc<dyn Grammar>, Arc<[TokenId]>)> = Vec::new();
+    let mut sources = Vec::new();
     for source in job.sources.iter().take(job.sequences) {
         let grammar = opened.engine.compile(&source.entry.constraint)?;
         let instance = source.entry.instances.get(source.instance);
         let text = instance.and_then(|instance| spell(&instance.content, source.spelling)).unwrap_or_default();
-        sources.push((grammar, opened.vocabulary.encode(&text).into()));
+        let tokens: Arc<[TokenId]> = opened.vocabulary.encode(&text).into();
+        sources.push((grammar, tokens));
     }
     let mut sequences = Vec::new();
     for (number, (grammar, tokens)) in sources.iter().cycle().take(job.sequences).enumerate() {

@@ -151,7 +151,7 @@ mod tests {
         assert_eq!(read.above(1_000_000), 3, "longer than an hour still counts");
         let median = read.quantile_ns(0.5).unwrap();
         assert!(median.abs_diff(999) <= 1, "{median}");
-        let mut twice = read.clone();
+        let mut twice = read;
         twice.merge(&durations);
         assert_eq!((twice.count(), twice.above(1_000_000)), (12, 6));
         assert_eq!(Durations::default().quantile_ns(0.5), None);

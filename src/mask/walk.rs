@@ -97,16 +97,16 @@ pub(super) fn again(grammar: &dyn Grammar, tokens: &[TokenId], trace: &Trace, ma
     let Ok(mut matcher) = grammar.matcher() else { return samples };
     samples.mask.reserve_exact(trace.samples.mask.len());
     samples.commit.reserve_exact(trace.samples.commit.len());
-    for position in 0..trace.samples.mask.len() {
+    let (masks, commits) = (trace.samples.mask.len(), trace.samples.commit.len());
+    let mut rest = tokens.iter().copied().take(commits);
+    for _ in 0..masks {
         let (masked, ns) = measure(|| matcher.mask(mask));
         if masked.is_err() {
             break;
         }
         samples.mask.push(ns);
-        if position == trace.samples.commit.len() {
-            break;
-        }
-        let (committed, ns) = measure(|| matcher.commit(tokens[position]));
+        let Some(token) = rest.next() else { break };
+        let (committed, ns) = measure(|| matcher.commit(token));
         if committed.is_err() {
             break;
         }

@@ -23,7 +23,7 @@ pub(super) fn read(path: &Path, sink: &mut Sink) -> Result<()> {
     for (name, path) in files(path, &[".jsonl", ".ndjson"])? {
         match read_text(&path) {
             Ok(text) => text_of(&text, &name, sink),
-            Err(error) => sink.unreadable(error.what),
+            Err(error) => sink.unreadable(&error.what),
         }
     }
     Ok(())
@@ -37,7 +37,7 @@ fn text_of(text: &str, file: &str, sink: &mut Sink) {
     for (number, line) in lines(text) {
         match entry(line, || format!("{file}#{number}")) {
             Ok(entry) => sink.entry(entry),
-            Err(words) => sink.unreadable(format!("{file}, line {number}: {words}")),
+            Err(words) => sink.unreadable(&format!("{file}, line {number}: {words}")),
         }
     }
 }

@@ -18,14 +18,14 @@ pub(super) fn read(path: &Path, sink: &mut Sink) -> Result<()> {
         let rows = match parquet::read(&path, &COLUMNS) {
             Ok(rows) => rows,
             Err(error) => {
-                sink.unreadable(error.what);
+                sink.unreadable(&error.what);
                 continue;
             }
         };
         for (number, row) in rows.into_iter().enumerate() {
             match entry(&name, number, &row) {
                 Ok(entry) => sink.entry(entry),
-                Err(words) => sink.unreadable(format!("{name}#{number}: {words}")),
+                Err(words) => sink.unreadable(&format!("{name}#{number}: {words}")),
             }
         }
     }

@@ -57,11 +57,11 @@ pub(super) fn read(path: &Path, sink: &mut Sink) -> Result<()> {
         });
         match groups {
             Ok(groups) => groups.into_iter().enumerate().for_each(|(number, group)| sink.entry(entry(&path, number, group))),
-            Err(words) => sink.unreadable(words),
+            Err(words) => sink.unreadable(&words),
         }
     }
     if left_out > 0 {
-        sink.notice(format!("{}: files of {} are left out: {left_out}", path.display(), LEFT_OUT.join(", ")));
+        sink.notice(&format!("{}: files of {} are left out: {left_out}", path.display(), LEFT_OUT.join(", ")));
     }
     Ok(())
 }

@@ -39,7 +39,7 @@ pub(super) fn read(path: &Path, sink: &mut Sink) -> Result<()> {
         });
         match read {
             Ok(file) => sink.entry(entry(name, file)),
-            Err(words) => sink.unreadable(words),
+            Err(words) => sink.unreadable(&words),
         }
     }
     Ok(())

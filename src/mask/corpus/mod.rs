@@ -177,7 +177,7 @@ impl Sink {
         entry.instances.retain(|instance| instance.bytes() <= MAX_INSTANCE_BYTES);
         if entry.instances.len() < before {
             let left_out = before - entry.instances.len();
-            self.notice(format!("{name}: instances over {MAX_INSTANCE_BYTES} bytes are left out: {left_out}"));
+            self.notice(&format!("{name}: instances over {MAX_INSTANCE_BYTES} bytes are left out: {left_out}"));
         }
         let json = serde_json::to_string(&entry).expect("an entry holds only strings and JSON values");
         self.corpus.entries += 1;
@@ -193,14 +193,14 @@ impl Sink {
     }
 
     /// Counts something that cannot be read, and says why.
-    fn unreadable(&mut self, words: String) {
+    fn unreadable(&mut self, words: &str) {
         self.corpus.unreadable += 1;
         self.notice(words);
     }
 
-    fn notice(&mut self, words: String) {
+    fn notice(&mut self, words: &str) {
         if self.corpus.notices.len() < MAX_NOTICES {
-            self.corpus.notices.push(printable(&words, MAX_NOTICE_CHARS));
+            self.corpus.notices.push(printable(words, MAX_NOTICE_CHARS));
         } else {
             self.corpus.more_notices += 1;
         }
