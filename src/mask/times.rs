@@ -1,19 +1,25 @@
 //! Durations as they are kept in a row: counts by value, and how they grow over a text. Knows no clock.
 
-use hdrhistogram::Histogram;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
 use serde::{Deserialize, Serialize};
 
 /// The longest duration that is told apart from longer ones: an hour.
 pub const LONGEST_NS: u64 = 3_600_000_000_000;
 
-/// Digits that a value keeps: quantiles are right within 0.1 %.
-const SIGNIFICANT_DIGITS: u8 = 3;
+/// Bits that a value keeps from its first one on: quantiles are right within 0.1 %, as those of an HdrHistogram of three digits,
+/// whose buckets these are (Tene, hdrhistogram.org).
+const KEPT_BITS: u32 = 11;
 
 /// How often which duration was seen, in ns. In files: the exact sum, and `[ns, count]` by value.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "Counts", into = "Counts")]
+///
+/// Only values that were seen take room: a row has some dozens of them in each of its parts, and there are many rows.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(from = "Counts", into = "Counts")]
 pub struct Durations {
-    histogram: Histogram<u64>,
+    counts: BTreeMap<u64, u64>,
+    count: u64,
     sum_ns: u64,
 }
 
@@ -24,29 +30,22 @@ struct Counts {
     counts: Vec<(u64, u64)>,
 }
 
-impl Default for Durations {
-    fn default() -> Self {
-        let histogram = Histogram::new_with_bounds(1, LONGEST_NS, SIGNIFICANT_DIGITS).expect("the bounds are constants");
-        Self { histogram, sum_ns: 0 }
-    }
-}
-
 impl Durations {
     /// Adds one duration.
     pub fn record(&mut self, ns: u64) {
-        self.histogram.saturating_record(ns.max(1));
+        self.add(ns, 1);
         self.sum_ns = self.sum_ns.saturating_add(ns);
     }
 
     /// Adds all durations of another.
     pub fn merge(&mut self, other: &Self) {
-        self.histogram.add(&other.histogram).expect("all histograms have the same bounds");
+        other.iter().for_each(|(ns, count)| self.add(ns, count));
         self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
     }
 
     /// How many.
     pub fn count(&self) -> u64 {
-        self.histogram.len()
+        self.count
     }
 
     /// Their exact sum.
@@ -61,33 +60,51 @@ impl Durations {
 
     /// The smallest value that at least `quantile` (0 to 1) of the durations do not exceed, if there are any.
     pub fn quantile_ns(&self, quantile: f64) -> Option<u64> {
-        (self.count() > 0).then(|| self.histogram.value_at_quantile(quantile))
+        // A hair is taken off before rounding up: 0.999 of 1000 is the 999th, whatever the product's last bit says.
+        let rank = (quantile * self.count as f64 - 1e-7).ceil().max(1.0) as u64;
+        let mut seen = 0;
+        self.iter()
+            .map(|(ns, count)| {
+                seen += count;
+                (ns, seen)
+            })
+            .find(|(_, seen)| *seen >= rank)
+            .map(|(ns, _)| ns)
     }
 
     /// The longest, if there are any.
     pub fn max_ns(&self) -> Option<u64> {
-        (self.count() > 0).then(|| self.histogram.max())
+        self.counts.last_key_value().map(|(ns, _)| *ns)
     }
 
     /// How many took longer than `ns`.
     pub fn above(&self, ns: u64) -> u64 {
-        self.count() - self.histogram.count_between(0, ns)
+        self.counts.range((Bound::Excluded(bucket(ns)), Bound::Unbounded)).map(|(_, count)| count).sum()
     }
 
     /// Values with their counts, in order.
     pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        self.histogram.iter_recorded().map(|step| (step.value_iterated_to(), step.count_at_value()))
+        self.counts.iter().map(|(ns, count)| (*ns, *count))
+    }
+
+    fn add(&mut self, ns: u64, count: u64) {
+        *self.counts.entry(bucket(ns)).or_default() += count;
+        self.count += count;
     }
 }
 
-impl TryFrom<Counts> for Durations {
-    type Error = String;
-    fn try_from(counts: Counts) -> Result<Self, String> {
+/// The longest duration that is not told apart from `ns`.
+fn bucket(ns: u64) -> u64 {
+    let ns = ns.clamp(1, LONGEST_NS);
+    let lost_bits = (u64::BITS - ns.leading_zeros()).saturating_sub(KEPT_BITS);
+    ns | ((1 << lost_bits) - 1)
+}
+
+impl From<Counts> for Durations {
+    fn from(counts: Counts) -> Self {
         let mut durations = Self { sum_ns: counts.sum_ns, ..Self::default() };
-        for (ns, count) in counts.counts {
-            durations.histogram.saturating_record_n(ns.max(1), count);
-        }
-        Ok(durations)
+        counts.counts.into_iter().for_each(|(ns, count)| durations.add(ns, count));
+        durations
     }
 }
 
@@ -155,6 +172,28 @@ mod tests {
         twice.merge(&durations);
         assert_eq!((twice.count(), twice.above(1_000_000)), (12, 6));
         assert_eq!(Durations::default().quantile_ns(0.5), None);
+    }
+
+    #[test]
+    fn values_are_told_apart_within_a_thousandth() {
+        for (ns, expected) in [(0, 1), (1, 1), (2_047, 2_047), (2_048, 2_049), (2_049, 2_049), (1 << 20, (1 << 20) + 1_023)] {
+            assert_eq!(bucket(ns), expected, "{ns}");
+        }
+        assert_eq!(bucket(u64::MAX), bucket(LONGEST_NS));
+        for ns in (1..LONGEST_NS).step_by(7_919_777_777) {
+            let told = bucket(ns);
+            assert!(told >= ns && (told - ns) as f64 <= ns as f64 / 1e3 && bucket(told) == told, "{ns} is told as {told}");
+        }
+    }
+
+    #[test]
+    fn ranks_are_those_of_the_sorted_values() {
+        let mut durations = Durations::default();
+        (1..=1000).rev().for_each(|ns| durations.record(ns));
+        for (quantile, expected) in [(0.0, 1), (0.001, 1), (0.5, 500), (0.99, 990), (0.999, 999), (0.9991, 1000), (1.0, 1000)] {
+            assert_eq!(durations.quantile_ns(quantile), Some(expected), "{quantile}");
+        }
+        assert_eq!((durations.above(1), durations.above(999), durations.above(1000)), (999, 1, 0));
     }
 
     #[test]
