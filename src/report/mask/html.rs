@@ -15,10 +15,10 @@ use super::{EngineSummary, Summary};
 const STYLE: &str = "
 :root{color-scheme:light dark;--ink:#1b1f24;--soft:#59636e;--paper:#fff;--line:#d1d9e0;--band:#f6f8fa;
 --c0:#0072b2;--c1:#d55e00;--c2:#009e73;--c3:#cc79a7;--c4:#8a6d00;
---good:#4c9f70;--rejects:#e8b93c;--declined:#9aa4b2;--ended:#8e6bbf;--accepts:#c8323c;--apart:#d5dbe2}
+--good:#4c9f70;--rejects:#e8b93c;--declined:#9aa4b2;--ended:#8e6bbf;--accepts:#c8323c;--apart:#d5dbe2;--on-apart:#1b1f24}
 @media(prefers-color-scheme:dark){:root{--ink:#e6edf3;--soft:#9198a1;--paper:#0d1117;--line:#3d444d;--band:#161b22;
 --c0:#56b4e9;--c1:#ff9a4d;--c2:#2fc79a;--c3:#e6a3c8;--c4:#f0e442;
---good:#3f8f63;--rejects:#b98f1d;--declined:#68727f;--ended:#8e6bbf;--accepts:#e0525b;--apart:#3b434d}}
+--good:#3f8f63;--rejects:#b98f1d;--declined:#68727f;--ended:#8e6bbf;--accepts:#e0525b;--apart:#3b434d;--on-apart:#e6edf3}}
 *{box-sizing:border-box}
 body{margin:0 auto;max-width:76rem;padding:1.5rem;background:var(--paper);color:var(--ink);font:15px/1.5 system-ui,sans-serif}
 h1{font-size:1.5rem;margin:0 0 .25rem}h2{font-size:1.1rem;margin:2rem 0 .25rem}h3{font-size:.95rem;margin:.5rem 0 0;font-weight:600}
@@ -31,7 +31,7 @@ th.word,td.word{text-align:left}td.word{white-space:normal;overflow-wrap:anywher
 .charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(26rem,100%),1fr));gap:1rem}
 svg{width:100%;height:auto;display:block}
 svg text{fill:var(--soft);font:12px system-ui,sans-serif}svg .label{fill:var(--ink);font-size:14px}
-svg .count{fill:#fff;font-size:13px;font-weight:600}
+svg .count{fill:#fff;font-size:13px;font-weight:600}svg .rejects+.count{fill:#1b1f24}svg .apart+.count{fill:var(--on-apart)}
 .grid{stroke:var(--line);stroke-width:1}.curve{fill:none;stroke-width:2;stroke-linejoin:round}.dashed{stroke-dasharray:6 4}
 .c0{stroke:var(--c0)}.c1{stroke:var(--c1)}.c2{stroke:var(--c2)}.c3{stroke:var(--c3)}.c4{stroke:var(--c4)}
 .good{fill:var(--good);background:var(--good)}.rejects{fill:var(--rejects);background:var(--rejects)}
@@ -121,7 +121,7 @@ fn add_curves(page: &mut String, summary: &Summary) {
         }
     }
     page.push_str(
-        "</ul><p>share of all that are not longer; a curve that ends below 100 % has timeouts. The lower charts show the \
+        "</ul><p>share of all that are not longer; a curve that ends below 100 % has timeouts, or goes on beyond 10 s. The lower charts show the \
                    tail: each line up is one nine more.</p><div class=\"charts\">",
     );
     let charts: [(&str, Shares, Pair); 6] = [

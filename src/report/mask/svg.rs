@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 /// The size of a chart, and of the frame around its plot.
 const WIDTH: f64 = 540.0;
 const HEIGHT: f64 = 300.0;
-const LEFT: f64 = 54.0;
+const LEFT: f64 = 66.0;
 const RIGHT: f64 = 12.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 40.0;
@@ -162,27 +162,37 @@ fn open(title: &str, height: f64) -> String {
     format!(r#"<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{title}"><title>{title}</title>"#)
 }
 
-/// Where a duration stands; what is shorter or longer than the axis stands at its end.
+/// Where a duration stands; what is shorter than the axis stands at its beginning.
 fn x_of(ns: f64) -> f64 {
     let (first, last) = (f64::from(FIRST_DECADE), f64::from(LAST_DECADE));
     let part = (ns.max(1.0).log10().clamp(first, last) - first) / (last - first);
     LEFT + part * (WIDTH - LEFT - RIGHT)
 }
 
-/// A staircase through the points, one step a pixel at most.
+/// A staircase through the points, one step a pixel at most. What is longer than the axis is not drawn: the curve ends at its edge.
 fn path(points: &[(u64, f64)], shares: Shares) -> String {
-    let start = points.first().map_or(LEFT, |(ns, _)| x_of(*ns as f64));
+    let end = 10_f64.powi(LAST_DECADE as i32);
+    let beyond = points.partition_point(|(ns, _)| *ns as f64 <= end);
+    let (shown, cut_off) = points.split_at(beyond);
+    let start = shown.first().map_or(WIDTH - RIGHT, |(ns, _)| x_of(*ns as f64));
     let mut path = format!("M{start:.1} {:.1}", shares.y_of(0.0));
     let mut here = start;
-    for (place, (ns, share)) in points.iter().enumerate() {
+    for (place, (ns, share)) in shown.iter().enumerate() {
         let x = x_of(*ns as f64);
-        let next = points.get(place + 1).map(|(ns, _)| x_of(*ns as f64));
+        let next = shown.get(place + 1).map(|(ns, _)| x_of(*ns as f64));
         // Of the points within a pixel the last has the share of them all.
         if next.is_some_and(|next| next.floor() <= x.floor() && next <= here + 1.0) {
             continue;
         }
-        let _ = write!(path, "H{x:.1}V{:.1}", shares.y_of(*share));
+        let _ = write!(path, "H{x:.1}");
+        // All of them is no number of nines: the curve ends with the share that is shorter than the longest.
+        if shares == Shares::Even || *share < 1.0 {
+            let _ = write!(path, "V{:.1}", shares.y_of(*share));
+        }
         here = x;
+    }
+    if !cut_off.is_empty() {
+        let _ = write!(path, "H{:.1}", WIDTH - RIGHT);
     }
     path
 }
@@ -213,5 +223,15 @@ mod tests {
         let drawn = path(&points, Shares::Even);
         assert!(drawn.matches('H').count() < WIDTH as usize);
         assert!(drawn.ends_with(&format!("V{:.1}", Shares::Even.y_of(0.5))), "{drawn}");
+    }
+
+    #[test]
+    fn what_is_beyond_the_axis_does_not_count_as_done() {
+        let half = format!("V{:.1}", Shares::Even.y_of(0.5));
+        let edge = format!("H{:.1}", WIDTH - RIGHT);
+        let drawn = path(&[(1_000_000, 0.5), (60_000_000_000, 1.0)], Shares::Even);
+        assert!(drawn.ends_with(&format!("{half}{edge}")), "{drawn}");
+        let tail = path(&[(1_000_000, 0.9), (2_000_000, 1.0)], Shares::Nines);
+        assert!(tail.ends_with(&format!("V{:.1}H{:.1}", Shares::Nines.y_of(0.9), x_of(2e6))), "{tail}");
     }
 }

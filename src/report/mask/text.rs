@@ -76,7 +76,7 @@ pub(super) fn conditions(summary: &Summary) -> Vec<(&'static str, String)> {
     lines.push(("spellings", format!("{}; format {formats}", spellings.join(", "))));
     lines.push(("vocabulary", format!("{}, {} ids", name(&about.vocabulary.name), count(about.vocabulary.ids as u64))));
     let memory = about.memory_limit_bytes.map(|it| format!(", {} of address space", bytes(Some(it)))).unwrap_or_default();
-    lines.push(("limits", format!("{} ms a row{memory}; {} processes at a time", count(about.timeout_ms), about.jobs)));
+    lines.push(("limits", format!("{} ms a row{memory}; child processes at a time: {}", count(about.timeout_ms), about.jobs)));
     let host = &about.host;
     let cpu = host.cpu.as_deref().map(|it| format!(", {}", name(it))).unwrap_or_default();
     lines.push((
