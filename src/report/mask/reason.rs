@@ -57,6 +57,11 @@ impl Reasons {
         sorted
     }
 
+    /// Schemas with this outcome whose reasons are told apart.
+    pub fn schemas(&self, outcome: SchemaOutcome) -> u64 {
+        self.groups.values().filter(|it| it.outcome == outcome).map(|it| it.schemas).sum()
+    }
+
     /// Schemas whose reasons were too many to tell apart.
     pub fn left_out(&self) -> u64 {
         self.left_out
@@ -151,6 +156,7 @@ mod tests {
         let sorted = reasons.sorted();
         assert_eq!((sorted.len(), sorted[0].schemas, sorted[0].entry.as_str()), (2, 2, "a.json"));
         assert_eq!(sorted[0].words, "no `not` here");
+        assert_eq!((reasons.schemas(declined), reasons.schemas(SchemaOutcome::DeclinedTooLarge)), (2, 0));
         for letter in 0..MAX_REASONS + 10 {
             let feature: String = letter.to_string();
             reasons.add(declined, Some(&feature), "d.json", "");

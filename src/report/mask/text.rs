@@ -10,6 +10,7 @@ use tabled::settings::{Alignment, Modify, Style};
 use super::Summary;
 use super::definitions::DEFINITIONS;
 use super::number::{bytes, count};
+use super::outcome::SchemaOutcome;
 use super::tables::{self, Section};
 use crate::printable::printable;
 
@@ -106,6 +107,15 @@ pub(super) fn notes(summary: &Summary) -> Vec<String> {
     for engine in summary.engines.iter().filter(|it| it.schemas != selected) {
         notes.push(format!("{} has rows of {} of {} schemas", engine.engine.name(), count(engine.schemas), count(selected)));
     }
+    for engine in &summary.engines {
+        let ours = engine.stops.schemas(SchemaOutcome::NotJudged);
+        if ours > 0 {
+            let (name, ours) = (engine.engine.name(), count(ours));
+            notes.push(format!(
+                "sobench itself failed on schemas of {name}, before the engine was asked, and judges none of them: {ours}"
+            ));
+        }
+    }
     if summary.common_schemas == 0 {
         notes.push("the common set is empty: no schema is passed by every engine".to_owned());
     }
@@ -140,7 +150,7 @@ mod tests {
     use super::*;
     use crate::engine::EngineName;
     use crate::error::Result;
-    use crate::mask::row::Row;
+    use crate::mask::row::{Row, Stage, StopCause};
 
     #[test]
     fn a_page_shows_every_figure_with_unit_and_count() {
@@ -153,6 +163,13 @@ mod tests {
         let page = render(&nothing);
         assert!(page.contains("n/a") && !page.contains("NaN") && !page.contains("inf"), "{page}");
         assert!(page.contains("has rows of 0 of 5 schemas"));
+    }
+
+    #[test]
+    fn a_failure_of_our_own_is_told() {
+        let stopped = || row(0, EngineName::Guidance).stopped_at(StopCause::Crash, Stage::Oracle);
+        let summary = Summary::build(measurement(&[EngineName::Guidance]), || Ok([Ok(stopped())])).unwrap();
+        assert!(notes(&summary).iter().any(|it| it.starts_with("sobench itself failed") && it.ends_with(": 1")));
     }
 
     #[test]
