@@ -8,18 +8,26 @@ mod vocabulary;
 mod workloads;
 
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use sobench::engine::cache::CompileCache;
-use sobench::engine::{self, EngineError, EngineName, EnginePolicy, Grammar, Matcher, TokenMask, Vocabulary};
+use sobench::engine::guarded::GuardedEngine;
+use sobench::engine::vocabulary::VocabularySource;
+use sobench::engine::{self, Engine, EngineError, EngineName, EnginePolicy, Grammar, Matcher, TokenMask, Vocabulary};
 use sobench::evaluate::{EvaluateOptions, Evaluator};
 use sobench::verdict::Verdict;
 
+use crate::support::in_package;
 use departures::{Departure, KNOWN, NOT_YET};
 use workloads::{Workload, workloads};
 
-/// An engine over `cl100k_base` with what it has compiled so far.
+/// Compiles here take as long as they take: what a busy machine needs is no finding.
+const PATIENCE: Duration = Duration::from_secs(3600);
+
+/// An engine with what it has compiled so far.
 struct Contestant {
     name: EngineName,
+    vocabulary: &'static Arc<Vocabulary>,
     compiled: CompileCache,
 }
 
@@ -28,15 +36,31 @@ fn cl100k() -> &'static Arc<Vocabulary> {
     SHARED.get_or_init(|| Arc::new(Vocabulary::cl100k().unwrap()))
 }
 
+/// The small vocabulary of the fixtures, 600 ids.
+fn small() -> &'static Arc<Vocabulary> {
+    static SHARED: OnceLock<Arc<Vocabulary>> = OnceLock::new();
+    let load = || Arc::new(VocabularySource::File(in_package("fixtures/tokenizer")).load().unwrap());
+    SHARED.get_or_init(load)
+}
+
 /// The engines of this build.
 fn names() -> impl Iterator<Item = EngineName> {
     EngineName::ALL.into_iter().filter(|name| name.is_built_in() && !NOT_YET.contains(name))
 }
 
+fn open(name: EngineName, vocabulary: &Arc<Vocabulary>) -> Arc<dyn Engine> {
+    let engine = engine::open_bare(name, vocabulary, &EnginePolicy::default()).unwrap();
+    Arc::new(GuardedEngine::new(engine, PATIENCE))
+}
+
 fn contestants() -> &'static [Contestant] {
     static SHARED: OnceLock<Vec<Contestant>> = OnceLock::new();
-    let open = |name| engine::open(name, cl100k(), &EnginePolicy::default()).unwrap();
-    SHARED.get_or_init(|| names().map(|name| Contestant { name, compiled: CompileCache::new(open(name), 256) }).collect())
+    let contestant = |name| {
+        // Outlines walks the whole vocabulary for every state, which takes it seconds a workload with a large one.
+        let vocabulary = if name == EngineName::Outlines { small() } else { cl100k() };
+        Contestant { name, vocabulary, compiled: CompileCache::new(open(name, vocabulary), 256) }
+    };
+    SHARED.get_or_init(|| names().map(contestant).collect())
 }
 
 impl Contestant {
@@ -58,13 +82,42 @@ impl Contestant {
     fn matcher(&self, workload: &Workload) -> Option<Box<dyn Matcher>> {
         Some(self.compile(workload)?.matcher().unwrap())
     }
-}
 
-fn mask(matcher: &mut dyn Matcher) -> TokenMask {
-    let mut mask = TokenMask::new(cl100k().len());
-    matcher.mask(&mut mask).unwrap();
-    assert_eq!(mask.allows(cl100k().eos()), matcher.is_accepting().unwrap(), "the end is allowed exactly where it is accepted");
-    mask
+    fn mask(&self, matcher: &mut dyn Matcher) -> TokenMask {
+        let mut mask = TokenMask::new(self.vocabulary.len());
+        matcher.mask(&mut mask).unwrap();
+        let end = mask.allows(self.vocabulary.eos());
+        assert_eq!(end, matcher.is_accepting().unwrap(), "{:?}: the end is allowed exactly where it is accepted", self.name);
+        mask
+    }
+
+    /// Takes the text token by token. `is_whole` judges what stands before each of them.
+    fn walk(&self, matcher: &mut dyn Matcher, text: &str, mut is_whole: impl FnMut(&str) -> bool) -> Walk {
+        let (mut taken, eos) = (0, self.vocabulary.eos());
+        for token in self.vocabulary.encode(text) {
+            let allowed = self.mask(matcher);
+            let whole = text.get(..taken).is_some_and(&mut is_whole);
+            match (allowed.allows(eos), whole) {
+                (true, false) => return Walk::EarlyEnd(taken),
+                (false, true) => return Walk::NoEnd(taken),
+                _ => {}
+            }
+            if !allowed.allows(token) {
+                return Walk::Stopped(taken);
+            }
+            matcher.commit(token).unwrap();
+            taken += self.vocabulary.bytes(token).len();
+        }
+        if !self.mask(matcher).allows(eos) {
+            return Walk::Stopped(taken);
+        }
+        if !is_whole(text) {
+            return Walk::EarlyEnd(taken);
+        }
+        matcher.commit(eos).unwrap();
+        assert_eq!(self.mask(matcher).iter().collect::<Vec<_>>(), [eos], "after the end there is only the end");
+        Walk::Whole
+    }
 }
 
 /// How far a text came.
@@ -78,35 +131,6 @@ enum Walk {
     EarlyEnd(usize),
     /// After so many bytes the end was not allowed although they are one.
     NoEnd(usize),
-}
-
-/// Takes the text token by token. `is_whole` judges what stands before each of them.
-fn walk(matcher: &mut dyn Matcher, text: &str, mut is_whole: impl FnMut(&str) -> bool) -> Walk {
-    let mut taken = 0;
-    for token in cl100k().encode(text) {
-        let allowed = mask(matcher);
-        let whole = text.get(..taken).is_some_and(&mut is_whole);
-        match (allowed.allows(cl100k().eos()), whole) {
-            (true, false) => return Walk::EarlyEnd(taken),
-            (false, true) => return Walk::NoEnd(taken),
-            _ => {}
-        }
-        if !allowed.allows(token) {
-            return Walk::Stopped(taken);
-        }
-        matcher.commit(token).unwrap();
-        taken += cl100k().bytes(token).len();
-    }
-    let end = mask(matcher);
-    if !end.allows(cl100k().eos()) {
-        return Walk::Stopped(taken);
-    }
-    if !is_whole(text) {
-        return Walk::EarlyEnd(taken);
-    }
-    matcher.commit(cl100k().eos()).unwrap();
-    assert_eq!(mask(matcher).iter().collect::<Vec<_>>(), [cl100k().eos()], "after the end there is only the end");
-    Walk::Whole
 }
 
 #[test]
@@ -127,7 +151,7 @@ fn allowed_documents_pass_and_others_do_not() {
             let Some(grammar) = contestant.compile(workload) else { continue };
             for instance in &workload.instances {
                 let is_whole = |text: &str| evaluator.judge(&workload.constraint, None, text) == Verdict::Valid;
-                let walked = walk(&mut *grammar.matcher().unwrap(), &instance.text, is_whole);
+                let walked = contestant.walk(&mut *grammar.matcher().unwrap(), &instance.text, is_whole);
                 let kept = match walked {
                     Walk::Whole => instance.valid,
                     Walk::Stopped(_) => !instance.valid,
@@ -161,8 +185,8 @@ fn a_grammar_from_the_cache_masks_as_a_cold_one() {
             let text = &workload.instances.iter().find(|instance| instance.valid).unwrap().text;
             // Twice from the cache: the second answer finds what the first has warmed.
             let mut matchers = [cold.matcher().unwrap(), cached.matcher().unwrap(), cached.matcher().unwrap()];
-            for token in cl100k().encode(text) {
-                let masks = matchers.each_mut().map(|matcher| mask(&mut **matcher));
+            for token in contestant.vocabulary.encode(text) {
+                let masks = matchers.each_mut().map(|matcher| contestant.mask(&mut **matcher));
                 assert!(masks[0] == masks[1] && masks[0] == masks[2], "{:?}, {}", contestant.name, workload.name);
                 matchers.iter_mut().for_each(|matcher| matcher.commit(token).unwrap());
             }
@@ -177,27 +201,27 @@ fn forks_and_rollbacks_leave_the_mask_as_it_was() {
             let Some(mut matcher) = contestant.matcher(workload) else { continue };
             let place = format!("{:?}, {}", contestant.name, workload.name);
             let text = &workload.instances.iter().find(|instance| instance.valid).unwrap().text;
-            let tokens = cl100k().encode(text);
+            let tokens = contestant.vocabulary.encode(text);
             let (head, tail) = tokens.split_at(tokens.len() / 2);
             head.iter().for_each(|&token| matcher.commit(token).unwrap());
-            let before = mask(&mut *matcher);
+            let before = contestant.mask(&mut *matcher);
             let mut fork = matcher.fork();
-            assert!(mask(&mut *fork) == before, "{place}: a fork stands where it came from");
+            assert!(contestant.mask(&mut *fork) == before, "{place}: a fork stands where it came from");
             tail.iter().for_each(|&token| fork.commit(token).unwrap());
-            assert!(mask(&mut *matcher) == before, "{place}: a fork goes its own way");
+            assert!(contestant.mask(&mut *matcher) == before, "{place}: a fork goes its own way");
             tail.iter().for_each(|&token| matcher.commit(token).unwrap());
-            let end = mask(&mut *matcher);
-            assert!(end == mask(&mut *fork), "{place}: both came to the same end");
-            matcher.commit(cl100k().eos()).unwrap();
+            let end = contestant.mask(&mut *matcher);
+            assert!(end == contestant.mask(&mut *fork), "{place}: both came to the same end");
+            matcher.commit(contestant.vocabulary.eos()).unwrap();
             matcher.rollback(1).unwrap();
-            assert!(mask(&mut *matcher) == end, "{place}: the end is taken back");
-            matcher.commit(cl100k().eos()).unwrap();
+            assert!(contestant.mask(&mut *matcher) == end, "{place}: the end is taken back");
+            matcher.commit(contestant.vocabulary.eos()).unwrap();
             matcher.rollback(tail.len() + 1).unwrap();
-            assert!(mask(&mut *matcher) == before, "{place}: and with it what stood before");
+            assert!(contestant.mask(&mut *matcher) == before, "{place}: and with it what stood before");
             matcher.rollback(0).unwrap();
             assert!(matcher.rollback(head.len() + 1).is_err(), "{place}: more than was taken");
             tail.iter().for_each(|&token| matcher.commit(token).unwrap());
-            assert!(mask(&mut *matcher) == end, "{place}: again to the end");
+            assert!(contestant.mask(&mut *matcher) == end, "{place}: again to the end");
         }
     }
 }
@@ -207,14 +231,16 @@ fn a_refused_token_leaves_the_matcher_as_it_was() {
     for contestant in contestants() {
         for workload in workloads() {
             let Some(mut matcher) = contestant.matcher(workload) else { continue };
-            let before = mask(&mut *matcher);
+            let before = contestant.mask(&mut *matcher);
             // No answer begins with these: neither with the byte nor with the end or another special token.
-            let wrong = cl100k().encode("\u{7f}")[0];
-            for token in [wrong, cl100k().eos(), 100_276, 100_256, u32::MAX] {
+            let wrong = contestant.vocabulary.encode("\u{7f}")[0];
+            let past = u32::try_from(contestant.vocabulary.len()).unwrap();
+            let special = contestant.vocabulary.special().iter().map(|(id, _)| *id);
+            for token in special.chain([wrong, past, u32::MAX]) {
                 assert!(!before.allows(token));
                 let refused = matcher.commit(token).unwrap_err();
                 assert!(matches!(refused, EngineError::Invalid { .. }), "{:?}, {token}: {refused:?}", contestant.name);
-                assert!(mask(&mut *matcher) == before, "{:?}, {}, {token}", contestant.name, workload.name);
+                assert!(contestant.mask(&mut *matcher) == before, "{:?}, {}, {token}", contestant.name, workload.name);
             }
         }
     }

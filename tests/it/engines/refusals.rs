@@ -30,6 +30,16 @@ const REFUSED: &[(EngineName, &str, &str, &str)] = &[
     (EngineName::Guidance, r#"{"regex":"(a)\\1"}"#, "back-reference", "backreferences"),
     (EngineName::Guidance, r#"{"structural_tag":{}}"#, "structural_tag", "no structural tags"),
     (EngineName::Guidance, r#"{"grammar":{"dialect":"ebnf","text":"root ::= \"a\""}}"#, "ebnf grammar", "not EBNF"),
+    (EngineName::Xgrammar, r#"{"regex":"(?=a)b"}"#, "look-ahead", "Lookahead"),
+    (EngineName::Xgrammar, r#"{"regex":"(a)\\1"}"#, "back-reference", "Backreference"),
+    (EngineName::Xgrammar, r#"{"json":{"type":"array","items":[{}]}}"#, "items as an array", "boolean or an object"),
+    (EngineName::XgrammarCpp, r#"{"regex":"(?=a)b"}"#, "look-ahead", "Lookahead"),
+    (EngineName::Outlines, r#"{"json_object":true}"#, "json_object", "vLLM refuses"),
+    (EngineName::Outlines, r#"{"structural_tag":{}}"#, "structural_tag", "no structural tags"),
+    (EngineName::Outlines, r#"{"grammar":{"dialect":"lark","text":"start: \"a\""}}"#, "lark grammar", "regular expressions only"),
+    (EngineName::Outlines, r#"{"json":{"not":{"type":"string"}}}"#, "not", "not"),
+    (EngineName::Outlines, r#"{"regex":"(a)\\1"}"#, "back-reference", ""),
+    (EngineName::Auto, r#"{"regex":"(a)\\1"}"#, "back-reference", "backreferences"),
 ];
 
 #[test]

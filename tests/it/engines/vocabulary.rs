@@ -2,15 +2,12 @@
 //! "`position` characters, then one whose code has this bit" allows a token or not according to that bit of that character, so that
 //! ids and bytes that were mixed up show; special, unused and end tokens show by being allowed in text.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use sobench::constraint::Constraint;
-use sobench::engine::vocabulary::VocabularySource;
-use sobench::engine::{self, EngineName, EnginePolicy, TokenMask, Vocabulary};
+use sobench::engine::{EngineName, TokenMask, Vocabulary};
 
-use super::{cl100k, names};
-use crate::support::in_package;
+use super::{cl100k, names, open, small};
 
 /// Bits of a printable ASCII character.
 const BITS: u32 = 7;
@@ -39,7 +36,7 @@ fn expected(bytes: &[u8], position: usize, bit: u32) -> Option<bool> {
 
 #[track_caller]
 fn check(name: EngineName, vocabulary: &Arc<Vocabulary>, positions: usize) {
-    let engine = engine::open(name, vocabulary, &EnginePolicy::default()).unwrap();
+    let engine = open(name, vocabulary);
     let mut mask = TokenMask::new(vocabulary.len());
     for (position, bit) in (0..positions).flat_map(|position| (0..BITS).map(move |bit| (position, bit))) {
         let mut matcher = engine.compile(&regex(position, bit)).unwrap().matcher().unwrap();
@@ -66,17 +63,13 @@ fn check(name: EngineName, vocabulary: &Arc<Vocabulary>, positions: usize) {
     assert!(mask.iter().all(|token| (token as usize) < vocabulary.len()), "{name:?}: bits past the vocabulary");
 }
 
-fn from_file(path: PathBuf) -> Arc<Vocabulary> {
-    Arc::new(VocabularySource::File(path).load().unwrap())
-}
-
 #[test]
 fn every_engine_holds_the_ids_and_bytes_of_a_model_s_own_vocabulary() {
-    let vocabulary = from_file(in_package("fixtures/tokenizer"));
+    let vocabulary = small();
     let characters = |id| std::str::from_utf8(vocabulary.bytes(id)).map_or(0, |text| text.chars().count());
     let longest = (0..).take(vocabulary.len()).map(characters).max().unwrap();
     assert!(longest > 5, "every character of every token is read back: {longest}");
-    names().for_each(|name| check(name, &vocabulary, longest));
+    names().for_each(|name| check(name, vocabulary, longest));
 }
 
 #[test]
