@@ -18,7 +18,7 @@ use sobench::evaluate::{EvaluateOptions, Evaluator};
 use sobench::verdict::Verdict;
 
 use crate::support::in_package;
-use departures::{Departure, KNOWN, NOT_YET};
+use departures::{Departure, KNOWN};
 use workloads::{Workload, workloads};
 
 /// Compiles here take as long as they take: what a busy machine needs is no finding.
@@ -45,7 +45,7 @@ fn small() -> &'static Arc<Vocabulary> {
 
 /// The engines of this build.
 fn names() -> impl Iterator<Item = EngineName> {
-    EngineName::ALL.into_iter().filter(|name| name.is_built_in() && !NOT_YET.contains(name))
+    EngineName::ALL.into_iter().filter(|name| name.is_built_in())
 }
 
 fn open(name: EngineName, vocabulary: &Arc<Vocabulary>) -> Arc<dyn Engine> {
@@ -131,15 +131,6 @@ enum Walk {
     EarlyEnd(usize),
     /// After so many bytes the end was not allowed although they are one.
     NoEnd(usize),
-}
-
-#[test]
-fn engines_that_are_not_there_yet_say_so() {
-    for name in NOT_YET.into_iter().filter(|name| name.is_built_in()) {
-        let error = engine::open(name, cl100k(), &EnginePolicy::default()).err();
-        let error = error.unwrap_or_else(|| panic!("{name:?} is there: take it off the list"));
-        assert!(error.what.contains("not in this build yet"), "{error}");
-    }
 }
 
 #[test]

@@ -262,8 +262,7 @@ mod tests {
     }
     /// With the three real engines.
     #[test]
-    #[ignore = "needs the xgrammar engine in this build"]
-    fn the_real_engines_share_the_constraints_as_vllm_does_after_merge() {
+    fn the_real_engines_share_the_constraints_as_vllm_does() {
         let auto = Auto::new(&shared(), &EnginePolicy::default()).unwrap();
         let schema = |value| Constraint::JsonSchema(Arc::new(value));
         let grammar = |dialect, text: &str| Constraint::Grammar { dialect, text: text.into() };

@@ -4,10 +4,6 @@ use sobench::engine::EngineName;
 
 use super::workloads::{Instance, Workload};
 
-/// Engines that have a name and no code yet.
-pub(super) const NOT_YET: [EngineName; 4] =
-    [EngineName::Xgrammar, EngineName::XgrammarCpp, EngineName::Outlines, EngineName::Auto];
-
 /// One departure of one engine on one workload.
 #[derive(Debug)]
 pub(super) struct Known {

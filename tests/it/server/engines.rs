@@ -13,9 +13,6 @@ use sobench::verdict::Verdict;
 use super::{Client, merged, shared, text};
 use crate::support::in_package;
 
-/// Engines that may refuse to open for now.
-const NOT_YET: [EngineName; 2] = [EngineName::Outlines, EngineName::Auto];
-
 /// Answers a workload and engine.
 const ANSWERS: usize = 16;
 
@@ -75,7 +72,7 @@ fn open(engine: EngineName) -> Option<EmbeddedServer> {
     let _ = rustls::crypto::ring::default_provider().install_default();
     match EmbeddedServer::start(EmbeddedOptions { engine, ..EmbeddedOptions::default() }) {
         Ok(server) => Some(server),
-        Err(error) if !engine.is_built_in() || NOT_YET.contains(&engine) => {
+        Err(error) if !engine.is_built_in() => {
             assert!(error.what.contains("not in this build"), "{engine:?}: {error}");
             None
         }
