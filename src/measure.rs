@@ -26,7 +26,7 @@ pub fn run(plan: &MeasurePlan) -> Result<Ending> {
     let mut stdout = match plan.output.format {
         Format::Text => text::render(&summary),
         Format::Json => pretty(&json::render(&summary)),
-        Format::Csv => String::from_utf8_lossy(&csv::render_rows(measured.rows(), &measured.about.spellings)?).into_owned(),
+        Format::Csv => String::from_utf8_lossy(&csv::render_rows(measured.rows(), &measured.about)?).into_owned(),
         Format::Html => html::render(&summary),
     };
     if plan.output.explain {
@@ -102,7 +102,8 @@ fn write_all(output: &MeasureOutput, measured: &MaskRun, summary: &Summary, endi
         Ok(())
     };
     write(&output.json, &|| Ok(pretty(&json::render(summary)).into_bytes()))?;
-    write(&output.csv, &|| csv::render_rows(measured.rows(), &measured.about.spellings))?;
+    write(&output.csv, &|| csv::render_rows(measured.rows(), &measured.about))?;
+    write(&output.csv_tags, &|| Ok(csv::render_tags(summary)))?;
     write(&output.html, &|| Ok(html::render(summary).into_bytes()))
 }
 

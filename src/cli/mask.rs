@@ -67,6 +67,9 @@ pub struct MaskOutputArgs {
     /// Also write a line for every entry and engine
     #[arg(long, value_name = "PATH")]
     pub csv: Option<PathBuf>,
+    /// Also write a line for every keyword tag and engine
+    #[arg(long, value_name = "PATH")]
+    pub csv_tags: Option<PathBuf>,
     /// Also write a page with the distributions
     #[arg(long, value_name = "PATH")]
     pub html: Option<PathBuf>,

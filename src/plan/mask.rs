@@ -24,6 +24,7 @@ pub struct MeasureOutput {
     pub format: Format,
     pub json: Option<PathBuf>,
     pub csv: Option<PathBuf>,
+    pub csv_tags: Option<PathBuf>,
     pub html: Option<PathBuf>,
     /// Say where `auto` sends each entry.
     pub explain: bool,
@@ -81,6 +82,7 @@ pub fn mask_plan(flags: &MaskArgs) -> Result<MeasurePlan> {
             },
             json: flags.output.json.clone(),
             csv: flags.output.csv.clone(),
+            csv_tags: flags.output.csv_tags.clone(),
             html: flags.output.html.clone(),
             explain: flags.output.explain,
             progress: !flags.output.disable_tqdm,

@@ -3,14 +3,16 @@
 use super::outcome::{Class, InstanceClass, SchemaOutcome, instances_in};
 use super::{Counts, Summary};
 use crate::error::Result;
+use crate::mask::about::About;
 use crate::mask::row::{PassTimes, Row, Spelling, SpellingTimes};
 use crate::mask::times::Durations;
 
 /// The columns that come once.
-const COLUMNS: [&str; 17] = [
+const COLUMNS: [&str; 18] = [
     "index",
     "entry",
     "engine",
+    "library",
     "kind",
     "tags",
     "route_engine",
@@ -30,15 +32,17 @@ const COLUMNS: [&str; 17] = [
 /// The figures of each kind of duration in each pass.
 const FIGURES: [&str; 6] = ["n", "mean_ns", "p50_ns", "p99_ns", "max_ns", "over_1_ms"];
 
-/// A line for every row, in the order given, with the outcomes and durations of each of `spellings`.
+/// A line for every row, in the order given, with the outcomes and durations of each of the measurement's spellings.
 ///
 /// # Errors
 /// What the rows cannot be read for.
-pub fn render_rows(rows: impl IntoIterator<Item = Result<Row>>, spellings: &[Spelling]) -> Result<Vec<u8>> {
+pub fn render_rows(rows: impl IntoIterator<Item = Result<Row>>, about: &About) -> Result<Vec<u8>> {
     let mut file = String::new();
-    add_line(&mut file, header(spellings));
+    add_line(&mut file, header(&about.spellings));
     for row in rows {
-        add_line(&mut file, cells(&row?, spellings));
+        let row = row?;
+        let library = about.engines.iter().find(|it| it.engine == row.engine).map_or("", |it| &it.version);
+        add_line(&mut file, cells(&row, library, &about.spellings));
     }
     Ok(file.into_bytes())
 }
@@ -73,8 +77,8 @@ fn header(spellings: &[Spelling]) -> Vec<String> {
     names
 }
 
-fn cells(row: &Row, spellings: &[Spelling]) -> Vec<String> {
-    let mut cells = facts(row);
+fn cells(row: &Row, library: &str, spellings: &[Spelling]) -> Vec<String> {
+    let mut cells = facts(row, library);
     for spelling in spellings {
         cells.push(SchemaOutcome::of(row, *spelling, spellings).name().to_owned());
         let mut counts = Counts::default();
@@ -90,7 +94,7 @@ fn cells(row: &Row, spellings: &[Spelling]) -> Vec<String> {
     cells
 }
 
-fn facts(row: &Row) -> Vec<String> {
+fn facts(row: &Row, library: &str) -> Vec<String> {
     let text = |value: Option<&str>| value.unwrap_or_default().to_owned();
     let number = |value: Option<u64>| value.map(|it| it.to_string()).unwrap_or_default();
     let words = row.declined.as_ref().map(|it| it.words.as_str()).or(row.stopped.as_ref().map(|it| it.words.as_str()));
@@ -104,6 +108,7 @@ fn facts(row: &Row) -> Vec<String> {
         row.index.to_string(),
         row.entry.clone(),
         row.engine.name().to_owned(),
+        library.to_owned(),
         row.kind.clone(),
         row.tags.join(" "),
         text(row.route.as_ref().map(|it| it.engine.name())),
@@ -185,8 +190,8 @@ mod tests {
         odd.entry = "a,\"b\"\r\nc".to_owned();
         let mut declined = row(1, EngineName::Xgrammar).declined_with("no `not`, sorry");
         declined.tags = vec!["not".to_owned(), "$ref".to_owned()];
-        let spellings = [Spelling::Maskbench, Spelling::Compact];
-        let lines = read(&render_rows([Ok(odd.clone()), Ok(declined)], &spellings).unwrap());
+        let about = measurement(&[EngineName::Guidance, EngineName::Xgrammar]).about;
+        let lines = read(&render_rows([Ok(odd.clone()), Ok(declined)], &about).unwrap());
         assert_eq!(lines.len(), 3);
         assert!(lines.iter().all(|it| it.len() == lines[0].len()), "{lines:?}");
         let cell = |line: usize, column: &str| {
@@ -194,6 +199,7 @@ mod tests {
             lines[line][place].as_str()
         };
         assert_eq!(cell(1, "entry"), odd.entry);
+        assert_eq!(cell(2, "library"), about.engines[1].version);
         assert_eq!((cell(1, "maskbench_outcome"), cell(2, "maskbench_outcome")), ("pass", "declined_unsupported"));
         assert_eq!((cell(2, "declined"), cell(2, "words"), cell(2, "tags")), ("unsupported", "no `not`, sorry", "not $ref"));
         assert_eq!((cell(2, "cold_compile_ns"), cell(2, "maskbench_warm_mask_p50_ns")), ("", ""));
