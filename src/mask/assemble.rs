@@ -26,6 +26,10 @@ pub(super) enum Progress {
     Crashed {
         words: String,
     },
+    /// The child could not read its job.
+    Unreadable {
+        words: String,
+    },
     /// The event has no place here.
     Nonsense,
 }
@@ -64,6 +68,7 @@ impl Assembly {
             Event::Compiled(compile) => self.row.compile = Some(compile),
             Event::Walked(walked) => self.walked(walked),
             Event::Crashed { words } => return Progress::Crashed { words },
+            Event::Unreadable { words } => return Progress::Unreadable { words },
             Event::Done(done) => {
                 if let Some(compile) = &mut self.row.compile {
                     compile.peak_bytes = done.peak_bytes;

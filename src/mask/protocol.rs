@@ -67,6 +67,10 @@ pub(super) enum Event {
     Crashed {
         words: String,
     },
+    /// The job could not be read: a fault of sobench, and no engine's.
+    Unreadable {
+        words: String,
+    },
     /// The job is done.
     Done(Done),
     Batch(BatchRow),

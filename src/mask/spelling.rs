@@ -6,6 +6,8 @@
 
 use std::borrow::Cow;
 
+use serde_json::value::RawValue;
+
 use super::corpus::Content;
 use super::row::Spelling;
 
@@ -18,6 +20,12 @@ pub(super) fn spell(content: &Content, spelling: Spelling) -> Option<Cow<'_, str
         (Content::Json(json), Spelling::Pretty) => Some(respaced(json.get(), Spaces::Lines).into()),
         (Content::Text(_), _) | (Content::Json(_), Spelling::Verbatim) => None,
     }
+}
+
+/// A JSON text on one line, with the digits that it had.
+pub(super) fn on_one_line(json: &RawValue) -> Box<RawValue> {
+    let compact = respaced(json.get(), Spaces::None);
+    RawValue::from_string(compact).expect("white space and escapes were rewritten, and nothing else")
 }
 
 /// Where white space goes.
@@ -137,6 +145,8 @@ mod tests {
         check(r#"{"a":[1,{"b":[]}]}"#, Spelling::Pretty, "{\n  \"a\": [\n    1,\n    {\n      \"b\": []\n    }\n  ]\n}");
         check("7", Spelling::Pretty, "7");
         check(r#""\ud800""#, Spelling::Compact, r#""\ud800""#);
+        let lines: Box<RawValue> = serde_json::from_str("{\n\"a\": [\r\n1e5,\t1]\n}").unwrap();
+        assert_eq!(on_one_line(&lines).get(), r#"{"a":[1e5,1]}"#);
         check(r#"{"a":1,"a":true}"#, Spelling::Maskbench, r#"{"a": 1, "a": true}"#);
     }
 

@@ -109,7 +109,13 @@ impl<R: BufRead, W: Write> Worker<R, W> {
         }
         let mut measuring = Measuring::new(opened, setup);
         while let Some(line) = self.line()? {
-            let job: Job = serde_json::from_str(&line).map_err(|error| broken(&error))?;
+            let job: Job = match serde_json::from_str(&line) {
+                Ok(job) => job,
+                Err(error) => {
+                    let _ = self.output.send(&Event::Unreadable { words: error.to_string() });
+                    return Err(broken(&error));
+                }
+            };
             let output = &mut self.output;
             let done = catch_unwind(AssertUnwindSafe(|| match &job {
                 Job::Entry(entry) => measuring.entry(entry, output),

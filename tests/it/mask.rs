@@ -90,6 +90,7 @@ mod children {
             echo '{"stage":{"at":"compile"}}'
             case "$line" in
                 *'"name":"hang'*) sleep 600;;
+                *'"name":"garbled'*) echo '{"unreadable":{"words":"hm"}}';;
                 *'"name":"exit'*) echo 'last words' >&2; exit 3;;
                 *'"name":"memory'*) echo 'memory allocation of 42 bytes failed' >&2; kill -ABRT $$;;
                 *'"name":"killed'*) kill -KILL $$;;
@@ -240,6 +241,13 @@ mod children {
         assert!(run.notices[0].contains("2 sequences at once: no batch today"), "{:?}", run.notices);
         let none = measure(&MaskPlan { batch_sizes: vec![1], ..plan(folder.path(), &["panic"]) });
         assert!(none.batches.is_empty() && none.notices[0].contains("no valid instance of 16 tokens passes"));
+    }
+
+    #[test]
+    fn a_job_that_is_not_understood_is_an_error_of_the_run_and_no_engine_s() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = run(&plan(folder.path(), &["fine", "garbled", "fine"]), &sh(), &AtomicBool::new(false), &|_| ()).unwrap_err();
+        assert!(error.what.contains("could not read its job, garbled: hm"), "{error}");
     }
 
     #[test]

@@ -88,7 +88,7 @@ fn entry(path: &Path, number: usize, group: Group) -> Entry {
         Some((_, _, declared)) => declare(group.schema, declared),
         None => group.schema,
     };
-    let instances = group.tests.into_iter().map(|test| Instance { content: Content::Json(test.data), label: Some(test.valid) });
+    let instances = group.tests.into_iter().map(|test| Instance { content: Content::json(&test.data), label: Some(test.valid) });
     let instances = instances.collect();
     Entry { name: format!("{name}#{number}"), tags, constraint: Constraint::JsonSchema(schema.into()), instances }
 }

@@ -47,6 +47,6 @@ pub(super) fn read(path: &Path, sink: &mut Sink) -> Result<()> {
 
 fn entry(name: String, file: File) -> Entry {
     let tags = file.meta.features.unwrap_or_else(|| tags::of_schema(&file.schema));
-    let instances = file.tests.into_iter().map(|test| Instance { content: Content::Json(test.data), label: Some(test.valid) });
+    let instances = file.tests.into_iter().map(|test| Instance { content: Content::json(&test.data), label: Some(test.valid) });
     Entry { name, tags, instances: instances.collect(), constraint: Constraint::JsonSchema(file.schema.into()) }
 }

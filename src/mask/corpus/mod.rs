@@ -20,6 +20,8 @@ use sha2::{Digest, Sha256};
 
 use super::about::{CorpusAbout, CorpusKind};
 use super::plan::{CorpusSource, MAX_INSTANCE_BYTES, MaskPlan};
+use super::row::Spelling;
+use super::spelling;
 use crate::constraint::Constraint;
 use crate::error::{Error, Result};
 use crate::printable::printable;
@@ -53,7 +55,7 @@ pub(super) struct Instance {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Content {
-    /// A JSON text as its author wrote it, which can be written in several ways.
+    /// A JSON text of one line with the digits of its file, which can be written in several ways.
     Json(Box<RawValue>),
     /// The text itself.
     Text(String),
@@ -207,11 +209,17 @@ impl Sink {
     }
 }
 
+impl Content {
+    fn json(written: &RawValue) -> Self {
+        Self::Json(spelling::on_one_line(written))
+    }
+}
+
 impl Instance {
     fn bytes(&self) -> usize {
         match &self.content {
             Content::Text(text) => text.len(),
-            Content::Json(_) => super::spelling::spell(&self.content, super::row::Spelling::Pretty).map_or(0, |text| text.len()),
+            Content::Json(_) => spelling::spell(&self.content, Spelling::Pretty).map_or(0, |text| text.len()),
         }
     }
 }

@@ -35,7 +35,8 @@ fn names(corpora: &Corpora) -> Vec<&str> {
 }
 
 const FILE: &str = r##"{"description":"d","meta":{"full_size":1,"features":["$ref","enum"]},"schema":{"type":"number","multipleOf":0.10},
-    "tests":[{"description":"a","valid":true,"data":1.50},{"description":"b","valid":false,"data":"x","rust_error":"e"}]}"##;
+    "tests":[{"description":"a","valid":true,"data":
+1.50},{"description":"b","valid":false,"data":"x","rust_error":"e"}]}"##;
 
 #[test]
 fn maskbench_files_are_read_by_name_and_bad_ones_are_counted() {
@@ -56,6 +57,7 @@ fn maskbench_files_are_read_by_name_and_bad_ones_are_counted() {
     assert_eq!(serde_json::to_string(&entries[0].instances[0]).unwrap(), r#"{"content":{"json":1.50},"label":true}"#);
     let (single, _) = read(folder.path().join("b.json").to_str().unwrap());
     assert_eq!(names(&single), ["b.json"]);
+    assert!(corpora.selected.iter().all(|entry| !entry.json.contains('\n')), "an entry is a line to a child");
     assert_ne!(single.about[0].sha256, about.sha256);
     assert_eq!(read(folder.path().to_str().unwrap()).0.about, corpora.about, "reading again is reading the same");
 }

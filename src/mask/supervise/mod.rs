@@ -50,6 +50,9 @@ pub(super) struct Made {
     pub(super) peak_rss_bytes: Option<u64>,
 }
 
+/// A row, and the child that made it if it can make another.
+type Measured = (Made, Option<Box<Child>>);
+
 /// What became of a child's opening.
 enum Opened {
     Ready(Box<Child>, Ready),
@@ -128,61 +131,63 @@ impl Supervisor<'_> {
                     break;
                 }
             };
-            let Some((made, child)) = self.row(child, entry) else { break };
-            idle = child;
-            if rows.send(Ok(made)).is_err() {
+            let (made, left) = match self.row(child, entry) {
+                Ok(Some((made, left))) => (Ok(made), left),
+                Ok(None) => break,
+                Err(error) => (Err(error), None),
+            };
+            idle = left;
+            if rows.send(made).is_err() {
                 break;
             }
         }
     }
 
     /// Has a child measure an entry. Nothing where the user stopped the run; no child where it did not survive.
-    fn row(&self, child: Box<Child>, entry: &Selected) -> Option<(Made, Option<Box<Child>>)> {
+    fn row(&self, child: Box<Child>, entry: &Selected) -> Result<Option<Measured>> {
         let watch = Stopwatch::start();
         let mut deadline = self.timeout;
         let mut assembly = Assembly::new(entry, self.engine());
         child.send(format!("{{\"entry\":{}}}", entry.json));
-        loop {
+        let (cause, words) = loop {
             let progress = match self.wait(&child, watch, deadline) {
                 Waited::Event(event) => assembly.event(*event),
-                Waited::Interrupted => return None,
+                Waited::Interrupted => return Ok(None),
                 Waited::TimedOut => {
                     let peak_rss_bytes = child.peak_rss_bytes();
                     child.kill();
                     let words = format!("took longer than {} s", self.timeout.as_secs_f64());
                     let row = assembly.stopped(StopCause::Timeout, &words, watch.elapsed_ns());
-                    return Some((Made { row, peak_rss_bytes }, None));
+                    return Ok(Some((Made { row, peak_rss_bytes }, None)));
                 }
-                Waited::Ended => {
-                    let after_ns = watch.elapsed_ns();
-                    let remains = child.bury();
-                    if self.is_stopped() {
-                        return None;
-                    }
-                    let (cause, words) = death::cause(&remains);
-                    return Some((Made { row: assembly.stopped(cause, &words, after_ns), peak_rss_bytes: None }, None));
-                }
+                Waited::Ended if self.is_stopped() => return Ok(None),
+                Waited::Ended => break death::cause(&child.bury()),
             };
             match progress {
                 Progress::GoesOn => {}
                 Progress::EngineBegins => deadline = watch.elapsed().saturating_add(self.timeout),
                 Progress::Complete => {
                     let (row, peak_rss_bytes) = assembly.complete();
-                    return Some((Made { row, peak_rss_bytes }, Some(child)));
+                    return Ok(Some((Made { row, peak_rss_bytes }, Some(child))));
                 }
                 Progress::Crashed { words } => {
-                    let row = assembly.stopped(StopCause::Crash, &words, watch.elapsed_ns());
                     child.bury();
-                    return Some((Made { row, peak_rss_bytes: None }, None));
+                    break (StopCause::Crash, words);
+                }
+                Progress::Unreadable { words } => {
+                    let what = format!("child process could not read its job, {}: {words}", entry.name);
+                    return Err(
+                        Error::internal(what).hint("this is a fault of sobench, unless the program was replaced while it ran")
+                    );
                 }
                 Progress::Nonsense => {
                     child.kill();
-                    let words = "the child process broke the protocol";
-                    let row = assembly.stopped(StopCause::Crash, words, watch.elapsed_ns());
-                    return Some((Made { row, peak_rss_bytes: None }, None));
+                    break (StopCause::Crash, "the child process broke the protocol".to_owned());
                 }
             }
-        }
+        };
+        let row = assembly.stopped(cause, &words, watch.elapsed_ns());
+        Ok(Some((Made { row, peak_rss_bytes: None }, None)))
     }
 
     /// Has a fresh child run a batch.
