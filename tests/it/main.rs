@@ -7,6 +7,7 @@ mod engines;
 mod grammars;
 mod hub;
 mod mask;
+mod ratchet;
 mod readme;
 mod scripted;
 mod server;
