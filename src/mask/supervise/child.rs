@@ -46,6 +46,8 @@ impl Child {
     pub(super) fn start(command: &WorkerCommand) -> std::io::Result<Self> {
         let mut starting = Command::new(&command.program);
         starting.args(&command.arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // The last words are to be the cause, not where in the program it was.
+        starting.env("RUST_BACKTRACE", "0");
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut starting, 0);
         let mut process = starting.spawn()?;

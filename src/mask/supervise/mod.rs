@@ -149,7 +149,7 @@ impl Supervisor<'_> {
         let mut deadline = self.timeout;
         let mut assembly = Assembly::new(entry, self.engine());
         child.send(format!("{{\"entry\":{}}}", entry.json));
-        let (cause, words) = loop {
+        let (cause, words, after_ns) = loop {
             let progress = match self.wait(&child, watch, deadline) {
                 Waited::Event(event) => assembly.event(*event),
                 Waited::Interrupted => return Ok(None),
@@ -161,7 +161,11 @@ impl Supervisor<'_> {
                     return Ok(Some((Made { row, peak_rss_bytes }, None)));
                 }
                 Waited::Ended if self.is_stopped() => return Ok(None),
-                Waited::Ended => break death::cause(&child.bury()),
+                Waited::Ended => {
+                    let after_ns = watch.elapsed_ns();
+                    let (cause, words) = death::cause(&child.bury());
+                    break (cause, words, after_ns);
+                }
             };
             match progress {
                 Progress::GoesOn => {}
@@ -171,8 +175,9 @@ impl Supervisor<'_> {
                     return Ok(Some((Made { row, peak_rss_bytes }, Some(child))));
                 }
                 Progress::Crashed { words } => {
+                    let after_ns = watch.elapsed_ns();
                     child.bury();
-                    break (StopCause::Crash, words);
+                    break (StopCause::Crash, words, after_ns);
                 }
                 Progress::Unreadable { words } => {
                     let what = format!("child process could not read its job, {}: {words}", entry.name);
@@ -182,11 +187,11 @@ impl Supervisor<'_> {
                 }
                 Progress::Nonsense => {
                     child.kill();
-                    break (StopCause::Crash, "the child process broke the protocol".to_owned());
+                    break (StopCause::Crash, "the child process broke the protocol".to_owned(), watch.elapsed_ns());
                 }
             }
         };
-        let row = assembly.stopped(cause, &words, watch.elapsed_ns());
+        let row = assembly.stopped(cause, &words, after_ns);
         Ok(Some((Made { row, peak_rss_bytes: None }, None)))
     }
 
