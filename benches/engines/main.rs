@@ -163,17 +163,23 @@ impl World {
         &self.workloads.iter().find(|workload| workload.name == name).unwrap().constraint
     }
 
-    /// The allowed documents of a workload that need no white space but single blanks, which all engines take.
-    fn documents(&self, name: &str) -> Vec<Vec<TokenId>> {
+    /// The valid documents of a workload that the engine takes.
+    fn documents(&self, name: &str, grammar: &dyn Grammar) -> Vec<Vec<TokenId>> {
         let workload = self.workloads.iter().find(|workload| workload.name == name).unwrap();
-        let plain = |text: &str| !text.contains("\n ") && !text.contains("{ ") && !text.contains('\\');
-        let texts = workload.instances.iter().filter(|instance| instance.valid && plain(&instance.text));
-        texts.map(|instance| self.vocabulary.encode(&instance.text)).collect()
+        let takes = |tokens: &Vec<TokenId>| {
+            let mut matcher = grammar.matcher().unwrap();
+            tokens.iter().all(|&token| matcher.commit(token).is_ok())
+        };
+        let valid = workload.instances.iter().filter(|instance| instance.valid);
+        valid.map(|instance| self.vocabulary.encode(&instance.text)).filter(takes).collect()
     }
 
-    fn adapter(&self, name: EngineName, policy: &EnginePolicy, workload: &str) -> Option<Start> {
-        let engine = engine::open(name, &self.vocabulary, policy).ok()?;
-        Some(adapter(engine.compile(self.constraint(workload)).ok()?, self.vocabulary.len()))
+    fn compile(&self, name: EngineName, policy: &EnginePolicy, workload: &str) -> Option<Arc<dyn Grammar>> {
+        engine::open(name, &self.vocabulary, policy).ok()?.compile(self.constraint(workload)).ok()
+    }
+
+    fn adapter(&self, grammar: &Arc<dyn Grammar>) -> Start {
+        adapter(Arc::clone(grammar), self.vocabulary.len())
     }
 }
 
@@ -189,8 +195,8 @@ fn adapter_against_library(world: &World, criterion: &mut Criterion) {
         for workload in WORKLOADS {
             // A library is asked for what it has an own call for; the rest is its adapter's translation.
             let Some(base) = direct(world.constraint(workload)) else { continue };
-            let Some(tested) = world.adapter(name, &policy, workload) else { continue };
-            let documents = world.documents(workload);
+            let Some(grammar) = world.compile(name, &policy, workload) else { continue };
+            let (tested, documents) = (world.adapter(&grammar), world.documents(workload, &*grammar));
             print_row(name.name(), workload, &documents, &paired(&base, &tested, &documents));
             sides.push((name, workload, base, tested, documents));
         }
@@ -211,9 +217,9 @@ fn slicer_against_none(world: &World) {
     print_head("guidance without slices over with them", "slicer", "no slicer");
     let (with, without) = (EnginePolicy::default(), EnginePolicy { guidance_slicer: false, ..EnginePolicy::default() });
     for workload in WORKLOADS {
-        let adapter = |policy| world.adapter(EngineName::Guidance, policy, workload).unwrap();
-        let documents = world.documents(workload);
-        print_row("guidance", workload, &documents, &paired(&adapter(&with), &adapter(&without), &documents));
+        let [with, without] = [&with, &without].map(|policy| world.compile(EngineName::Guidance, policy, workload).unwrap());
+        let documents = world.documents(workload, &*with);
+        print_row("guidance", workload, &documents, &paired(&world.adapter(&with), &world.adapter(&without), &documents));
     }
 }
 
