@@ -36,7 +36,10 @@ fn no_engine_gets_worse_on_the_traps() {
     for key in measured.keys().filter(|key| !baseline.contains_key(*key)) {
         writeln!(differences, "new: {} under {}", key.0, key.1).unwrap();
     }
-    assert!(differences.is_empty(), "{differences}if this is as it should be, run the test with {UPDATE}=1 and commit {BASELINE}");
+    assert!(
+        differences.is_empty(),
+        "{differences}if this is as it should be, run the test with {UPDATE}=1 and commit {BASELINE}"
+    );
 }
 
 #[test]
@@ -55,7 +58,9 @@ fn measured() -> Outcomes {
     let rows = folder.path().join("rows.jsonl");
     let corpus = format!("custom:{}", in_package("fixtures/mask/traps.jsonl").display());
     let flags = ["mask", "--corpus", &corpus, "--engine", "guidance,xgrammar,outlines", "--spelling", "maskbench"];
-    let ran = sobench(&[&flags[..], &["--rows", rows.to_str().unwrap(), "--batch", "1", "--timeout", "300", "--disable-tqdm"]].concat());
+    let ran = sobench(
+        &[&flags[..], &["--rows", rows.to_str().unwrap(), "--batch", "1", "--timeout", "300", "--disable-tqdm"]].concat(),
+    );
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     let rows = std::fs::read_to_string(rows).unwrap();
     let outcome = |line: &str| {

@@ -1,5 +1,10 @@
 //! Runs the README's commands: what a newcomer types has to work as written.
 
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
 use sobench::server::{EmbeddedOptions, EmbeddedServer};
 
 use crate::support::{in_package, sobench};
@@ -38,16 +43,38 @@ fn every_sobench_command_of_the_readme_runs() {
             .into_iter()
             .skip(1)
             .map(|word| match word.as_str() {
-                "results" => results.path().to_str().unwrap().to_owned(),
-                "fixtures/datasets/custom.jsonl" => in_package(&word).to_str().unwrap().to_owned(),
-                _ => word.replace(YOUR_SERVER, server.base_url()),
+                "results" | "report.html" | "report.csv" => results.path().join(word).to_str().unwrap().to_owned(),
+                "8000" => "0".to_owned(),
+                _ => word.replace("fixtures/", in_package("fixtures/").to_str().unwrap()).replace(YOUR_SERVER, server.base_url()),
             })
             .collect();
+        if arguments[0] == "serve" {
+            serves(&arguments);
+            continue;
+        }
         let ran = sobench(&arguments);
         assert_eq!(ran.code, 0, "{command}\n{}", ran.stderr);
-        assert!(ran.stdout.contains("Serving Benchmark Result"), "{command}\n{}", ran.stdout);
+        let title = if arguments[0] == "mask" { "Outcomes of schemas" } else { "Serving Benchmark Result" };
+        assert!(ran.stdout.contains(title), "{command}\n{}", ran.stdout);
     }
-    assert_eq!(std::fs::read_dir(results.path()).unwrap().count(), 1, "the command that saves its result did");
+    let written = |folder: &Path| std::fs::read_dir(folder).unwrap().count();
+    assert_eq!(written(&results.path().join("results")), 1, "the command that saves its result did");
+    assert_eq!(written(results.path()), 3, "and so did the one that writes a page and a table");
+}
+
+/// Starts a server, reads from stderr where it is, asks it for its models and stops it.
+fn serves(arguments: &[String]) {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_sobench")).args(arguments).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(program.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let serving = lines.next().expect("it says that it serves");
+    let address = serving.rsplit("http://").next().expect("and where");
+    let mut stream = TcpStream::connect(address).unwrap_or_else(|error| panic!("{serving}: {error}"));
+    write!(stream, "GET /v1/models HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    program.kill().unwrap();
+    program.wait().unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("\"object\":\"list\""), "{answer}");
 }
 
 #[test]
