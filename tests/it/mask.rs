@@ -199,7 +199,7 @@ mod children {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("rows.jsonl");
         let base = plan(folder.path(), &["fine1", "fine2", "exit", "fine3"]);
-        let kept = MaskPlan { rows: Some(path.clone()), ..base.clone() };
+        let kept = MaskPlan { rows: Some(path.clone()), ..base };
         let stop = AtomicBool::new(false);
         let stopped = run(&kept, &sh(), &stop, &|event| {
             if matches!(event, MaskEvent::RowDone { .. }) {
@@ -225,7 +225,7 @@ mod children {
         assert!(whole.notices.iter().any(|notice| notice.contains("not whole")), "{:?}", whole.notices);
         for (changed, words) in [
             (MaskPlan { timeout_ms: 1, ..resumed.clone() }, "timeout_ms 60000 and not 1"),
-            (MaskPlan { limit: Some(2), ..resumed.clone() }, "selected 4 and not 2"),
+            (MaskPlan { limit: Some(2), ..resumed }, "selected 4 and not 2"),
             (kept, "exists already"),
         ] {
             let error = run(&changed, &sh(), &AtomicBool::new(false), &|_| ()).unwrap_err();
