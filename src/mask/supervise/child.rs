@@ -20,7 +20,8 @@ const EVENTS_WAITING: usize = 64;
 pub(super) struct Child {
     process: Process,
     lines: Sender<String>,
-    events: Receiver<Event>,
+    /// Nothing for a line that is no event, after which nothing more is read.
+    events: Receiver<Option<Box<Event>>>,
     stderr: Option<JoinHandle<String>>,
 }
 
@@ -29,7 +30,9 @@ pub(super) struct Child {
 pub(super) enum Next {
     Event(Box<Event>),
     Nothing,
-    /// The child has closed its output or said something that is no event.
+    /// The child said something that is no event.
+    Garbage,
+    /// The child has closed its output.
     Ended,
 }
 
@@ -71,7 +74,8 @@ impl Child {
     /// The next event, within a time.
     pub(super) fn next(&self, within: Duration) -> Next {
         match self.events.recv_timeout(within) {
-            Ok(event) => Next::Event(Box::new(event)),
+            Ok(Some(event)) => Next::Event(event),
+            Ok(None) => Next::Garbage,
             Err(RecvTimeoutError::Timeout) => Next::Nothing,
             Err(RecvTimeoutError::Disconnected) => Next::Ended,
         }
@@ -138,7 +142,7 @@ fn write_lines(mut stdin: ChildStdin, lines: &Receiver<String>) {
 }
 
 /// Ends at the first line that is no event: there is no telling what it would have been.
-fn read_events(stdout: ChildStdout, events: &SyncSender<Event>) {
+fn read_events(stdout: ChildStdout, events: &SyncSender<Option<Box<Event>>>) {
     let mut stdout = BufReader::new(stdout);
     let mut line = Vec::new();
     loop {
@@ -149,8 +153,10 @@ fn read_events(stdout: ChildStdout, events: &SyncSender<Event>) {
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
             Err(_) => return,
         }
-        let Ok(event) = serde_json::from_slice(&line) else { return };
-        if events.send(event).is_err() {
+        let event = serde_json::from_slice(&line).ok();
+        let is_garbage = event.is_none();
+        // Told before the pipe is closed, which could be what the child dies of.
+        if events.send(event).is_err() || is_garbage {
             return;
         }
     }

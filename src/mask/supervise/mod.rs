@@ -152,6 +152,7 @@ impl Supervisor<'_> {
         let (cause, words, after_ns) = loop {
             let progress = match self.wait(&child, watch, deadline) {
                 Waited::Event(event) => assembly.event(*event),
+                Waited::Garbage => Progress::Nonsense,
                 Waited::Interrupted => return Ok(None),
                 Waited::TimedOut => {
                     let peak_rss_bytes = child.peak_rss_bytes();
@@ -218,6 +219,7 @@ impl Supervisor<'_> {
                 Event::Crashed { words } => failed(&words),
                 _ => failed("the child process broke the protocol"),
             },
+            Waited::Garbage => failed("the child process broke the protocol"),
             Waited::Interrupted => Ok(Batched::Interrupted),
             Waited::TimedOut => failed(&format!("took longer than {} s", BATCH_TIMEOUT.as_secs())),
             Waited::Ended => failed(&death::cause(&child.bury()).1),
@@ -246,6 +248,7 @@ impl Supervisor<'_> {
             .map_err(|error| Error::environment(format!("cannot start {program} as a child process: {error}")))?;
         child.send(serde_json::to_string(&self.setup).expect("a setup holds only strings and numbers"));
         let too_slow = || Error::environment(format!("engine is not open after {} s: {name}", OPEN_TIMEOUT.as_secs()));
+        let broken = || Err(Error::internal(format!("child process broke the protocol while it opened {name}")));
         match self.wait(&child, Stopwatch::start(), OPEN_TIMEOUT) {
             Waited::Event(event) => match *event {
                 Event::Ready(ready) => Ok(Opened::Ready(Box::new(child), ready)),
@@ -256,8 +259,9 @@ impl Supervisor<'_> {
                         None => error,
                     })
                 }
-                _ => Err(Error::internal(format!("child process broke the protocol while it opened {name}"))),
+                _ => broken(),
             },
+            Waited::Garbage => broken(),
             Waited::Interrupted => Ok(Opened::Interrupted),
             Waited::TimedOut => Err(too_slow()),
             Waited::Ended if self.is_stopped() => Ok(Opened::Interrupted),
@@ -278,6 +282,7 @@ impl Supervisor<'_> {
             let left = deadline.saturating_sub(watch.elapsed());
             match child.next(left.min(LOOK_UP)) {
                 Next::Event(event) => return Waited::Event(event),
+                Next::Garbage => return Waited::Garbage,
                 Next::Ended => return Waited::Ended,
                 Next::Nothing if left.is_zero() => return Waited::TimedOut,
                 Next::Nothing => {}
@@ -291,5 +296,6 @@ enum Waited {
     Event(Box<Event>),
     Interrupted,
     TimedOut,
+    Garbage,
     Ended,
 }
