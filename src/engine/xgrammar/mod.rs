@@ -8,6 +8,7 @@
 
 mod features;
 mod matcher;
+mod size;
 mod source;
 mod words;
 
@@ -88,6 +89,10 @@ impl Engine for Xgrammar {
 
     fn grammar_dialects(&self) -> &'static [GrammarDialect] {
         DIALECTS
+    }
+
+    fn check_size(&self, constraint: &Constraint) -> Result<(), EngineError> {
+        size::refuse_explosive(constraint)
     }
 
     /// What `validate_xgrammar` of vLLM 0.33 does: its list of features, then the library's reading of the constraint.
