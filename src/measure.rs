@@ -29,10 +29,13 @@ pub fn run(plan: &MeasurePlan) -> Result<Ending> {
         Format::Csv => String::from_utf8_lossy(&csv::render_rows(measured.rows(), &measured.about)?).into_owned(),
         Format::Html => html::render(&summary),
     };
+    let mut ending = Ending { exit_code: if measured.interrupted { 130 } else { 0 }, ..Ending::default() };
     if plan.output.explain {
-        stdout.push_str(&explained(&measured)?);
+        let routes = explained(&measured)?;
+        // Other formats are read by programs.
+        if plan.output.format == Format::Text { stdout.push_str(&routes) } else { ending.lines.push(routes) }
     }
-    let mut ending = Ending { stdout, lines: Vec::new(), exit_code: if measured.interrupted { 130 } else { 0 } };
+    ending.stdout = stdout;
     ending.lines.extend(measured.rows_path().map(|path| format!("rows: {}", path.display())));
     if measured.interrupted {
         ending.lines.push("interrupted: the report covers the rows that were done; --rows with --resume goes on".to_owned());

@@ -33,8 +33,8 @@ pub struct MaskArgs {
     /// Only entries whose name or tag matches
     #[arg(long, value_name = "REGEX")]
     pub filter: Option<String>,
-    /// Child processes at work at the same time [default: one a core]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    /// Child processes at work at the same time [default: one for every core but one]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub jobs: Option<u16>,
     /// Seconds that one entry may take under one engine
     #[arg(long, value_name = "SECONDS", default_value_t = 60.0)]

@@ -7,7 +7,7 @@ use super::engines;
 use crate::cli::{MaskArgs, MaskFormat};
 use crate::engine::EngineName;
 use crate::error::{Error, Result};
-use crate::mask::plan::{CorpusSource, MaskPlan};
+use crate::mask::plan::{CorpusSource, MAX_JOBS, MaskPlan};
 use crate::mask::row::Spelling;
 
 /// A measurement and what becomes of it.
@@ -59,7 +59,7 @@ pub fn mask_plan(flags: &MaskArgs) -> Result<MeasurePlan> {
         policy: engines::policy(&flags.policy),
         tokenizer: flags.tokenizer.clone(),
         eos_token: flags.eos_token.clone(),
-        jobs: flags.jobs.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), usize::from),
+        jobs: flags.jobs.map_or_else(default_jobs, usize::from),
         timeout_ms: timeout_ms(flags.timeout)?,
         memory_limit_bytes: memory_limit(flags.memory_limit_mib)?,
         spellings: flags.spelling.iter().filter_map(|name| spelling(name)).collect(),
@@ -88,6 +88,11 @@ pub fn mask_plan(flags: &MaskArgs) -> Result<MeasurePlan> {
             progress: !flags.output.disable_tqdm,
         },
     })
+}
+
+/// One core is left to the parent and to the system, so that they do not take the processor from a mask that is being timed.
+fn default_jobs() -> usize {
+    thread::available_parallelism().map_or(1, |cores| (cores.get() - 1).clamp(1, MAX_JOBS))
 }
 
 fn spelling(name: &str) -> Option<Spelling> {

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use sobench::mask::row::{Row, Spelling};
-use sobench::report::mask::outcome::{Class, SchemaOutcome};
+use sobench::report::mask::outcome::{Class, InstanceClass, SchemaOutcome};
 
 use crate::support::{in_package, sobench};
 
-/// Entry and engine, and the name of the outcome.
-type Outcomes = BTreeMap<(String, String), String>;
+/// Entry and engine, and the outcomes of its instances in order; of a schema that was declined or stopped the one outcome.
+type Outcomes = BTreeMap<(String, String), Vec<String>>;
 
 const BASELINE: &str = "fixtures/baselines/mask-outcomes.csv";
 
@@ -27,10 +27,10 @@ fn no_engine_gets_worse_on_the_traps() {
     let baseline = read(&std::fs::read_to_string(&path).unwrap());
     let mut differences = String::new();
     for (key, was) in &baseline {
-        let now = measured.get(key).map_or("missing", String::as_str);
-        if now != was {
-            let verdict = if badness(now) > badness(was) { "WORSE" } else { "better" };
-            writeln!(differences, "{verdict}: {} under {}: {was} -> {now}", key.0, key.1).unwrap();
+        let now = measured.get(key).cloned().unwrap_or_else(|| vec!["missing".to_owned()]);
+        if now != *was {
+            let verdict = if is_worse(was, &now) { "WORSE" } else { "better" };
+            writeln!(differences, "{verdict}: {} under {}: {} -> {}", key.0, key.1, was.join(" "), now.join(" ")).unwrap();
         }
     }
     for key in measured.keys().filter(|key| !baseline.contains_key(*key)) {
@@ -42,10 +42,29 @@ fn no_engine_gets_worse_on_the_traps() {
     );
 }
 
+/// Whether any instance got worse; where one of the two is a schema's outcome, the worst of each decides.
+fn is_worse(was: &[String], now: &[String]) -> bool {
+    let worst = |names: &[String]| names.iter().map(|name| badness(name)).max();
+    match was.len() == now.len() {
+        true => was.iter().zip(now).any(|(was, now)| badness(now) > badness(was)),
+        false => worst(now) > worst(was),
+    }
+}
+
 #[test]
 fn accepting_what_is_invalid_is_the_worst() {
     let ordered = ["pass", "rejects_valid", "declined_unsupported", "timeout", "crash", "accepts_invalid", "missing"];
     assert!(ordered.is_sorted_by_key(|name| badness(name)), "{:?}", ordered.map(badness));
+    let names = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    for (was, now, worse) in [
+        ("accepts_invalid pass", "accepts_invalid rejects_valid", true),
+        ("accepts_invalid pass", "pass pass", false),
+        ("declined_unsupported", "pass rejects_valid", false),
+        ("pass rejects_valid", "declined_unsupported", true),
+        ("pass", "missing", true),
+    ] {
+        assert_eq!(is_worse(&names(was), &names(now)), worse, "{was} -> {now}");
+    }
 }
 
 /// Place in the order of outcomes, best first; what nobody knows is worse than all.
@@ -65,24 +84,29 @@ fn measured() -> Outcomes {
     let rows = std::fs::read_to_string(rows).unwrap();
     let outcome = |line: &str| {
         let row: Row = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
-        let outcome = SchemaOutcome::of(&row, Spelling::Maskbench, &[Spelling::Maskbench]);
-        ((row.entry, row.engine.name().to_owned()), outcome.name().to_owned())
+        let outcomes = if row.declined.is_some() || row.stopped.is_some() {
+            vec![SchemaOutcome::of(&row, Spelling::Maskbench, &[Spelling::Maskbench]).name().to_owned()]
+        } else {
+            row.instances.iter().map(|instance| InstanceClass::of(&instance.outcome).name().to_owned()).collect()
+        };
+        ((row.entry, row.engine.name().to_owned()), outcomes)
     };
     rows.lines().skip(1).map(outcome).collect()
 }
 
 fn written(outcomes: &Outcomes) -> String {
-    let mut text = "entry,engine,outcome\n".to_owned();
-    for ((entry, engine), outcome) in outcomes {
-        writeln!(text, "{entry},{engine},{outcome}").unwrap();
+    let mut text = "entry,engine,outcomes\n".to_owned();
+    for ((entry, engine), outcomes) in outcomes {
+        writeln!(text, "{entry},{engine},{}", outcomes.join(" ")).unwrap();
     }
     text
 }
 
 fn read(text: &str) -> Outcomes {
-    let cells = |line: &str| -> Option<((String, String), String)> {
+    let cells = |line: &str| -> Option<((String, String), Vec<String>)> {
         let mut cells = line.split(',').map(str::to_owned);
-        Some(((cells.next()?, cells.next()?), cells.next()?))
+        let key = (cells.next()?, cells.next()?);
+        Some((key, cells.next()?.split(' ').map(str::to_owned).collect()))
     };
-    text.lines().skip(1).map(|line| cells(line).unwrap_or_else(|| panic!("not entry,engine,outcome: {line}"))).collect()
+    text.lines().skip(1).map(|line| cells(line).unwrap_or_else(|| panic!("not entry,engine,outcomes: {line}"))).collect()
 }
