@@ -6,12 +6,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use crate::ending::Ending;
+use crate::engine::EngineName;
 use crate::error::{Error, Result};
 use crate::mask::{self, MaskEvent, MaskRun, WorkerCommand};
 use crate::plan::{Format, MeasureOutput, MeasurePlan};
+use crate::printable::printable;
 use crate::progress::{self, Mode, Progress, Words};
 use crate::report::mask::{Measurement, Summary, csv, html, json, text};
 use crate::run::date;
+
+/// Characters of a refusal's words that one line shows.
+const WORDS_MAX_CHARS: usize = 300;
 
 /// Measures, prints and writes what the plan asks for.
 ///
@@ -85,9 +90,14 @@ fn explained(measured: &MaskRun) -> Result<String> {
     let mut lines = String::from("\nWhere auto sends each entry\n");
     for row in measured.rows() {
         let row = row?;
-        if let Some(route) = &row.route {
-            lines.push_str(&format!(" {} -> {}: {}\n", row.entry, route.engine.name(), route.why));
+        if row.engine != EngineName::Auto {
+            continue;
         }
+        lines.push_str(&match (&row.route, &row.declined) {
+            (Some(route), _) => format!(" {} -> {}: {}\n", row.entry, route.engine.name(), route.why),
+            (None, Some(declined)) => format!(" {} -> none: {}\n", row.entry, printable(&declined.words, WORDS_MAX_CHARS)),
+            (None, None) => format!(" {} -> none\n", row.entry),
+        });
     }
     Ok(lines)
 }

@@ -1,8 +1,10 @@
 //! The flags of `sobench serve`. Clap types only.
 
 use clap::Args;
+use clap::builder::PossibleValuesParser;
 
 use super::{EmbeddedArgs, EngineArgs};
+use crate::engine::{EngineName, SERVER_ONLY};
 
 /// The embedded server, for trying clients.
 #[derive(Args, Clone, Debug)]
@@ -16,8 +18,9 @@ pub struct ServeArgs {
     /// Name of the model that is offered
     #[arg(long, visible_alias = "served-model-name", value_name = "NAME")]
     pub model: Option<String>,
-    /// Decoding engine [default: guidance]
-    #[arg(long, visible_alias = "structured-output-backend", value_name = "ENGINE")]
+    /// Decoding engine [default: guidance]; lm-format-enforcer and llama.cpp are server only
+    #[arg(long, visible_alias = "structured-output-backend", value_name = "ENGINE",
+          value_parser = PossibleValuesParser::new(EngineName::ALL.map(EngineName::name).into_iter().chain(SERVER_ONLY)))]
     pub guided_decoding_backend: Option<String>,
     /// Vocabulary: cl100k_base, o200k_base, a tokenizer.json or its folder
     #[arg(long, value_name = "NAME|PATH", default_value = "cl100k_base")]

@@ -11,12 +11,16 @@ use crate::constraint::Constraint;
 /// megabyte.
 pub const CACHED_GRAMMARS: usize = 128;
 
+/// Bytes that compiled constraints may take together, as far as their libraries can say; the newest is kept whatever it takes.
+pub const CACHED_BYTES: u64 = 1 << 30;
+
 type Compiled = Result<Arc<dyn Grammar>, EngineError>;
 
 /// Compiled constraints by fingerprint. Requests that ask for the same one at the same time wait for one compile.
 pub struct CompileCache {
     engine: Arc<dyn Engine>,
     capacity: usize,
+    capacity_bytes: u64,
     entries: Mutex<Entries>,
     hits: AtomicU64,
     misses: AtomicU64,
@@ -32,13 +36,22 @@ struct Entries {
 struct Slot {
     compiled: Arc<OnceLock<Compiled>>,
     asked: u64,
+    /// Known once it is compiled.
+    bytes: u64,
 }
 
 impl CompileCache {
     /// A cache of at most `capacity` compiled constraints (at least one).
     pub fn new(engine: Arc<dyn Engine>, capacity: usize) -> Self {
         let capacity = capacity.max(1);
-        Self { engine, capacity, entries: Mutex::default(), hits: AtomicU64::new(0), misses: AtomicU64::new(0) }
+        Self {
+            engine,
+            capacity,
+            capacity_bytes: CACHED_BYTES,
+            entries: Mutex::default(),
+            hits: AtomicU64::new(0),
+            misses: AtomicU64::new(0),
+        }
     }
 
     /// The engine behind the cache.
@@ -68,20 +81,42 @@ impl CompileCache {
         Some(compiled)
     }
 
-    /// The compiled constraint, compiled now if need be; blocks. A refusal is remembered like a grammar, a crash is not.
+    /// The compiled constraint, compiled now if need be; blocks. A refusal is remembered like a grammar; a crash is not, nor is
+    /// that too much else was going on.
     ///
     /// # Errors
     /// What [`Engine::compile`] says.
     pub fn compile(&self, fingerprint: &str, constraint: &Constraint) -> Compiled {
         let compiled = self.slot(fingerprint);
         let result = compiled.get_or_init(|| self.engine.compile(constraint)).clone();
-        if matches!(result, Err(EngineError::Crashed { .. })) {
-            let mut entries = self.lock();
-            if entries.slots.get(fingerprint).is_some_and(|slot| Arc::ptr_eq(&slot.compiled, &compiled)) {
-                entries.slots.remove(fingerprint);
-            }
-        }
+        let dropped = match &result {
+            Err(EngineError::Crashed { .. } | EngineError::Busy { .. }) => self.forget(fingerprint, &compiled),
+            Err(_) => Vec::new(),
+            Ok(grammar) => self.make_room(fingerprint, grammar.memory_bytes().unwrap_or(0)),
+        };
+        // Freed only now that nobody waits for the lock: a large grammar takes its time.
+        drop(dropped);
         result
+    }
+
+    fn forget(&self, fingerprint: &str, compiled: &Arc<OnceLock<Compiled>>) -> Vec<Slot> {
+        let mut entries = self.lock();
+        let same = entries.slots.get(fingerprint).is_some_and(|slot| Arc::ptr_eq(&slot.compiled, compiled));
+        if same { entries.slots.remove(fingerprint).into_iter().collect() } else { Vec::new() }
+    }
+
+    /// Writes down what a grammar takes, and takes out others, those asked for longest ago first, until all fit.
+    fn make_room(&self, fingerprint: &str, bytes: u64) -> Vec<Slot> {
+        let mut entries = self.lock();
+        let Some(slot) = entries.slots.get_mut(fingerprint) else { return Vec::new() };
+        slot.bytes = bytes;
+        let mut dropped = Vec::new();
+        while entries.slots.values().map(|slot| slot.bytes).sum::<u64>() > self.capacity_bytes {
+            let others = entries.slots.iter().filter(|(key, slot)| *key != fingerprint && slot.bytes > 0);
+            let Some(oldest) = others.min_by_key(|(_, slot)| slot.asked).map(|(key, _)| key.clone()) else { break };
+            dropped.extend(entries.slots.remove(&oldest));
+        }
+        dropped
     }
 
     fn slot(&self, fingerprint: &str) -> Arc<OnceLock<Compiled>> {
@@ -100,7 +135,7 @@ impl CompileCache {
             entries.slots.remove(&oldest);
         }
         let compiled = Arc::new(OnceLock::new());
-        entries.slots.insert(fingerprint.to_owned(), Slot { compiled: Arc::clone(&compiled), asked: tick });
+        entries.slots.insert(fingerprint.to_owned(), Slot { compiled: Arc::clone(&compiled), asked: tick, bytes: 0 });
         compiled
     }
 
@@ -122,9 +157,14 @@ mod tests {
     #[derive(Default)]
     struct Counting(AtomicU64);
 
-    struct Nothing;
+    /// Says that it takes so many bytes.
+    struct Nothing(u64);
 
     impl Grammar for Nothing {
+        fn memory_bytes(&self) -> Option<u64> {
+            Some(self.0)
+        }
+
         fn matcher(&self) -> Result<Box<dyn Matcher>, EngineError> {
             Err(EngineError::Invalid { words: "no matcher".into() })
         }
@@ -142,7 +182,9 @@ mod tests {
             match constraint {
                 Constraint::Regex(regex) if &**regex == "crash" => Err(EngineError::Crashed { words: "boom".into() }),
                 Constraint::Regex(regex) if &**regex == "(" => Err(EngineError::Invalid { words: "open".into() }),
-                _ => Ok(Arc::new(Nothing)),
+                Constraint::Regex(regex) if &**regex == "busy" => Err(EngineError::Busy { words: "later".into() }),
+                Constraint::Regex(regex) => Ok(Arc::new(Nothing(regex.len() as u64))),
+                _ => Ok(Arc::new(Nothing(0))),
             }
         }
         fn grammar_dialects(&self) -> &'static [GrammarDialect] {
@@ -170,11 +212,23 @@ mod tests {
 
     #[test]
     fn remembers_a_refusal_and_tries_a_crash_again() {
-        for (regex, misses) in [("(", 1), ("crash", 2)] {
+        for (regex, misses) in [("(", 1), ("crash", 2), ("busy", 2)] {
             let cache = CompileCache::new(Arc::new(Counting::default()), 2);
             assert!(look_up(&cache, regex).is_err() && look_up(&cache, regex).is_err());
             assert_eq!(cache.misses(), misses, "{regex}");
         }
+    }
+
+    #[test]
+    fn what_takes_too_much_makes_the_oldest_go() {
+        let mut cache = CompileCache::new(Arc::new(Counting::default()), 8);
+        cache.capacity_bytes = 10;
+        for regex in ["aaaa", "bbbb", "aaaa", "cccc"] {
+            look_up(&cache, regex).unwrap();
+        }
+        assert!(cache.ready("bbbb").is_none() && cache.ready("aaaa").is_some() && cache.ready("cccc").is_some());
+        look_up(&cache, "larger than all of it").unwrap();
+        assert!(cache.ready("larger than all of it").is_some() && cache.ready("aaaa").is_none() && cache.ready("cccc").is_none());
     }
 
     #[test]

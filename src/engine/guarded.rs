@@ -59,11 +59,6 @@ impl Engine for GuardedEngine {
         self.inner.settings()
     }
 
-    fn validate(&self, constraint: &Constraint) -> Result<(), EngineError> {
-        self.check_size(constraint)?;
-        caught(|| self.inner.validate(constraint))
-    }
-
     fn check_size(&self, constraint: &Constraint) -> Result<(), EngineError> {
         check_depth(constraint)?;
         caught(|| self.inner.check_size(constraint))
@@ -78,7 +73,7 @@ impl Engine for GuardedEngine {
         check_depth(constraint)?;
         if self.abandoned.load(Ordering::SeqCst) >= MAX_ABANDONED_COMPILES {
             let words = format!("{MAX_ABANDONED_COMPILES} compiles ran out of time and still run; nothing more is compiled");
-            return Err(EngineError::TooLarge { words });
+            return Err(EngineError::Busy { words });
         }
         let (sender, receiver) = sync_channel(1);
         let (engine, constraint) = (Arc::clone(&self.inner), constraint.clone());
@@ -331,7 +326,7 @@ mod tests {
             assert!(matches!(&error, EngineError::TooLarge { words } if words.contains("longer than")), "{error}");
         }
         let error = compile(&engine, "hang").err().unwrap();
-        assert!(matches!(&error, EngineError::TooLarge { words } if words.contains("still run")), "{error}");
+        assert!(matches!(&error, EngineError::Busy { words } if words.contains("still run")), "{error}");
         drop(release);
         while engine.abandoned.load(Ordering::SeqCst) != 0 {
             thread::yield_now();

@@ -130,6 +130,9 @@ pub enum EngineError {
     /// The library panicked.
     #[error("{words}")]
     Crashed { words: String },
+    /// Nothing is wrong with the constraint: too much else is going on. Worth asking again, and never remembered.
+    #[error("{words}")]
+    Busy { words: String },
 }
 
 /// Where `auto` sends a constraint.

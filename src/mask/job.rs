@@ -174,7 +174,7 @@ fn declined<W: Write>(error: EngineError, after_ns: u64, output: &mut Output<W>)
         EngineError::Unsupported { feature, words } => (DeclineClass::Unsupported, Some(feature), words),
         EngineError::Invalid { words } => (DeclineClass::Invalid, None, words),
         EngineError::TooLarge { words } => (DeclineClass::TooLarge, None, words),
-        EngineError::Crashed { words } => return Err(JobError::Crashed { words }),
+        EngineError::Crashed { words } | EngineError::Busy { words } => return Err(JobError::Crashed { words }),
     };
     output.keep(&Event::Declined(Declined { class, feature, words, after_ns }))?;
     Ok(None)

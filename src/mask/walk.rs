@@ -119,7 +119,7 @@ impl From<EngineError> for Halt {
     fn from(error: EngineError) -> Self {
         let words = error.to_string();
         match error {
-            EngineError::Crashed { .. } => Self::Crashed { words },
+            EngineError::Crashed { .. } | EngineError::Busy { .. } => Self::Crashed { words },
             EngineError::Unsupported { .. } | EngineError::Invalid { .. } | EngineError::TooLarge { .. } => {
                 Self::Failed { words }
             }

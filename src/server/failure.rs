@@ -63,6 +63,7 @@ impl From<EngineError> for Failure {
                 Self::bad_request(words)
             }
             EngineError::Crashed { words } => Self::internal(words),
+            EngineError::Busy { words } => Self::busy(words),
         }
     }
 }

@@ -107,6 +107,7 @@ fn refusal(refusals: Vec<(EngineName, EngineError)>) -> EngineError {
         Some((_, EngineError::Unsupported { feature, .. })) => EngineError::Unsupported { feature, words },
         Some((_, EngineError::TooLarge { .. })) => EngineError::TooLarge { words },
         Some((_, EngineError::Crashed { .. })) => EngineError::Crashed { words },
+        Some((_, EngineError::Busy { .. })) => EngineError::Busy { words },
         Some((_, EngineError::Invalid { .. })) | None => EngineError::Invalid { words },
     }
 }

@@ -131,6 +131,10 @@ impl Engine for Guidance {
     }
 
     /// A language without words is not always found here: the library may see it only at the first mask.
+    fn validate(&self, constraint: &Constraint) -> Result<(), EngineError> {
+        self.pristine(self.top_level(constraint)?).map(drop)
+    }
+
     fn compile(&self, constraint: &Constraint) -> Result<Arc<dyn Grammar>, EngineError> {
         let pristine = self.pristine(self.top_level(constraint)?)?;
         Ok(Arc::new(GuidanceGrammar::new(pristine, &self.vocabulary)))

@@ -7,7 +7,19 @@ pub(super) fn classified(raw: &str) -> EngineError {
     let words = ["\n<non-verbose/>", "\n<backtrace>"].iter().fold(raw, |text, mark| text.split(mark).next().unwrap_or(text));
     let words = words.trim().to_owned();
     let feature = feature(&words);
-    let large = ["fuel", "too large", "too big", "too complex", "limit", "too many"];
+    // Phrases, not words: a message quotes the user's own text.
+    let large = [
+        "fuel exhausted",
+        "check fuel",
+        "too large",
+        "too big (limit",
+        "too complex",
+        "too many expressions",
+        "too many states",
+        "too many items",
+        "size limit",
+        "lexer precomputation failed",
+    ];
     match feature {
         Some(feature) => EngineError::Unsupported { feature, words },
         None if words.contains("panic: ") => EngineError::Crashed { words },

@@ -19,11 +19,20 @@ const UNSUPPORTED: [(&str, &str); 16] = [
     ("priorities are not supported", "priority"),
     ("parametric", "parametric rule"),
     ("terminal intersection", "terminal intersection"),
-    ("complement", "regex complement"),
+    ("expression complement", "regex complement"),
 ];
 
 /// Words that name a limit on size or depth.
-const LARGE: [&str; 6] = ["too large", "too many", "exceed", "nested deeper", "int32", "precision loss"];
+const LARGE: [&str; 8] = [
+    "too large",
+    "too many",
+    "exceeds",
+    "exceeded the maximum",
+    "not exceeding",
+    "must not exceed ",
+    "nested deeper",
+    "precision loss",
+];
 
 /// Turns the library's words into a refusal.
 pub(super) fn classified(words: &str) -> EngineError {
