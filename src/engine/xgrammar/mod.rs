@@ -4,8 +4,11 @@
 //! xgrammar takes most JSON Schemas and ignores what it has no rule for, with a warning on stderr at most; that is what it does
 //! in servers, and nothing here mends it. [`Engine::validate`] is vLLM's check of an incoming request, which turns some of these
 //! schemas away. Objects take their members in the schema's order. A regex is anchored at both ends and its classes are ASCII.
-//! The libraries' own caches are off: compiles are cold, and [`super::cache`] counts hits.
+//! The libraries' own caches are off: compiles are cold, and [`super::cache`] counts hits. A server has them on, which also shares
+//! work between equal rules of one grammar; the port panics there on some schemas.
 
+#[cfg(feature = "engine-xgrammar-cpp")]
+mod cpp;
 mod features;
 mod matcher;
 mod size;
@@ -55,8 +58,12 @@ impl Choices {
 
     fn settings(self) -> Vec<(&'static str, String)> {
         let whitespace = if self.any_whitespace { "any" } else { "after , and :" };
-        let threads = self.threads.to_string();
-        vec![("whitespace", whitespace.into()), ("strict_mode", self.strict.to_string()), ("compile_threads", threads)]
+        vec![
+            ("whitespace", whitespace.into()),
+            ("strict_mode", self.strict.to_string()),
+            ("compile_threads", self.threads.to_string()),
+            ("library_cache", "off".into()),
+        ]
     }
 }
 
@@ -150,11 +157,18 @@ fn unfit(error: &dyn std::fmt::Display) -> Error {
     Error::internal(format!("xgrammar does not take the vocabulary: {error}"))
 }
 
+/// Opens the original in C++ where it is built in.
+#[cfg(feature = "engine-xgrammar-cpp")]
+pub(super) fn open_cpp(vocabulary: Arc<Vocabulary>, policy: &EnginePolicy) -> OurResult<Arc<dyn Engine>> {
+    Ok(Arc::new(cpp::XgrammarCpp::new(vocabulary, policy)?))
+}
+
 /// Says that the original in C++ is not built in.
+#[cfg(not(feature = "engine-xgrammar-cpp"))]
 #[allow(clippy::needless_pass_by_value, reason = "as where it is built in")]
 pub(super) fn open_cpp(_vocabulary: Arc<Vocabulary>, _policy: &EnginePolicy) -> OurResult<Arc<dyn Engine>> {
     Err(Error::usage("decoding engine is not in this build: xgrammar-cpp")
-        .hint("build with --features engine-xgrammar-cpp, which needs cmake"))
+        .hint("build with --features engine-xgrammar-cpp, which needs cmake and clang++"))
 }
 
 #[cfg(test)]
