@@ -57,12 +57,17 @@ pub struct Counts<K: Ord>(BTreeMap<K, u64>);
 
 impl SchemaOutcome {
     /// What `row` says of its schema in `spelling`; text that is no JSON has one spelling and counts in each. `order` are the
-    /// spellings in the order in which they were walked.
+    /// spellings in the order in which they were walked. What our evaluator cut short passes nothing, and a fault that was found
+    /// before stays one.
     pub fn of(row: &Row, spelling: Spelling, order: &[Spelling]) -> Self {
         let declined = row.declined.as_ref().map(|it| Self::of_decline(it.class));
-        let stopped = stop_in(row, spelling, order).and_then(Self::of_stop);
+        let stop = stop_in(row, spelling, order);
+        let stopped = stop.and_then(Self::of_stop);
         let instances = instances_in(row, spelling).filter_map(|it| InstanceClass::of(&it.outcome).of_schema());
         let worst = instances.chain(declined).chain(stopped).max();
+        if stop.is_some() && worst.is_none_or(|it| it == Self::Pass) {
+            return Self::NotJudged;
+        }
         let nothing_to_judge = row.compile.is_some() && row.stopped.is_none() && instances_in(row, spelling).next().is_none();
         worst.unwrap_or(if nothing_to_judge { Self::NoInstance } else { Self::NotJudged })
     }
@@ -135,12 +140,15 @@ pub(super) fn counts_in(written: Spelling, spelling: Spelling) -> bool {
     written == spelling || written == Spelling::Verbatim
 }
 
-/// What kept the row from being walked to its end in `spelling`. A stop leaves the spellings alone that were through before it.
+/// What kept the row from being walked to its end in `spelling`. A stop leaves the spellings alone that were through before it;
+/// our evaluator stands where the last instance stood.
 pub(super) fn stop_in<'a>(row: &'a Row, spelling: Spelling, order: &[Spelling]) -> Option<&'a Stopped> {
     let place = |spelling: Spelling| order.iter().position(|it| *it == spelling).unwrap_or(0);
+    let reaches = |at: Spelling| counts_in(at, spelling) || place(at) <= place(spelling);
     row.stopped.as_ref().filter(|stopped| match stopped.stage {
-        Stage::Oracle | Stage::Compile | Stage::FirstMask | Stage::Cached => true,
-        Stage::Instance { spelling: at, .. } => counts_in(at, spelling) || place(at) <= place(spelling),
+        Stage::Compile | Stage::FirstMask | Stage::Cached => true,
+        Stage::Oracle => row.instances.last().is_none_or(|it| reaches(it.spelling)),
+        Stage::Instance { spelling: at, .. } => reaches(at),
     })
 }
 

@@ -62,9 +62,18 @@ fn a_row_without_verdict_says_why_there_is_none() {
     let order = [Spelling::Maskbench, Spelling::Compact];
     let at = |index, spelling| Stage::Instance { index, spelling };
     let crash = |stage| row(0, Guidance).stopped_at(StopCause::Crash, stage);
+    let cut_short = |passed: &[Spelling]| {
+        let mut made = crash(Stage::Oracle);
+        made.instances = passed.iter().map(|it| instance(0, *it, InstanceOutcome::Pass)).collect();
+        made
+    };
     for (made, maskbench, compact) in [
         (row(0, Guidance).bare(), SchemaOutcome::NoInstance, SchemaOutcome::NoInstance),
         (crash(Stage::Oracle), SchemaOutcome::NotJudged, SchemaOutcome::NotJudged),
+        (cut_short(&[]), SchemaOutcome::NotJudged, SchemaOutcome::NotJudged),
+        (cut_short(&[Spelling::Maskbench]), SchemaOutcome::NotJudged, SchemaOutcome::NotJudged),
+        (cut_short(&[Spelling::Maskbench, Spelling::Compact]), SchemaOutcome::Pass, SchemaOutcome::NotJudged),
+        (cut_short(&[Spelling::Maskbench, Spelling::Verbatim]), SchemaOutcome::NotJudged, SchemaOutcome::NotJudged),
         (crash(Stage::Compile), SchemaOutcome::Crash, SchemaOutcome::Crash),
         (crash(Stage::Cached), SchemaOutcome::Crash, SchemaOutcome::Crash),
         (crash(at(0, Spelling::Maskbench)), SchemaOutcome::Crash, SchemaOutcome::Crash),
@@ -77,6 +86,8 @@ fn a_row_without_verdict_says_why_there_is_none() {
     }
     let worst = crash(at(0, Spelling::Compact)).with(&InstanceOutcome::AcceptsInvalid { byte: 0 });
     assert_eq!(SchemaOutcome::of(&worst, Spelling::Compact, &order), SchemaOutcome::AcceptsInvalid, "worse than the crash");
+    let found = crash(Stage::Oracle).with(&InstanceOutcome::DeadEnd { byte: 0 });
+    assert_eq!(SchemaOutcome::of(&found, Spelling::Compact, &order), SchemaOutcome::DeadEnd, "our stop hides no fault");
 }
 
 #[test]

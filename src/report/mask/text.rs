@@ -112,7 +112,8 @@ pub(super) fn notes(summary: &Summary) -> Vec<String> {
         if ours > 0 {
             let (name, ours) = (engine.engine.name(), count(ours));
             notes.push(format!(
-                "sobench itself failed on schemas of {name}, before the engine was asked, and judges none of them: {ours}"
+                "sobench's own evaluator was stopped on schemas of {name}; faults found before stand, and the rest is not \
+                 judged: {ours}"
             ));
         }
     }
@@ -169,7 +170,7 @@ mod tests {
     fn a_failure_of_our_own_is_told() {
         let stopped = || row(0, EngineName::Guidance).stopped_at(StopCause::Crash, Stage::Oracle);
         let summary = Summary::build(measurement(&[EngineName::Guidance]), || Ok([Ok(stopped())])).unwrap();
-        assert!(notes(&summary).iter().any(|it| it.starts_with("sobench itself failed") && it.ends_with(": 1")));
+        assert!(notes(&summary).iter().any(|it| it.starts_with("sobench's own evaluator was stopped") && it.ends_with(": 1")));
     }
 
     #[test]
