@@ -83,7 +83,7 @@ pub struct EngineSummary {
     pub compile: Sets<CompileSummary>,
     pub memory: MemorySummary,
     pub batches: Vec<BatchSummary>,
-    /// Absent where MaskBench's spelling was not measured.
+    /// Absent where no engine reached a text in MaskBench's spelling.
     pub maskbench: Option<MaskbenchColumn>,
     pub witnesses: Witnesses,
 }
@@ -142,6 +142,9 @@ impl Summary {
                 let place = summary.place(&row)?;
                 summary.add_common(place, &row);
             }
+        }
+        if !summary.engines.iter().any(|it| it.maskbench.as_ref().is_some_and(MaskbenchColumn::has_tests)) {
+            summary.engines.iter_mut().for_each(|it| it.maskbench = None);
         }
         for (engine, routes) in summary.engines.iter_mut().zip(routes) {
             engine.routes = routes.into_iter().map(|((engine, why), schemas)| RouteCount { engine, why, schemas }).collect();

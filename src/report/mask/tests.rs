@@ -188,6 +188,7 @@ fn maskbench_counts_the_last_wrong_test_by_label_and_tokens_alone() {
     };
     let masked_out = || instance(true, InstanceOutcome::RejectsValid { byte: 1, token: Some("x".into()) }, 2);
     let end_masked_out = || instance(true, InstanceOutcome::RejectsValid { byte: 9, token: None }, 4);
+    let verbatim = |it: InstanceRow| InstanceRow { spelling: Spelling::Verbatim, ..it };
     let swallowed = || instance(false, InstanceOutcome::AcceptsInvalid { byte: 9 }, 4);
     for (instances, expected) in [
         (vec![end_masked_out()], "passing"),
@@ -199,13 +200,40 @@ fn maskbench_counts_the_last_wrong_test_by_label_and_tokens_alone() {
         (vec![instance(false, InstanceOutcome::Pass, 4)], "invalidation_error"),
         (vec![instance(false, InstanceOutcome::Pass, 2)], "passing"),
         (vec![instance(false, InstanceOutcome::Disputed { accepted: true }, 4)], "invalidation_error"),
+        (vec![instance(true, InstanceOutcome::NotJudged { accepted: false }, 0)], "passing"),
+        (vec![instance(true, InstanceOutcome::Failed { byte: 0, words: "no".into() }, 0)], "validation_error"),
+        (vec![verbatim(masked_out())], "passing"),
         (vec![], "passing"),
     ] {
         let mut made = row(0, Guidance);
         made.instances = instances;
-        let column = serde_json::to_value(&summary(&[Guidance], &[made.clone()]).engines[0].maskbench).unwrap();
+        // A second schema, wrong in neither way and declined, keeps a column whose first schema has no test of its own.
+        let mut declined = row(1, Guidance).declined_with("no");
+        declined.instances = vec![instance(true, InstanceOutcome::Pass, 4)];
+        let column = serde_json::to_value(&summary(&[Guidance], &[made.clone(), declined]).engines[0].maskbench).unwrap();
         assert_eq!(column[expected].as_u64(), Some(1), "{:?}: {column}", made.instances);
     }
+}
+
+#[test]
+fn maskbench_has_no_column_for_other_texts_and_passes_nothing_that_we_cut_short() {
+    let column = |rows: &[Row]| summary(&[Guidance], rows).engines[0].maskbench.clone();
+    let mut text = row(0, Guidance).bare();
+    text.instances = vec![instance(0, Spelling::Verbatim, InstanceOutcome::Pass)];
+    let mut regex = row(1, Guidance);
+    regex.kind = "regex".into();
+    assert_eq!((column(&[text.clone()]), column(&[regex.clone(), text])), (None, None));
+    let ours = |index, outcome: &InstanceOutcome| {
+        let mut made = row(index, Guidance).stopped_at(StopCause::Timeout, Stage::Oracle);
+        made.instances = vec![instance(0, Spelling::Maskbench, outcome.clone())];
+        made
+    };
+    let wrong = InstanceOutcome::RejectsValid { byte: 1, token: None };
+    let mut rejected = ours(2, &wrong);
+    rejected.instances[0].masks = 1;
+    let column = column(&[row(0, Guidance), regex, rejected, ours(3, &InstanceOutcome::Pass)]).unwrap();
+    assert_eq!((column.schemas, column.passing, column.validation_error, column.not_judged), (3, 1, 1, 1));
+    assert_eq!((column.timeout, column.tokens), (0, 3));
 }
 
 #[test]

@@ -187,7 +187,7 @@ pub(super) fn maskbench(summary: &Summary) -> Option<Section> {
     for (place, percentile) in PERCENTILES.into_iter().enumerate() {
         rows.push(row(summary, format!("TTFM p{percentile}"), |it| cell(it, &|it| us(it.ttfm.percentiles[place].us))));
     }
-    let counts: [Counted<MaskbenchColumn>; 9] = [
+    let counts: [Counted<MaskbenchColumn>; 10] = [
         ("tokens", |it| it.tokens),
         ("schemas", |it| it.schemas),
         ("passing", |it| it.passing),
@@ -197,6 +197,7 @@ pub(super) fn maskbench(summary: &Summary) -> Option<Section> {
         ("timeout", |it| it.timeout),
         ("validation error", |it| it.validation_error),
         ("invalidation error", |it| it.invalidation_error),
+        ("not judged (ours)", |it| it.not_judged),
     ];
     rows.extend(counts.map(|(label, of)| row(summary, label, |it| cell(it, &|it| count(of(it))))));
     Some(Section {
