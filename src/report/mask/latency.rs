@@ -80,7 +80,9 @@ pub struct BatchSummary {
 pub struct MemorySummary {
     /// Of a compiled grammar, where the library can say; the unit of the count is the schema.
     pub grammar: Sizes,
-    /// How much the process peaked above what it had before the compile; the unit of the count is the schema.
+    /// Schemas of which the system said how far the process peaked above what it had before the compile.
+    pub peak_known: u64,
+    /// Of them, those that made the process grow at all, and by how much; the others fitted into memory kept from earlier rows.
     pub peak: Sizes,
 }
 
@@ -185,10 +187,16 @@ impl BatchSummary {
 }
 
 impl MemorySummary {
+    /// Which share (0 to 1) of the schemas made the process grow.
+    pub fn share_grown(&self) -> Option<f64> {
+        (self.peak_known > 0).then(|| self.peak.n() as f64 / self.peak_known as f64)
+    }
+
     /// Adds a row, where it compiled.
     pub fn add(&mut self, row: &Row) {
         let Some(compile) = &row.compile else { return };
         compile.grammar_bytes.into_iter().for_each(|bytes| self.grammar.record(bytes));
-        compile.peak_bytes.into_iter().for_each(|bytes| self.peak.record(bytes));
+        self.peak_known += u64::from(compile.peak_bytes.is_some());
+        compile.peak_bytes.into_iter().filter(|bytes| *bytes > 0).for_each(|bytes| self.peak.record(bytes));
     }
 }

@@ -156,16 +156,24 @@ pub(super) fn memory(summary: &Summary) -> Section {
     };
     Section {
         title: "Memory (unit of n: schema; own set)".to_owned(),
-        notes: Vec::new(),
+        notes: vec![
+            "growth: how far the process peaked above what it had before the compile; a schema without growth fitted into memory \
+             kept from earlier rows, and percentiles are over those with growth alone, so that they tell of the process and not \
+             of what a schema needs"
+                .to_owned(),
+            "whole process: the most of any child process; children that died are not in it".to_owned(),
+        ],
         head: head(summary, "memory"),
         rows: vec![
             row(summary, "compiled grammar, n", |it| count(it.memory.grammar.n() as u64)),
             row(summary, "compiled grammar, p50", |it| bytes(it.memory.grammar.percentile(50.0))),
             row(summary, "compiled grammar, max", |it| bytes(it.memory.grammar.max())),
-            row(summary, "peak above before, n", |it| count(it.memory.peak.n() as u64)),
-            row(summary, "peak above before, p50", |it| bytes(it.memory.peak.percentile(50.0))),
-            row(summary, "peak above before, p99", |it| bytes(it.memory.peak.percentile(99.0))),
-            row(summary, "peak above before, max", |it| bytes(it.memory.peak.max())),
+            row(summary, "growth measured, n", |it| count(it.memory.peak_known)),
+            row(summary, "with growth, n", |it| count(it.memory.peak.n() as u64)),
+            row(summary, "with growth (%)", |it| percent(it.memory.share_grown())),
+            row(summary, "growth, p50", |it| bytes(it.memory.peak.percentile(50.0))),
+            row(summary, "growth, p99", |it| bytes(it.memory.peak.percentile(99.0))),
+            row(summary, "growth, max", |it| bytes(it.memory.peak.max())),
             row(summary, "whole process, most resident", peak_rss),
         ],
         word_columns: 1,
