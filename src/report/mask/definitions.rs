@@ -17,7 +17,7 @@ pub const DEFINITIONS: [(&str, &str); 17] = [
     (
         "own set",
         "compile: schemas that this engine compiled, and those whose compile timed out; masks: schemas of which it began a walk, \
-         whatever came of them, up to the wrong mask; of a walk that was stopped no duration is known",
+         whatever came of them, up to the wrong mask; of a walk that was stopped not every duration is known",
     ),
     (
         "common set",
@@ -26,15 +26,20 @@ pub const DEFINITIONS: [(&str, &str); 17] = [
     ),
     (
         "cold, first mask, to first mask, cached",
-        "the first compile in its process; a matcher and its first mask; the two added, \
-         schema by schema; the same constraint asked of the compile cache again",
+        "the first compile of this constraint, in a child process that may have compiled others before; a matcher and its first \
+         mask; the two added, schema by schema; the same constraint asked of the compile cache again",
     ),
     (
         "timeouts",
         "count as longer than the limit in every rank (shown as >limit), and are in no mean: there is none where one is \
-         among the values; the limit is a row's: compile, first mask and walks together",
+         among the values; the limit is a row's: compile, first mask and walks together; a walk that ran into it counts as one \
+         mask and one step above it, cold and warm, which ranks it last; whether a single mask took that long is not known",
     ),
-    ("cold and warm masks", "the first walk over an instance on a grammar just compiled; the same walk again on a new matcher"),
+    (
+        "cold and warm masks",
+        "the first walk over an instance in this spelling; the same walk again on a new matcher; the instances and spellings of a \
+         schema share its grammar, so that only the first of them meets one that was just compiled",
+    ),
     ("step", "the mask before a token and the commit of that token, together"),
     ("slope", "least squares through (token's position, mask time), over all walks"),
     ("masks/s/core", "1 / mean(step), warm, one thread"),

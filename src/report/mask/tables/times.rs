@@ -43,16 +43,16 @@ pub(super) fn compile(summary: &Summary) -> Vec<Section> {
         ("schemas".into(), Box::new(|it| count(it.cold.n()))),
         ("of them, compile timed out".into(), Box::new(|it| count(it.cold.censored()))),
     ];
-    let parts: [(Labelled<CompileSummary, Distribution>, &[f64]); 4] = [
-        (("cold compile", |it| &it.cold), &[50.0, 90.0, 99.0]),
-        (("first mask", |it| &it.first_mask), &[50.0, 99.0]),
-        (("to first mask", |it| &it.to_first_mask), &[50.0, 90.0, 99.0]),
-        (("cached", |it| &it.cached), &[50.0, 99.0]),
+    let parts: [(Labelled<CompileSummary, Distribution>, Unit, &[f64]); 4] = [
+        (("cold compile", |it| &it.cold), Unit::Ms, &[50.0, 90.0, 99.0]),
+        (("first mask", |it| &it.first_mask), Unit::Ms, &[50.0, 99.0]),
+        (("to first mask", |it| &it.to_first_mask), Unit::Ms, &[50.0, 90.0, 99.0]),
+        (("cached, us:", |it| &it.cached), Unit::Us, &[50.0, 99.0]),
     ];
-    for ((name, of), percentiles) in parts {
-        lines.extend(distribution_lines(name, Unit::Ms, of, percentiles));
+    for ((name, of), unit, percentiles) in parts {
+        lines.extend(distribution_lines(name, unit, of, percentiles));
     }
-    let title = "Compile and time to first mask (unit of n: schema), ms";
+    let title = "Compile and time to first mask (unit of n: schema), ms; from the cache, us";
     let mut sections = sections(summary, title, &lines, |engine, set| set.of(&engine.compile));
     sections.iter_mut().take(1).for_each(|it| it.notes.push(PERCENTILE.to_owned()));
     sections
@@ -130,6 +130,7 @@ pub(super) fn batches(summary: &Summary) -> Option<Section> {
                 |it: &EngineSummary| it.batches.iter().find(|it| it.sequences == size).map_or_else(|| UNKNOWN.to_owned(), of);
             rows.push(row(summary, format!("{size} at once: {label}"), cell));
         };
+        push("distinct", &|it| count(it.distinct as u64));
         push("steps", &|it| count(it.step.n()));
         push("step p50 (us)", &|it| Unit::Us.percentile(&it.step, 50.0));
         push("step p99 (us)", &|it| Unit::Us.percentile(&it.step, 99.0));
@@ -141,7 +142,11 @@ pub(super) fn batches(summary: &Summary) -> Option<Section> {
     let threads: Vec<String> = threads.iter().map(usize::to_string).collect();
     (!rows.is_empty()).then(|| Section {
         title: format!("Several sequences at once (unit: step, a mask of every sequence; threads: {})", threads.join(", ")),
-        notes: Vec::new(),
+        notes: vec![
+            "each engine runs its own documents, those that it passes, so that engines differ in what they mask here; distinct: \
+             different documents among the sequences, the others run again"
+                .to_owned(),
+        ],
         head: head(summary, "batch"),
         rows,
         word_columns: 1,
