@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::distribution::{Bound, Distribution, Sizes};
 use super::outcome::counts_in;
 use crate::mask::about::BatchRow;
-use crate::mask::row::{PassTimes, Row, Spelling, Stage, StopCause};
+use crate::mask::row::{PassTimes, Row, Spelling, Stage, StopCause, Stopped};
 use crate::mask::times::Slope;
 
 /// A server's step, as llguidance's documentation budgets it: what one core's masks have to fit into.
@@ -36,7 +36,7 @@ pub struct CompileSummary {
 pub struct MaskSummary {
     /// Schemas of which a walk was begun.
     pub schemas: u64,
-    /// Schemas of which a walk was stopped; how long the masks and commits of that walk took is not known.
+    /// Schemas of which a walk was stopped. Not every mask and commit of that walk may be among the durations.
     pub stopped: u64,
     pub cold: PassSummary,
     pub warm: PassSummary,
@@ -112,14 +112,17 @@ impl CompileSummary {
 }
 
 impl MaskSummary {
-    /// Adds what a row has of `spelling`.
-    pub fn add(&mut self, row: &Row, spelling: Spelling) {
-        let stopped = row
-            .stopped
-            .as_ref()
-            .is_some_and(|it| matches!(it.stage, Stage::Instance { spelling: at, .. } if counts_in(at, spelling)));
-        self.stopped += u64::from(stopped);
-        let mut any = stopped;
+    /// Adds what a row has of `spelling`. A walk that ran into the time limit counts once as longer than `limit_ns`, in either pass:
+    /// whether a single mask took that long is not known, and without it the slowest schemas would look like the fastest.
+    pub fn add(&mut self, row: &Row, spelling: Spelling, limit_ns: u64) {
+        let in_walk = |it: &&Stopped| matches!(it.stage, Stage::Instance { spelling: at, .. } if counts_in(at, spelling));
+        let stopped = row.stopped.as_ref().filter(in_walk);
+        if stopped.is_some_and(|it| it.cause == StopCause::Timeout) {
+            self.cold.censor(limit_ns);
+            self.warm.censor(limit_ns);
+        }
+        self.stopped += u64::from(stopped.is_some());
+        let mut any = stopped.is_some();
         for times in row.times.iter().filter(|it| counts_in(it.spelling, spelling)) {
             any = true;
             self.cold.add(&times.cold);
@@ -144,6 +147,12 @@ impl PassSummary {
             sequences_by_mean: (STEP_BUDGET_NS / mean_ns).floor() as u64,
             sequences_by_p99: (STEP_BUDGET_NS / p99_ns as f64).floor() as u64,
         })
+    }
+
+    /// Adds a walk that did not end in time, as one mask and one step.
+    fn censor(&mut self, limit_ns: u64) {
+        self.mask.censor(limit_ns);
+        self.step.censor(limit_ns);
     }
 
     fn add(&mut self, times: &PassTimes) {

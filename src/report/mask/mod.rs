@@ -209,7 +209,7 @@ impl Summary {
         let limit_ns = self.measurement.about.timeout_ms.saturating_mul(1_000_000);
         let engine = &mut self.engines[place];
         engine.compile.common.add(row, limit_ns);
-        engine.spellings.iter_mut().for_each(|it| it.masks.common.add(row, it.spelling));
+        engine.spellings.iter_mut().for_each(|it| it.masks.common.add(row, it.spelling, limit_ns));
     }
 }
 
@@ -221,7 +221,7 @@ impl EngineSummary {
 
     fn add(&mut self, row: &Row, order: &[Spelling], limit_ns: u64) {
         self.schemas += 1;
-        self.spellings.iter_mut().for_each(|it| it.add(row, order));
+        self.spellings.iter_mut().for_each(|it| it.add(row, order, limit_ns));
         self.compile.own.add(row, limit_ns);
         self.memory.add(row);
         self.maskbench.iter_mut().for_each(|it| it.add(row, order, limit_ns));
@@ -244,14 +244,14 @@ impl SpellingSummary {
         }
     }
 
-    fn add(&mut self, row: &Row, order: &[Spelling]) {
+    fn add(&mut self, row: &Row, order: &[Spelling], limit_ns: u64) {
         self.schemas.add(SchemaOutcome::of(row, self.spelling, order));
         for instance in instances_in(row, self.spelling) {
             self.instances.add(InstanceClass::of(&instance.outcome));
             self.rejects_valid_at_end += u64::from(matches!(instance.outcome, InstanceOutcome::RejectsValid { token: None, .. }));
             self.accepts_invalid_early_end += u64::from(is_early_end(instance));
         }
-        self.masks.own.add(row, self.spelling);
+        self.masks.own.add(row, self.spelling, limit_ns);
     }
 }
 

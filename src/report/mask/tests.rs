@@ -5,7 +5,7 @@ use super::outcome::Class;
 use super::testing::{TIMEOUT_MS, instance, measurement, row, times};
 use super::*;
 use crate::engine::EngineName::{Guidance, Outlines, Xgrammar};
-use crate::mask::row::{DeclineClass, StopCause};
+use crate::mask::row::{Compile, DeclineClass, StopCause};
 
 const TIMEOUT_NS: u64 = TIMEOUT_MS * 1_000_000;
 
@@ -275,16 +275,38 @@ fn witnesses_are_the_first_of_their_kind_in_a_schema_and_the_worst_come_first() 
 }
 
 #[test]
-fn a_walk_that_was_stopped_is_counted_since_its_durations_are_lost() {
+fn a_walk_that_was_stopped_is_counted_and_one_that_timed_out_is_the_longest() {
     let stage = Stage::Instance { index: 0, spelling: Spelling::Compact };
-    let mut stopped = row(0, Guidance).stopped_at(StopCause::Timeout, stage);
-    stopped.times.truncate(1);
-    let engine = &summary(&[Guidance], &[stopped, row(1, Guidance)]).engines[0];
-    let figures = |place: usize| {
-        let masks = &engine.spellings[place].masks.own;
-        (masks.schemas, masks.stopped, masks.warm.mask.n())
+    for (cause, censored) in [(StopCause::Timeout, 1), (StopCause::Crash, 0), (StopCause::OutOfMemory, 0)] {
+        let mut stopped = row(0, Guidance).stopped_at(cause, stage);
+        stopped.times.truncate(1);
+        let engine = &summary(&[Guidance], &[stopped, row(1, Guidance)]).engines[0];
+        let figures = |place: usize| {
+            let masks = &engine.spellings[place].masks.own;
+            (masks.schemas, masks.stopped, masks.warm.mask.n())
+        };
+        assert_eq!((figures(0), figures(1)), ((2, 0, 6), (2, 1, 3 + censored)), "{cause:?}");
+        let own = &engine.spellings[1].masks.own;
+        for it in [&own.warm.mask, &own.warm.step, &own.cold.mask, &own.cold.step] {
+            assert_eq!(it.censored(), censored, "{cause:?}");
+            assert_eq!(it.max() == Some(Bound::Above(TIMEOUT_NS)), censored == 1, "{cause:?}");
+            assert_eq!(it.mean_ns().is_none(), censored == 1, "{cause:?}");
+        }
+        assert_eq!((own.warm.commit.censored(), own.warm.capacity().is_none()), (0, censored == 1));
+    }
+}
+
+#[test]
+fn memory_that_did_not_grow_is_counted_and_in_no_percentile() {
+    let peak = |index: usize, peak_bytes| {
+        let mut made = row(index, Guidance);
+        made.compile = made.compile.map(|it| Compile { peak_bytes, ..it });
+        made
     };
-    assert_eq!((figures(0), figures(1)), ((2, 0, 6), (2, 1, 3)));
+    let rows = [peak(0, Some(0)), peak(1, Some(0)), peak(2, Some(0)), peak(3, Some(512)), peak(4, None)];
+    let memory = &summary(&[Guidance], &rows).engines[0].memory;
+    assert_eq!((memory.peak_known, memory.peak.n(), memory.peak.percentile(50.0)), (4, 1, Some(512)));
+    assert_eq!((memory.share_grown(), latency::MemorySummary::default().share_grown()), (Some(0.25), None));
 }
 
 #[test]
