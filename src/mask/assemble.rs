@@ -1,7 +1,7 @@
 //! Puts a row together from what a child says of it, be it all or not. Knows no process and no clock.
 
 use super::corpus::Selected;
-use super::protocol::{Event, Samples, Walked};
+use super::protocol::{Event, Heat, Pass, Samples};
 use super::row::{PassTimes, Row, SpellingTimes, Stage, StopCause, Stopped};
 use crate::engine::EngineName;
 
@@ -15,12 +15,20 @@ pub(super) struct Assembly {
     peak_rss_bytes: Option<u64>,
 }
 
+/// Whose time passes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// Our own evaluator's.
+    Oracle,
+    Engine,
+}
+
 /// What an event meant for a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
     GoesOn,
-    /// It has left our own evaluator's hands, and the engine's time begins.
-    EngineBegins,
+    /// What follows is this one's time.
+    Turn(Turn),
     Complete,
     /// The library panicked.
     Crashed {
@@ -56,9 +64,8 @@ impl Assembly {
     pub(super) fn event(&mut self, event: Event) -> Progress {
         match event {
             Event::Stage(stage) => {
-                let began = self.stage == Stage::Oracle && stage == Stage::Compile;
                 self.stage = stage;
-                return if began { Progress::EngineBegins } else { Progress::GoesOn };
+                return Progress::Turn(self.turn());
             }
             Event::Route(route) => self.row.route = Some(route),
             Event::Declined(mut declined) => {
@@ -66,7 +73,8 @@ impl Assembly {
                 self.row.declined = Some(declined);
             }
             Event::Compiled(compile) => self.row.compile = Some(compile),
-            Event::Walked(walked) => self.walked(walked),
+            Event::Pass(pass) => self.pass(&pass),
+            Event::Walked(row) => self.row.instances.push(row),
             Event::Crashed { words } => return Progress::Crashed { words },
             Event::Unreadable { words } => return Progress::Unreadable { words },
             Event::Done(done) => {
@@ -81,10 +89,14 @@ impl Assembly {
         Progress::GoesOn
     }
 
-    fn walked(&mut self, walked: Walked) {
-        let spelling = walked.row.spelling;
-        self.row.instances.push(walked.row);
-        if walked.cold.mask.is_empty() {
+    /// Whose time passes now.
+    pub(super) fn turn(&self) -> Turn {
+        if self.stage == Stage::Oracle { Turn::Oracle } else { Turn::Engine }
+    }
+
+    fn pass(&mut self, pass: &Pass) {
+        let spelling = pass.spelling;
+        if pass.samples.mask.is_empty() {
             return;
         }
         let place = self.row.times.iter().position(|times| times.spelling == spelling).unwrap_or_else(|| {
@@ -92,8 +104,11 @@ impl Assembly {
             self.row.times.len() - 1
         });
         let times = &mut self.row.times[place];
-        record(&mut times.cold, &walked.cold);
-        record(&mut times.warm, &walked.warm);
+        let times = match pass.heat {
+            Heat::Cold => &mut times.cold,
+            Heat::Warm => &mut times.warm,
+        };
+        record(times, &pass.samples);
     }
 
     /// The row of a job that was done to its end, and the most resident memory of the child during it.
@@ -135,30 +150,26 @@ mod tests {
         Selected { index: 3, name: "a.json".into(), tags: vec!["enum".into()], kind: "json", json: "{}".into() }
     }
 
-    fn walked(spelling: Spelling, mask: Vec<u64>) -> Event {
+    fn walked(spelling: Spelling, mask: &[u64]) -> [Event; 3] {
         let outcome = InstanceOutcome::Pass;
         let row = InstanceRow { index: 0, spelling, label: None, judged: Some(true), outcome, tokens: 1, masks: 2 };
-        let samples = Samples { mask, commit: vec![5] };
-        Event::Walked(Walked { row, cold: samples.clone(), warm: samples })
+        let pass = |heat| Event::Pass(Pass { spelling, heat, samples: Samples { mask: mask.to_vec(), commit: vec![5] } });
+        [pass(Heat::Cold), pass(Heat::Warm), Event::Walked(row)]
     }
 
     #[test]
     fn a_whole_row_has_everything_and_a_stopped_one_what_it_had() {
         let compile = Compile { cold_ns: 1, first_mask_ns: 2, cached_ns: 3, grammar_bytes: None, peak_bytes: Some(1) };
         let stage = Stage::Instance { index: 1, spelling: Spelling::Compact };
-        let events = [
-            Event::Stage(Stage::Oracle),
-            Event::Stage(Stage::Compile),
-            Event::Compiled(compile),
-            walked(Spelling::Compact, vec![10, 20]),
-            walked(Spelling::Verbatim, vec![]),
-            walked(Spelling::Compact, vec![30]),
-            Event::Stage(stage),
-        ];
+        let mut events = vec![Event::Stage(Stage::Oracle), Event::Stage(Stage::Compile), Event::Compiled(compile)];
+        for (spelling, masks) in [(Spelling::Compact, &[10, 20][..]), (Spelling::Verbatim, &[]), (Spelling::Compact, &[30])] {
+            events.extend(walked(spelling, masks));
+        }
+        events.push(Event::Stage(stage));
         let assemble = || {
             let mut assembly = Assembly::new(&entry(), EngineName::Guidance);
             let progress: Vec<Progress> = events.iter().cloned().map(|event| assembly.event(event)).collect();
-            assert_eq!((&progress[0], &progress[1]), (&Progress::GoesOn, &Progress::EngineBegins));
+            assert_eq!(progress[..2], [Progress::Turn(Turn::Oracle), Progress::Turn(Turn::Engine)]);
             assembly
         };
         let mut assembly = assemble();
@@ -174,6 +185,11 @@ mod tests {
         let stopped = row.stopped.unwrap();
         assert_eq!((stopped.stage, stopped.after_ns, stopped.words.chars().count()), (stage, 7, MAX_WORDS + 1));
         assert_eq!((row.instances.len(), row.compile), (3, Some(compile)));
+        let mut cut_short = assemble();
+        cut_short.event(walked(Spelling::Compact, &[40])[0].clone());
+        assert_eq!(cut_short.event(Event::Stage(Stage::Oracle)), Progress::Turn(Turn::Oracle));
+        let row = cut_short.stopped(StopCause::Timeout, "", 7);
+        assert_eq!((row.instances.len(), row.times[0].cold.mask.count(), row.times[0].warm.mask.count()), (3, 4, 3));
         let crash = Event::Crashed { words: "boom".into() };
         assert_eq!(assemble().event(crash), Progress::Crashed { words: "boom".into() });
     }

@@ -3,7 +3,7 @@
 //!
 //! What is cold and what is not: the compile is the first one of its constraint, over a vocabulary whose tables are ready. The first
 //! mask is the coldest of all. All spellings share one grammar, whose tables grow as it is used: the first walk of the first spelling
-//! is colder than those after it. The warm walk of an instance follows right after its cold one.
+//! is colder than those after it. The warm walk of an instance follows its cold one, as soon as the durations of that are sent.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use super::clock::measure;
 use super::corpus::Entry;
 use super::memory;
 use super::oracle::Oracle;
-use super::protocol::{Done, Event, Samples, Setup, Walked};
+use super::protocol::{Done, Event, Heat, Pass, Setup};
 use super::row::{Compile, DeclineClass, Declined, InstanceOutcome, InstanceRow, RouteRow, Spelling, Stage};
 use super::spelling::spell;
-use super::walk::{self, Halt, Labels};
+use super::walk::{self, Fault, Halt, Labels};
 use super::worker::{Opened, Output};
 use crate::constraint::Constraint;
 use crate::engine::cache::CompileCache;
@@ -122,14 +122,14 @@ impl Measuring {
                 let (label, judged) = (labels.label, labels.judged);
                 let outcome = InstanceOutcome::NotJudged { accepted: false };
                 let row = InstanceRow { index, spelling, label, judged, outcome, tokens: 0, masks: 0 };
-                let walked = self.walked(&text, row, grammar, oracle, output)?;
-                output.keep(&Event::Walked(walked))?;
+                let row = self.walked(&text, row, grammar, oracle, output)?;
+                output.keep(&Event::Walked(row))?;
             }
         }
         Ok(())
     }
 
-    /// Walks one text, cold and warm, and then has the ends judged that were allowed on the way. `row` says nothing of the walk yet;
+    /// Walks one text, cold and warm, sends the durations, and then has the ends judged that were allowed on the way. `row` says nothing of the walk yet;
     /// it stays so for a text that the vocabulary cannot spell, for which no engine is blamed.
     fn walked<W: Write>(
         &mut self,
@@ -138,25 +138,33 @@ impl Measuring {
         grammar: &dyn Grammar,
         oracle: &mut Oracle,
         output: &mut Output<W>,
-    ) -> JobResult<Walked> {
+    ) -> JobResult<InstanceRow> {
         let vocabulary: &Vocabulary = &self.opened.vocabulary;
         let Some(tokens) = vocabulary.encode_exactly(text) else {
-            return Ok(Walked { row, cold: Samples::default(), warm: Samples::default() });
+            return Ok(row);
         };
-        output.stage(Stage::Instance { index: row.index, spelling: row.spelling })?;
+        let spelling = row.spelling;
+        output.stage(Stage::Instance { index: row.index, spelling })?;
         let trace = walk::walk(grammar, vocabulary, &tokens, &mut self.mask);
+        output.send(&Event::Pass(Pass { spelling, heat: Heat::Cold, samples: trace.samples.clone() }))?;
         if let Halt::Crashed { words } = trace.halt {
             return Err(JobError::Crashed { words });
         }
-        let warm = walk::again(grammar, &tokens, &trace, &mut self.mask);
+        let again = walk::again(grammar, vocabulary, &tokens, &trace, &mut self.mask);
+        output.keep(&Event::Pass(Pass { spelling, heat: Heat::Warm, samples: again.samples }))?;
+        if let Some(Fault { halt: Halt::Crashed { words }, .. }) = again.fault {
+            return Err(JobError::Crashed { words });
+        }
         if !trace.ends.is_empty() {
             output.stage(Stage::Oracle)?;
         }
         let wrong_end = oracle.first_wrong_end(text, &trace.ends);
         let count = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
-        row.outcome = walk::outcome(&trace, Labels { label: row.label, judged: row.judged }, wrong_end, vocabulary);
+        let labels = Labels { label: row.label, judged: row.judged };
+        let differs = again.fault.and_then(|fault| fault.outcome(&trace.halt));
+        row.outcome = differs.unwrap_or_else(|| walk::outcome(&trace, labels, wrong_end, vocabulary));
         (row.tokens, row.masks) = (count(tokens.len()), count(trace.samples.mask.len()));
-        Ok(Walked { row, cold: trace.samples, warm })
+        Ok(row)
     }
 }
 

@@ -62,7 +62,10 @@ pub(super) enum Event {
     Route(RouteRow),
     Declined(Declined),
     Compiled(Compile),
-    Walked(Walked),
+    /// A walk that is over; sent at once, so that its durations outlive whatever ends the row.
+    Pass(Pass),
+    /// What the walks over an instance show, after all durations of it.
+    Walked(InstanceRow),
     /// The library panicked, or says that it did; nothing more comes of this job, and the child ends.
     Crashed {
         words: String,
@@ -86,12 +89,22 @@ pub(super) struct Ready {
     pub(super) open_ns: u64,
 }
 
-/// An instance that was walked, cold and warm, and every duration of it in order.
+/// One walk over an instance, and every duration of it in order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Walked {
-    pub(super) row: InstanceRow,
-    pub(super) cold: Samples,
-    pub(super) warm: Samples,
+pub(super) struct Pass {
+    pub(super) spelling: Spelling,
+    pub(super) heat: Heat,
+    pub(super) samples: Samples,
+}
+
+/// Which of the walks over an instance a walk is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Heat {
+    /// The first one.
+    Cold,
+    /// The one right after it.
+    Warm,
 }
 
 /// Durations in ns, by position.

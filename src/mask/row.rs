@@ -59,7 +59,8 @@ pub struct Row {
     pub compile: Option<Compile>,
     /// Every instance in every spelling that was reached, in order.
     pub instances: Vec<InstanceRow>,
-    /// Durations by spelling; spellings of which no mask was computed are absent.
+    /// Durations by spelling; spellings of which no mask was computed are absent. Of a stopped row, those of every walk that was
+    /// over, also where its instance was not judged any more.
     pub times: Vec<SpellingTimes>,
 }
 
@@ -177,7 +178,7 @@ pub enum InstanceOutcome {
     AcceptsInvalid { byte: usize },
     /// No token and no end was allowed after `byte` bytes.
     DeadEnd { byte: usize },
-    /// The library gave up after `byte` bytes, in its own words.
+    /// The library gave up after `byte` bytes, in its own words; or its second walk was not as the first.
     Failed { byte: usize, words: String },
     /// The corpus and our evaluator disagree: nobody is blamed. `accepted` is what the engine did.
     Disputed { accepted: bool },

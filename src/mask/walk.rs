@@ -91,28 +91,64 @@ fn refused(mask: &TokenMask, halt: Halt) -> Halt {
     if mask.count() == 0 { Halt::DeadEnd } else { halt }
 }
 
-/// Walks again as far as `trace` went, on a new matcher of the same grammar, for the durations alone.
-pub(super) fn again(grammar: &dyn Grammar, tokens: &[TokenId], trace: &Trace, mask: &mut TokenMask) -> Samples {
+/// What a second walk came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Again {
+    pub(super) samples: Samples,
+    /// What was not as on the first walk.
+    pub(super) fault: Option<Fault>,
+}
+
+/// How a second walk over the same tokens differs from the first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Fault {
+    /// [`Halt::Failed`] or [`Halt::Crashed`].
+    pub(super) halt: Halt,
+    /// Bytes of the text that were committed before.
+    pub(super) byte: usize,
+}
+
+/// Walks again as far as `trace` went, on a new matcher of the same grammar.
+pub(super) fn again(
+    grammar: &dyn Grammar,
+    vocabulary: &Vocabulary,
+    tokens: &[TokenId],
+    trace: &Trace,
+    mask: &mut TokenMask,
+) -> Again {
     let mut samples = Samples::default();
-    let Ok(mut matcher) = grammar.matcher() else { return samples };
     samples.mask.reserve_exact(trace.samples.mask.len());
     samples.commit.reserve_exact(trace.samples.commit.len());
-    let (masks, commits) = (trace.samples.mask.len(), trace.samples.commit.len());
-    let mut rest = tokens.iter().copied().take(commits);
+    let mut byte = 0;
+    let commits = &tokens[..trace.samples.commit.len()];
+    let halt = steps_again(grammar, commits, trace.samples.mask.len(), mask, &mut samples).err();
+    commits[..samples.commit.len()].iter().for_each(|token| byte += vocabulary.bytes(*token).len());
+    Again { samples, fault: halt.map(|halt| Fault { halt, byte }) }
+}
+
+fn steps_again(
+    grammar: &dyn Grammar,
+    commits: &[TokenId],
+    masks: usize,
+    mask: &mut TokenMask,
+    samples: &mut Samples,
+) -> std::result::Result<(), Halt> {
+    // Where the first walk had no matcher, there is nothing to repeat.
+    if masks == 0 {
+        return Ok(());
+    }
+    let mut matcher = grammar.matcher()?;
+    let mut rest = commits.iter().copied();
     for _ in 0..masks {
         let (masked, ns) = measure(|| matcher.mask(mask));
-        if masked.is_err() {
-            break;
-        }
+        masked?;
         samples.mask.push(ns);
         let Some(token) = rest.next() else { break };
         let (committed, ns) = measure(|| matcher.commit(token));
-        if committed.is_err() {
-            break;
-        }
+        committed?;
         samples.commit.push(ns);
     }
-    samples
+    Ok(())
 }
 
 impl From<EngineError> for Halt {
@@ -138,6 +174,15 @@ impl Labels {
 
     fn disagree(self) -> bool {
         self.truth().is_none() && self.label.is_some()
+    }
+}
+
+impl Fault {
+    /// The outcome of an instance whose first walk halted like this: a failure of that one is told instead.
+    pub(super) fn outcome(self, first: &Halt) -> Option<InstanceOutcome> {
+        let (Halt::Failed { words } | Halt::Crashed { words }) = self.halt else { return None };
+        let is_told = matches!(first, Halt::Failed { .. });
+        (!is_told).then(|| InstanceOutcome::Failed { byte: self.byte, words: format!("on the second walk: {words}") })
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod child;
 mod death;
+mod turns;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -12,9 +13,10 @@ use std::thread;
 use std::time::Duration;
 
 use child::{Child, Next};
+use turns::Turns;
 
 use super::about::BatchRow;
-use super::assemble::{Assembly, Progress};
+use super::assemble::{Assembly, Progress, Turn};
 use super::clock::Stopwatch;
 use super::corpus::Selected;
 use super::plan::WorkerCommand;
@@ -146,18 +148,22 @@ impl Supervisor<'_> {
     /// Has a child measure an entry. Nothing where the user stopped the run; no child where it did not survive.
     fn row(&self, child: Box<Child>, entry: &Selected) -> Result<Option<Measured>> {
         let watch = Stopwatch::start();
-        let mut deadline = self.timeout;
+        let mut turns = Turns::new(self.timeout);
         let mut assembly = Assembly::new(entry, self.engine());
         child.send(format!("{{\"entry\":{}}}", entry.json));
         let (cause, words, after_ns) = loop {
-            let progress = match self.wait(&child, watch, deadline) {
+            let progress = match self.wait(&child, watch, turns.deadline()) {
                 Waited::Event(event) => assembly.event(*event),
                 Waited::Garbage => Progress::Nonsense,
                 Waited::Interrupted => return Ok(None),
                 Waited::TimedOut => {
                     let peak_rss_bytes = child.peak_rss_bytes();
                     child.kill();
-                    let words = format!("took longer than {} s", self.timeout.as_secs_f64());
+                    let who = match assembly.turn() {
+                        Turn::Oracle => "our own evaluator ",
+                        Turn::Engine => "",
+                    };
+                    let words = format!("{who}took longer than {} s", self.timeout.as_secs_f64());
                     let row = assembly.stopped(StopCause::Timeout, &words, watch.elapsed_ns());
                     return Ok(Some((Made { row, peak_rss_bytes }, None)));
                 }
@@ -170,7 +176,7 @@ impl Supervisor<'_> {
             };
             match progress {
                 Progress::GoesOn => {}
-                Progress::EngineBegins => deadline = watch.elapsed().saturating_add(self.timeout),
+                Progress::Turn(turn) => turns.begin(turn, watch.elapsed()),
                 Progress::Complete => {
                     let (row, peak_rss_bytes) = assembly.complete();
                     return Ok(Some((Made { row, peak_rss_bytes }, Some(child))));
@@ -216,7 +222,7 @@ impl Supervisor<'_> {
         match self.wait(&child, watch, BATCH_TIMEOUT) {
             Waited::Event(event) => match *event {
                 Event::Batch(row) => Ok(Batched::Row(row)),
-                Event::Crashed { words } => failed(&words),
+                Event::Crashed { words } | Event::Unreadable { words } => failed(&words),
                 _ => failed("the child process broke the protocol"),
             },
             Waited::Garbage => failed("the child process broke the protocol"),

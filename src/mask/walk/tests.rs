@@ -13,9 +13,9 @@ fn traced(texts: &[&str], quirk: Quirk, text: &str) -> Trace {
     let grammar = FakeGrammar::new(texts, quirk);
     let mut mask = TokenMask::new(vocabulary.len());
     let trace = walk(&grammar, &vocabulary, &tokens, &mut mask);
-    let warm = again(&grammar, &tokens, &trace, &mut mask);
-    assert_eq!(warm.mask.len(), trace.samples.mask.len(), "the warm walk goes as far");
-    assert_eq!(warm.commit.len(), trace.samples.commit.len());
+    let warm = again(&grammar, &vocabulary, &tokens, &trace, &mut mask);
+    assert_eq!(warm.samples.mask.len(), trace.samples.mask.len(), "the warm walk goes as far");
+    assert_eq!((warm.samples.commit.len(), warm.fault), (trace.samples.commit.len(), None));
     trace
 }
 
@@ -75,6 +75,27 @@ fn a_library_that_gives_up_is_quoted() {
         check(&[TEXT], quirk, TEXT, Some(true), Some(true), &InstanceOutcome::Failed { byte, words });
     }
     assert_eq!(traced(&[TEXT], Quirk::Crash(1), TEXT).halt, Halt::Crashed { words: "ouch".into() });
+}
+
+#[test]
+fn a_second_walk_has_to_be_as_the_first() {
+    let failed = |words: &str| Halt::Failed { words: words.to_owned() };
+    let (vocabulary, tokens) = (shared(), shared().encode(TEXT));
+    let trace = traced(&[TEXT], Quirk::None, TEXT);
+    for (quirk, masks, byte, halt) in [
+        (Quirk::Fail(1), 1, 5, failed("too much")),
+        (Quirk::Refuse(1), 2, 5, failed(&format!("not {}", tokens[1]))),
+        (Quirk::Crash(3), 3, 16, Halt::Crashed { words: "ouch".into() }),
+    ] {
+        let mut mask = TokenMask::new(vocabulary.len());
+        let warm = again(&FakeGrammar::new(&[TEXT], quirk), &vocabulary, &tokens, &trace, &mut mask);
+        assert_eq!((warm.samples.mask.len(), &warm.fault), (masks, &Some(Fault { halt: halt.clone(), byte })), "{quirk:?}");
+        let Halt::Failed { words } = halt else { continue };
+        let expected = InstanceOutcome::Failed { byte, words: format!("on the second walk: {words}") };
+        assert_eq!(warm.fault.unwrap().outcome(&trace.halt), Some(expected));
+        let told = Fault { halt: failed("b"), byte }.outcome(&failed("a"));
+        assert_eq!(told, None, "the first walk's own failure is told");
+    }
 }
 
 #[test]

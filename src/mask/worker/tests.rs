@@ -6,7 +6,7 @@ use crate::engine::EngineName;
 use crate::engine::EnginePolicy;
 use crate::engine::vocabulary::shared;
 use crate::mask::corpus::{Content, Entry, Instance};
-use crate::mask::protocol::{BatchJob, BatchSource, Done};
+use crate::mask::protocol::{BatchJob, BatchSource, Done, Heat};
 use crate::mask::row::{DeclineClass, InstanceOutcome, Spelling};
 use crate::mask::testing::{FakeEngine, Quirk};
 
@@ -52,7 +52,7 @@ fn job() -> Job {
 
 fn outcomes(events: &[Event]) -> Vec<InstanceOutcome> {
     let walked = events.iter().filter_map(|event| match event {
-        Event::Walked(walked) => Some(walked.row.outcome.clone()),
+        Event::Walked(row) => Some(row.outcome.clone()),
         _ => None,
     });
     walked.collect()
@@ -72,6 +72,13 @@ fn an_entry_is_told_stage_by_stage_and_each_stage_before_it_begins() {
     assert_eq!(stages[4..], judged);
     let compiled = events.iter().find_map(|event| if let Event::Compiled(compile) = event { Some(*compile) } else { None });
     assert_eq!(compiled.unwrap().grammar_bytes, Some(7));
+    let told = |event: &&Event| matches!(event, Event::Pass(_) | Event::Stage(Stage::Oracle) | Event::Walked(_));
+    let of_first: Vec<&Event> =
+        events.iter().skip_while(|event| **event != Event::Stage(instance(0))).filter(told).take(4).collect();
+    let [Event::Pass(cold), Event::Pass(warm), Event::Stage(Stage::Oracle), Event::Walked(_)] = of_first[..] else {
+        panic!("durations come before our evaluator's turn: {of_first:?}");
+    };
+    assert_eq!((cold.heat, warm.heat, cold.samples.mask.len(), warm.samples.mask.len()), (Heat::Cold, Heat::Warm, 4, 4));
     assert_eq!(outcomes(&events), [InstanceOutcome::Pass, InstanceOutcome::Pass, InstanceOutcome::Disputed { accepted: true }]);
     assert!(matches!(events.last(), Some(Event::Done(_))));
 }
