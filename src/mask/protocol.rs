@@ -31,6 +31,21 @@ pub(super) enum Job {
     Batch(BatchJob),
 }
 
+/// The line that sends an [`Entry`], itself JSON, to a child.
+pub(super) fn entry_line(entry: &str) -> String {
+    format!("{{\"entry\":{entry}}}")
+}
+
+/// Why a child could not read an entry, which lies deeper in its line than in the file it is from.
+pub(super) fn check_entry(entry: &str) -> std::result::Result<(), String> {
+    let line = entry_line(entry);
+    // The line's end is a byte of it.
+    if line.len() as u64 >= MAX_LINE_BYTES {
+        return Err(format!("is too large to be measured, over {MAX_LINE_BYTES} bytes: {}", line.len()));
+    }
+    serde_json::from_str::<Job>(&line).map(drop).map_err(|error| format!("is too deep to be measured: {error}"))
+}
+
 /// Sequences to be masked at once.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct BatchJob {

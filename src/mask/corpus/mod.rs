@@ -1,8 +1,8 @@
 //! Corpora: constraints with instances, from files of several layouts. Knows no engine.
 //!
-//! A file, group or line that cannot be read costs itself alone: it is counted, and the first ones are named in notices. A corpus
-//! of which nothing can be read is an error. Entries are kept as the text that a child process is sent, since a tree of values of a
-//! whole corpus takes gigabytes.
+//! A file, group or line that cannot be read, or that a child process could not read, costs itself alone: it is counted, and the
+//! first ones are named in notices. A corpus of which nothing can be read is an error. Entries are kept as the text that a child
+//! process is sent, since a tree of values of a whole corpus takes gigabytes.
 
 mod custom;
 mod detect;
@@ -20,6 +20,7 @@ use sha2::{Digest, Sha256};
 
 use super::about::{CorpusAbout, CorpusKind};
 use super::plan::{CorpusSource, MAX_INSTANCE_BYTES, MaskPlan};
+use super::protocol;
 use super::row::Spelling;
 use super::spelling;
 use crate::constraint::Constraint;
@@ -182,6 +183,9 @@ impl Sink {
             self.notice(&format!("{name}: instances over {MAX_INSTANCE_BYTES} bytes are left out: {left_out}"));
         }
         let json = serde_json::to_string(&entry).expect("an entry holds only strings and JSON values");
+        if let Err(words) = protocol::check_entry(&json) {
+            return self.unreadable(&format!("{name}: {words}"));
+        }
         self.corpus.entries += 1;
         self.corpus.instances += entry.instances.len();
         self.corpus.hash.update(json.as_bytes());

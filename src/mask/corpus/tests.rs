@@ -152,6 +152,21 @@ fn lines_of_one_s_own_may_carry_any_constraint() {
 }
 
 #[test]
+fn what_a_child_could_not_read_is_counted_and_the_rest_is_measured() {
+    let line = |depth: usize| {
+        let schema = (0..depth).fold("true".to_owned(), |schema, _| format!(r#"{{"not":{schema}}}"#));
+        format!(r#"{{"name":"d{depth}","json":{schema}}}"#)
+    };
+    let own = folder(&[("own.jsonl", &[line(100), line(125), line(10)].join("\n"))]);
+    let (corpora, entries) = read(own.path().join("own.jsonl").to_str().unwrap());
+    assert_eq!((names(&corpora), entries.len()), (vec!["d100", "d10"], 2));
+    assert_eq!((corpora.about[0].entries, corpora.about[0].unreadable), (2, 1));
+    assert!(corpora.notices[0].starts_with("d125: is too deep"), "{:?}", corpora.notices);
+    let long = "x".repeat(usize::try_from(protocol::MAX_LINE_BYTES).unwrap());
+    assert!(protocol::check_entry(&long).unwrap_err().starts_with("is too large"));
+}
+
+#[test]
 fn filter_and_limit_select_and_places_stay() {
     let lines = (0..6).map(|number| format!(r#"{{"name":"n{number}","tags":["t{}"],"regex":"a"}}"#, number % 2));
     let folder = folder(&[("own.jsonl", &lines.collect::<Vec<_>>().join("\n"))]);

@@ -20,7 +20,7 @@ use super::assemble::{Assembly, Progress, Turn};
 use super::clock::Stopwatch;
 use super::corpus::Selected;
 use super::plan::WorkerCommand;
-use super::protocol::{BatchJob, Event, Job, Ready, Setup};
+use super::protocol::{BatchJob, Event, Job, Ready, Setup, entry_line};
 use super::row::{Row, StopCause};
 use crate::engine::EngineName;
 use crate::error::{Error, Result};
@@ -150,7 +150,7 @@ impl Supervisor<'_> {
         let watch = Stopwatch::start();
         let mut turns = Turns::new(self.timeout);
         let mut assembly = Assembly::new(entry, self.engine());
-        child.send(format!("{{\"entry\":{}}}", entry.json));
+        child.send(entry_line(&entry.json));
         let (cause, words, after_ns) = loop {
             let progress = match self.wait(&child, watch, turns.deadline()) {
                 Waited::Event(event) => assembly.event(*event),
