@@ -26,7 +26,7 @@ pub struct About {
     pub jobs: usize,
     /// After which a row is stopped as a timeout.
     pub timeout_ms: u64,
-    /// Address space that a child process may have, its stacks not counted; `None` where the system knows no such limit.
+    /// Address space that a child process may have, its stacks not counted; `None` where there is no limit.
     pub memory_limit_bytes: Option<u64>,
     pub host: HostAbout,
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::about::CorpusKind;
+use super::memory;
 use super::row::Spelling;
 use crate::engine::vocabulary::VocabularySource;
 use crate::engine::{EngineName, EnginePolicy, Vocabulary};
@@ -32,7 +33,7 @@ pub struct MaskPlan {
     pub jobs: usize,
     /// For one entry under one engine, our own evaluator's time not counted.
     pub timeout_ms: u64,
-    /// For one child process: address space, on Linux.
+    /// For one child process: address space, on Linux; 0 for no limit.
     pub memory_limit_bytes: u64,
     /// How JSON instances are written, without [`Spelling::Verbatim`], which is for those that are text.
     pub spellings: Vec<Spelling>,
@@ -91,8 +92,16 @@ impl MaskPlan {
         if self.spellings.is_empty() || self.spellings.contains(&Spelling::Verbatim) {
             return fail("no spelling to write JSON in", "name one of maskbench, compact, pretty");
         }
+        if let Some(twice) = self.spellings.iter().enumerate().find(|(place, name)| self.spellings[..*place].contains(name)) {
+            return fail(&format!("spelling named twice: {}", twice.1.name()), "name every spelling once");
+        }
         if !(1..=MAX_JOBS).contains(&self.jobs) {
             return fail(&format!("number of jobs not in 1 to {MAX_JOBS}: {}", self.jobs), "one for each core is a good number");
+        }
+        if self.is_locked(EngineName::Auto) && self.jobs > 1 {
+            let what =
+                format!("--auto-lock needs --jobs 1, since every child process would draw a lock of its own: {}", self.jobs);
+            return fail(&what, "measure with --jobs 1, or leave out --auto-lock");
         }
         if self.timeout_ms == 0 {
             return fail("time limit of nothing: 0", "give each schema some seconds");
@@ -101,6 +110,16 @@ impl MaskPlan {
             return fail("nothing to resume", "name the rows file of the interrupted run with --rows");
         }
         Ok(())
+    }
+
+    /// Whether an engine of this plan stays with the choice of its first constraint.
+    pub(super) fn is_locked(&self, engine: EngineName) -> bool {
+        self.policy.auto_lock && engine == EngineName::Auto && self.engines.contains(&engine)
+    }
+
+    /// Address space of one child process, where there is such a limit.
+    pub(super) fn memory_limit(&self) -> Option<u64> {
+        (memory::HAS_LIMIT && self.memory_limit_bytes > 0).then_some(self.memory_limit_bytes)
     }
 }
 
@@ -181,6 +200,12 @@ mod tests {
             ("no engine", |plan| plan.engines.clear()),
             ("engine named twice: guidance", |plan| plan.engines.push(EngineName::Guidance)),
             ("no spelling", |plan| plan.spellings = vec![Spelling::Verbatim]),
+            ("spelling named twice: compact", |plan| plan.spellings.push(Spelling::Compact)),
+            ("--auto-lock needs --jobs 1", |plan| {
+                plan.engines.push(EngineName::Auto);
+                plan.policy.auto_lock = true;
+                plan.jobs = 2;
+            }),
             ("jobs not in 1 to 256: 0", |plan| plan.jobs = 0),
             ("time limit", |plan| plan.timeout_ms = 0),
             ("nothing to resume", |plan| plan.resume = true),
@@ -191,5 +216,19 @@ mod tests {
             assert!(error.what.contains(words), "{error}");
         }
         assert!(load_vocabulary("no/such/file", None).is_err());
+    }
+
+    #[test]
+    fn a_lock_is_one_process_s_and_no_memory_is_no_limit() {
+        let mut plan = MaskPlan { jobs: 2, ..MaskPlan::default() };
+        plan.policy.auto_lock = true;
+        plan.check().expect("nobody draws a lock without auto");
+        plan.engines.push(EngineName::Auto);
+        plan.jobs = 1;
+        plan.check().unwrap();
+        assert!(plan.is_locked(EngineName::Auto) && !plan.is_locked(EngineName::Guidance));
+        assert_eq!(plan.memory_limit(), memory::HAS_LIMIT.then_some(8 << 30));
+        plan.memory_limit_bytes = 0;
+        assert_eq!(plan.memory_limit(), None);
     }
 }

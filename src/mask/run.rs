@@ -1,14 +1,13 @@
 //! A measurement from plan to rows. Knows the order of things, not how one is done.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::available_parallelism;
 use std::time::{Duration, SystemTime};
 
 use super::about::{About, BatchRow, EngineAbout, HostAbout, VocabularyAbout};
 use super::clock::{Stopwatch, own_cost_ns, wall_clock};
 use super::corpus::{self, Corpora, Selected};
-use super::memory;
 use super::plan::{MaskPlan, WorkerCommand};
 use super::protocol::{BatchJob, BatchSource, Ready, Setup};
 use super::row::{InstanceOutcome, InstanceRow, Row, Spelling};
@@ -120,11 +119,18 @@ fn supervisor<'a>(plan: &MaskPlan, command: &'a WorkerCommand, stop: &'a AtomicB
         policy: plan.policy.clone(),
         tokenizer: plan.tokenizer.clone(),
         eos_token: plan.eos_token.clone(),
-        memory_limit_bytes: memory::HAS_LIMIT.then_some(plan.memory_limit_bytes),
+        memory_limit_bytes: plan.memory_limit(),
         assert_formats: plan.assert_formats,
         spellings: plan.spellings.clone(),
     };
-    Supervisor { command, setup, timeout: Duration::from_millis(plan.timeout_ms), jobs: plan.jobs, stop }
+    Supervisor {
+        command,
+        setup,
+        timeout: Duration::from_millis(plan.timeout_ms),
+        jobs: plan.jobs,
+        stop,
+        started: AtomicUsize::new(0),
+    }
 }
 
 fn about(plan: &MaskPlan, corpora: &Corpora, ready: &[Ready]) -> About {
@@ -152,7 +158,7 @@ fn about(plan: &MaskPlan, corpora: &Corpora, ready: &[Ready]) -> About {
         limit: plan.limit,
         jobs: plan.jobs,
         timeout_ms: plan.timeout_ms,
-        memory_limit_bytes: memory::HAS_LIMIT.then_some(plan.memory_limit_bytes),
+        memory_limit_bytes: plan.memory_limit(),
         host: host(),
     }
 }
@@ -203,6 +209,15 @@ impl Running<'_> {
             (self.on_event)(MaskEvent::RowDone { row: &made.row });
             Ok(())
         })?;
+        let resumed = pending.len() < self.corpora.selected.len();
+        let started = supervisor.started.load(Ordering::SeqCst) + usize::from(resumed);
+        if self.plan.is_locked(engine) && started > 1 {
+            self.notices.push(format!(
+                "the lock of {} was drawn anew in each of its child processes, by the first constraint there: {}",
+                engine.name(),
+                if resumed { format!("{started}, those of the interrupted run counted as one") } else { started.to_string() },
+            ));
+        }
         let about = &mut self.about.engines[place];
         about.peak_rss_bytes = peak_rss_bytes;
         about.wall_ns = watch.elapsed_ns();

@@ -44,6 +44,8 @@ pub(super) struct Supervisor<'a> {
     pub(super) timeout: Duration,
     pub(super) jobs: usize,
     pub(super) stop: &'a AtomicBool,
+    /// Children that were started to measure entries.
+    pub(super) started: AtomicUsize,
 }
 
 /// A row, and the most resident memory of the child that made it.
@@ -239,7 +241,10 @@ impl Supervisor<'_> {
         loop {
             let last = tries.next() == Some(OPEN_TRIES);
             match self.open() {
-                Ok(Opened::Ready(child, _)) => return Ok(Some(child)),
+                Ok(Opened::Ready(child, _)) => {
+                    self.started.fetch_add(1, Ordering::SeqCst);
+                    return Ok(Some(child));
+                }
                 Ok(Opened::Interrupted) => return Ok(None),
                 Err(error) if last => return Err(error),
                 Err(_) => {}
@@ -274,7 +279,7 @@ impl Supervisor<'_> {
             Waited::Ended => {
                 let words = death::cause(&child.bury()).1;
                 Err(Error::environment(format!("child process ended before {name} was open: {words}"))
-                    .hint("give it more memory with --memory-limit-mb"))
+                    .hint("give it more memory with --memory-limit-mib"))
             }
         }
     }
