@@ -12,6 +12,8 @@ use crate::engine::{EngineError, Grammar, Matcher, TokenId, TokenMask, Vocabular
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Trace {
     pub(super) samples: Samples,
+    /// How many tokens each mask allows.
+    pub(super) allowed: Vec<usize>,
     /// Bytes of the text after which the end was allowed, though the text goes on.
     pub(super) ends: Vec<usize>,
     pub(super) halt: Halt,
@@ -46,7 +48,8 @@ pub(super) struct Labels {
 /// Walks along `tokens` on a new matcher.
 pub(super) fn walk(grammar: &dyn Grammar, vocabulary: &Vocabulary, tokens: &[TokenId], mask: &mut TokenMask) -> Trace {
     let samples = Samples { mask: Vec::with_capacity(tokens.len() + 1), commit: Vec::with_capacity(tokens.len()) };
-    let mut trace = Trace { samples, ends: Vec::new(), halt: Halt::Accepted, byte: 0 };
+    let mut trace =
+        Trace { samples, allowed: Vec::with_capacity(tokens.len() + 1), ends: Vec::new(), halt: Halt::Accepted, byte: 0 };
     trace.halt = match grammar.matcher() {
         Ok(mut matcher) => steps(&mut *matcher, vocabulary, tokens, mask, &mut trace),
         Err(error) => Halt::from(error),
@@ -68,6 +71,7 @@ fn steps(
             return error.into();
         }
         trace.samples.mask.push(ns);
+        trace.allowed.push(mask.count());
         let may_end = mask.allows(vocabulary.eos());
         let Some(token) = rest.next() else {
             return if may_end { Halt::Accepted } else { refused(mask, Halt::EndRefused) };
@@ -108,7 +112,7 @@ pub(super) struct Fault {
     pub(super) byte: usize,
 }
 
-/// Walks again as far as `trace` went, on a new matcher of the same grammar.
+/// Walks again as far as `trace` went, on a new matcher of the same grammar, which has to allow as many tokens everywhere.
 pub(super) fn again(
     grammar: &dyn Grammar,
     vocabulary: &Vocabulary,
@@ -121,7 +125,7 @@ pub(super) fn again(
     samples.commit.reserve_exact(trace.samples.commit.len());
     let mut byte = 0;
     let commits = &tokens[..trace.samples.commit.len()];
-    let halt = steps_again(grammar, commits, trace.samples.mask.len(), mask, &mut samples).err();
+    let halt = steps_again(grammar, commits, &trace.allowed, mask, &mut samples).err();
     commits[..samples.commit.len()].iter().for_each(|token| byte += vocabulary.bytes(*token).len());
     Again { samples, fault: halt.map(|halt| Fault { halt, byte }) }
 }
@@ -129,20 +133,24 @@ pub(super) fn again(
 fn steps_again(
     grammar: &dyn Grammar,
     commits: &[TokenId],
-    masks: usize,
+    allowed: &[usize],
     mask: &mut TokenMask,
     samples: &mut Samples,
 ) -> std::result::Result<(), Halt> {
     // Where the first walk had no matcher, there is nothing to repeat.
-    if masks == 0 {
+    if allowed.is_empty() {
         return Ok(());
     }
     let mut matcher = grammar.matcher()?;
     let mut rest = commits.iter().copied();
-    for _ in 0..masks {
+    for &cold in allowed {
         let (masked, ns) = measure(|| matcher.mask(mask));
         masked?;
         samples.mask.push(ns);
+        let warm = mask.count();
+        if warm != cold {
+            return Err(Halt::Failed { words: format!("the first walk's mask allowed {cold} tokens here, the second's {warm}") });
+        }
         let Some(token) = rest.next() else { break };
         let (committed, ns) = measure(|| matcher.commit(token));
         committed?;

@@ -85,6 +85,8 @@ fn a_second_walk_has_to_be_as_the_first() {
     for (quirk, masks, byte, halt) in [
         (Quirk::Fail(1), 1, 5, failed("too much")),
         (Quirk::Refuse(1), 2, 5, failed(&format!("not {}", tokens[1]))),
+        (Quirk::End(2), 3, 10, failed("the first walk's mask allowed 1 tokens here, the second's 2")),
+        (Quirk::DeadEnd(0), 1, 0, failed("the first walk's mask allowed 1 tokens here, the second's 0")),
         (Quirk::Crash(3), 3, 16, Halt::Crashed { words: "ouch".into() }),
     ] {
         let mut mask = TokenMask::new(vocabulary.len());
