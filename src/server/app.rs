@@ -12,7 +12,7 @@ use super::compiling::Compiler;
 use super::constraint_fields::Rules;
 use super::events::{Events, UsageAsked};
 use super::failure::Failure;
-use super::faults::{FaultKind, Struck};
+use super::faults::{FaultKind, Planted, Struck};
 use super::generation::{FinishReason, Generation, Piece};
 use super::model::LanguageModel;
 use super::request::{self, Endpoint, GenerationRequest};
@@ -56,7 +56,7 @@ pub(super) struct Asked {
     prompt_tokens: u32,
     max_tokens: u32,
     seed: u64,
-    pub(super) struck: Struck,
+    pub(super) planted: Planted,
 }
 
 /// An answer that is under way, and how it is written.
@@ -114,7 +114,7 @@ impl App {
         }
     }
 
-    /// Where `auto` sends a constraint; `None` for an engine that has no choice.
+    /// Where `auto` sends a constraint; `None` for an engine that has no choice. Converts schemas, so not for threads that serve.
     pub(super) fn route(&self, constraint: &Constraint) -> Option<Route> {
         self.engine().route(constraint)
     }
@@ -163,10 +163,8 @@ impl App {
         let fingerprint = request.constraint.as_ref().map(|constraint| constraint.fingerprint()).unwrap_or_default();
         let seed = self.seeds.draw(&request.prompt, &fingerprint, request.seed, request_id)?;
         let struck = Struck::of(&self.options.faults, seed);
-        let no_constraint = request.constraint.is_none();
-        let bites = |kind: &FaultKind| !(no_constraint && *kind == FaultKind::IgnoreConstraint);
-        struck.iter().filter(bites).for_each(|kind| self.tally.struck(kind.name()));
-        Ok(Asked { endpoint, request, fingerprint, prompt_tokens, max_tokens, seed, struck })
+        let planted = Planted::new(struck, Arc::clone(&self.tally));
+        Ok(Asked { endpoint, request, fingerprint, prompt_tokens, max_tokens, seed, planted })
     }
 
     /// Tokens of a prompt, and of the answer that there is room for and that was asked for.
@@ -191,8 +189,8 @@ impl App {
     /// # Errors
     /// What the engine says against the constraint; a 503 where too many masks hang.
     pub(super) async fn begin(&self, asked: Asked, pacer: Pacer) -> Result<Begun, Failure> {
-        let Asked { endpoint, request, fingerprint, prompt_tokens, max_tokens, seed, struck } = asked;
-        let constraint = request.constraint.as_ref().filter(|_| !struck.has(FaultKind::IgnoreConstraint));
+        let Asked { endpoint, request, fingerprint, prompt_tokens, max_tokens, seed, mut planted } = asked;
+        let constraint = request.constraint.as_ref().filter(|_| !planted.has(FaultKind::IgnoreConstraint));
         let matcher = match constraint {
             Some(_) if self.batcher.stuck() >= MAX_STUCK_STEPS => {
                 return Err(Failure::busy(format!("{MAX_STUCK_STEPS} masks ran out of time and still run")));
@@ -200,11 +198,14 @@ impl App {
             Some(constraint) => Some(self.compiler.matcher(constraint, &fingerprint).await?),
             None => None,
         };
-        let head = self.head(endpoint, prompt_tokens, constraint.and_then(|constraint| self.route(constraint)));
+        let head = self.head(endpoint, prompt_tokens);
         self.tally.prompted(prompt_tokens);
-        let tokens = if struck.has(FaultKind::Empty) {
+        let tokens = if planted.strikes(FaultKind::Empty) {
             Tokens::already(Progress { piece: Piece { text: String::new(), finish: Some(FinishReason::Stop) }, tokens: 1 })
         } else {
+            if request.constraint.is_some() {
+                planted.strikes(FaultKind::IgnoreConstraint);
+            }
             let writer = self.language.writer(&request.prompt, request.sampling, seed, max_tokens);
             let vocabulary = Arc::clone(&self.vocabulary);
             let generation = Generation::new(vocabulary, writer, matcher, max_tokens, request.ignore_eos);
@@ -212,18 +213,16 @@ impl App {
             self.batcher.begin(generation, pacer, delivery)
         };
         let usage = UsageAsked { at_the_end: request.include_usage, in_every_chunk: request.continuous_usage };
-        Ok(Begun { tokens, events: Events::new(head, usage, struck) })
+        Ok(Begun { tokens, events: Events::new(head, usage, planted) })
     }
 
-    fn head(&self, endpoint: Endpoint, prompt_tokens: u32, route: Option<Route>) -> Head {
+    fn head(&self, endpoint: Endpoint, prompt_tokens: u32) -> Head {
         let prefix = match endpoint {
             Endpoint::Completions => "cmpl",
             Endpoint::Chat => "chatcmpl",
         };
         let id = format!("{prefix}-{:016x}", self.serial.fetch_add(1, Ordering::Relaxed));
-        let engine = self.engine().version();
-        let to = route.map(|route| format!(", to {}", route.engine.name())).unwrap_or_default();
-        let fingerprint = format!("{} synthetic, {engine}{to}", super::VERSION);
+        let fingerprint = format!("{} synthetic, {}", super::VERSION, self.engine().version());
         Head { endpoint, id, created: unix_seconds(), model: self.options.model.clone(), fingerprint, prompt_tokens }
     }
 }

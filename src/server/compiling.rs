@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::OnceCell;
+use tokio::sync::watch::{Receiver, channel};
 use tokio::task::spawn_blocking;
 
 use crate::constraint::{Constraint, GrammarDialect};
@@ -15,18 +15,25 @@ use crate::engine::{Engine, EngineError, Grammar, Matcher, Route, TokenMask};
 
 type Compiled = Result<Arc<dyn Grammar>, EngineError>;
 
+/// Of a compile; `None` while it runs.
+type Outcome = Option<Compiled>;
+
 /// The cache, and what is being compiled for it.
 pub(super) struct Compiler {
     cache: Arc<CompileCache>,
-    under_way: Mutex<HashMap<String, Arc<OnceCell<Compiled>>>>,
+    under_way: Arc<UnderWay>,
 }
+
+/// Compiles that have begun and not ended, by fingerprint.
+#[derive(Default)]
+struct UnderWay(Mutex<HashMap<String, Receiver<Outcome>>>);
 
 impl Compiler {
     /// Puts the boundary and the cache around a bare engine for a vocabulary of so many tokens. `timeout` bounds one compile and
     /// its first mask.
     pub(super) fn new(bare: Arc<dyn Engine>, tokens: usize, timeout: Duration) -> Self {
         let engine = GuardedEngine::new(Arc::new(FirstMask { inner: bare, tokens }), timeout);
-        Self { cache: Arc::new(CompileCache::new(Arc::new(engine), CACHED_GRAMMARS)), under_way: Mutex::default() }
+        Self { cache: Arc::new(CompileCache::new(Arc::new(engine), CACHED_GRAMMARS)), under_way: Arc::default() }
     }
 
     pub(super) fn engine(&self) -> &dyn Engine {
@@ -41,9 +48,9 @@ impl Compiler {
         self.cache.misses()
     }
 
-    /// Different constraints that are not compiled yet and somebody waits for.
+    /// Different constraints that are being compiled, whether somebody still waits for them or not.
     pub(super) fn compiling(&self) -> usize {
-        self.lock().len()
+        self.under_way.lock().len()
     }
 
     /// A matcher for the constraint, compiled now if need be. Of those who wait for the same compile one counts as a miss.
@@ -51,53 +58,46 @@ impl Compiler {
         if let Some(compiled) = self.cache.ready(fingerprint) {
             return compiled?.matcher();
         }
-        let under_way = self.join(fingerprint);
-        let mut led = false;
-        let init = || {
-            led = true;
-            self.compile(constraint, fingerprint)
-        };
-        let compiled = under_way.cell.get_or_init(init).await.clone();
+        let (mut outcome, led) = self.join(constraint, fingerprint);
+        // A compile that ends without an outcome is one whose runtime has gone.
+        let died = || Err(EngineError::Crashed { words: "compile: the server stops".into() });
+        let compiled = outcome.wait_for(Option::is_some).await.ok().and_then(|compiled| compiled.clone()).unwrap_or_else(died);
         // Who has waited for another's compile looks the result up, so that it counts as found.
         let found = if led { None } else { self.cache.ready(fingerprint) };
         found.unwrap_or(compiled)?.matcher()
     }
 
-    fn join<'a>(&'a self, fingerprint: &'a str) -> UnderWay<'a> {
-        let cell = Arc::clone(self.lock().entry(fingerprint.to_owned()).or_default());
-        UnderWay { compiler: self, fingerprint, cell }
-    }
-
-    async fn compile(&self, constraint: &Arc<Constraint>, fingerprint: &str) -> Compiled {
-        let (cache, constraint, fingerprint) = (Arc::clone(&self.cache), Arc::clone(constraint), fingerprint.to_owned());
-        spawn_blocking(move || cache.compile(&fingerprint, &constraint))
-            .await
-            .unwrap_or_else(|error| Err(EngineError::Crashed { words: format!("compile: {error}") }))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<OnceCell<Compiled>>>> {
-        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// One who waits for a compile. The last to go, or the first to go when it is done, takes it off the list, whether it waited to
-/// the end or not.
-struct UnderWay<'a> {
-    compiler: &'a Compiler,
-    fingerprint: &'a str,
-    cell: Arc<OnceCell<Compiled>>,
-}
-
-impl Drop for UnderWay<'_> {
-    fn drop(&mut self) {
-        let mut under_way = self.compiler.lock();
-        let listed = under_way.get(self.fingerprint).is_some_and(|cell| Arc::ptr_eq(cell, &self.cell));
-        // The list holds one, this is the other.
-        let alone = Arc::strong_count(&self.cell) == 2;
-        if listed && (alone || self.cell.initialized()) {
-            under_way.remove(self.fingerprint);
+    /// Where a compile's outcome will be, and whether it was begun for this one who asks.
+    fn join(&self, constraint: &Arc<Constraint>, fingerprint: &str) -> (Receiver<Outcome>, bool) {
+        let mut under_way = self.under_way.lock();
+        if let Some(outcome) = under_way.get(fingerprint) {
+            return (outcome.clone(), false);
         }
+        let (sender, outcome) = channel(None);
+        under_way.insert(fingerprint.to_owned(), outcome.clone());
+        drop(under_way);
+        let compile = compile(Arc::clone(&self.cache), Arc::clone(constraint), fingerprint.to_owned());
+        let (list, fingerprint) = (Arc::clone(&self.under_way), fingerprint.to_owned());
+        // A task of its own: whoever asks may go away, and the next to ask must find it, not begin another.
+        tokio::spawn(async move {
+            let compiled = compile.await;
+            list.lock().remove(&fingerprint);
+            sender.send_replace(Some(compiled));
+        });
+        (outcome, true)
     }
+}
+
+impl UnderWay {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Receiver<Outcome>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn compile(cache: Arc<CompileCache>, constraint: Arc<Constraint>, fingerprint: String) -> Compiled {
+    spawn_blocking(move || cache.compile(&fingerprint, &constraint))
+        .await
+        .unwrap_or_else(|error| Err(EngineError::Crashed { words: format!("compile: {error}") }))
 }
 
 /// An engine whose compiles end with a look at the first mask: a language without a single word is refused while there still is a

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::batching::Update;
 use super::failure::Failure;
-use super::faults::{FaultKind, Struck};
+use super::faults::{FaultKind, Planted};
 use super::generation::FinishReason;
 use super::wire::{self, DONE, Head};
 
@@ -38,38 +38,35 @@ pub(super) enum Then {
 pub(super) struct Events {
     head: Head,
     usage: UsageAsked,
-    struck: Struck,
+    planted: Planted,
     opened: bool,
     texts: u32,
-    /// The pause that is still to be made.
-    stall: Option<Duration>,
 }
 
 impl Events {
-    pub(super) fn new(mut head: Head, usage: UsageAsked, struck: Struck) -> Self {
-        if struck.has(FaultKind::WrongModel) {
+    pub(super) fn new(mut head: Head, usage: UsageAsked, planted: Planted) -> Self {
+        if planted.has(FaultKind::WrongModel) {
             head.model.push_str("-other");
         }
-        let usage = if struck.has(FaultKind::NoUsage) { UsageAsked::default() } else { usage };
-        Self { head, usage, stall: struck.stall(), struck, opened: false, texts: 0 }
+        Self { head, usage, planted, opened: false, texts: 0 }
     }
 
     /// The pause to make before this update is written, if any: a fault in mid-answer.
     pub(super) fn pause_before(&mut self, update: &Update) -> Option<Duration> {
-        if self.is_mid_answer(update) { self.stall.take() } else { None }
+        if self.is_mid_answer(update) { self.planted.stall() } else { None }
     }
 
     /// Writes an update as events.
     pub(super) fn write(&mut self, update: Update, out: &mut Vec<u8>) -> Then {
         if self.is_mid_answer(&update) {
-            if self.struck.has(FaultKind::Reset) {
+            if self.planted.strikes(FaultKind::Reset) {
                 return Then::Reset;
             }
-            if self.struck.has(FaultKind::Truncate) {
+            if self.planted.strikes(FaultKind::Truncate) {
                 return Then::End;
             }
-            if self.struck.has(FaultKind::ErrorMidStream) {
-                return self.write_failure(&planted(), out);
+            if self.planted.strikes(FaultKind::ErrorMidStream) {
+                return self.write_failure(&planted_failure(), out);
             }
         }
         let mut progress = match update {
@@ -87,13 +84,17 @@ impl Events {
         if !self.opened {
             // With the first token, as vLLM does: its headers go out before, its role chunk does not.
             self.opened = true;
-            out.extend(self.head.opening(self.usage.in_every_chunk).unwrap_or_default());
+            self.planted.strikes(FaultKind::WrongModel);
+            let with_usage = self.has_usage(self.usage.in_every_chunk);
+            out.extend(self.head.opening(with_usage).unwrap_or_default());
         }
-        out.extend(self.broken(self.head.chunk(&progress.piece, progress.tokens, self.usage.in_every_chunk)));
+        let with_usage = self.has_usage(self.usage.in_every_chunk);
+        let chunk = self.head.chunk(&progress.piece, progress.tokens, with_usage);
+        out.extend(self.broken(chunk));
         if finish.is_none() {
             return Then::GoOn;
         }
-        if self.usage.at_the_end {
+        if self.has_usage(self.usage.at_the_end) {
             out.extend(self.head.usage_chunk(progress.tokens));
         }
         self.write_done(out);
@@ -106,16 +107,18 @@ impl Events {
     /// The engine broke, or a planted fault says so.
     pub(super) fn whole(&mut self, update: Update) -> Result<(Vec<u8>, Then), Failure> {
         let mut progress = update.map_err(|error| Failure::internal(error.to_string()))?;
-        if self.struck.has(FaultKind::ErrorMidStream) {
-            return Err(planted());
+        if self.planted.strikes(FaultKind::ErrorMidStream) {
+            return Err(planted_failure());
         }
         self.spoil_beginning(&mut progress.piece.text);
         self.spoil_end(&mut progress.piece.text);
         let finish = progress.piece.finish.unwrap_or(FinishReason::Stop);
-        let with_usage = !self.struck.has(FaultKind::NoUsage);
-        let mut body = self.broken(self.head.whole(&progress.piece.text, finish, progress.tokens, with_usage));
-        let then = if self.struck.has(FaultKind::Reset) { Then::Reset } else { Then::End };
-        if then == Then::Reset || self.struck.has(FaultKind::Truncate) {
+        self.planted.strikes(FaultKind::WrongModel);
+        let with_usage = self.has_usage(true);
+        let whole = self.head.whole(&progress.piece.text, finish, progress.tokens, with_usage);
+        let mut body = self.broken(whole);
+        let then = if self.planted.strikes(FaultKind::Reset) { Then::Reset } else { Then::End };
+        if then == Then::Reset || self.planted.strikes(FaultKind::Truncate) {
             body.truncate(body.len() / 2);
         }
         Ok((body, then))
@@ -125,24 +128,29 @@ impl Events {
         self.texts >= TEXTS_BEFORE_FAULT || update.as_ref().is_ok_and(|progress| progress.piece.finish.is_some())
     }
 
-    fn spoil_beginning(&self, text: &mut String) {
-        if self.struck.has(FaultKind::ExtraText) {
+    /// Whether usage goes where it is asked for.
+    fn has_usage(&mut self, asked: bool) -> bool {
+        asked && !self.planted.strikes(FaultKind::NoUsage)
+    }
+
+    fn spoil_beginning(&mut self, text: &mut String) {
+        if self.planted.strikes(FaultKind::ExtraText) {
             text.insert_str(0, FENCE_OPENS);
         }
-        if self.struck.has(FaultKind::InvalidUtf8) {
+        if self.planted.strikes(FaultKind::InvalidUtf8) {
             text.push(BROKEN);
         }
     }
 
-    fn spoil_end(&self, text: &mut String) {
-        if self.struck.has(FaultKind::ExtraText) {
+    fn spoil_end(&mut self, text: &mut String) {
+        if self.planted.strikes(FaultKind::ExtraText) {
             text.push_str(FENCE_CLOSES);
         }
     }
 
     /// Puts the broken byte where its stand-in is.
-    fn broken(&self, mut bytes: Vec<u8>) -> Vec<u8> {
-        if self.struck.has(FaultKind::InvalidUtf8) {
+    fn broken(&mut self, mut bytes: Vec<u8>) -> Vec<u8> {
+        if self.planted.strikes(FaultKind::InvalidUtf8) {
             let mut stand_in = [0; 4];
             let stand_in = BROKEN.encode_utf8(&mut stand_in).as_bytes();
             if let Some(at) = bytes.windows(stand_in.len()).position(|window| window == stand_in) {
@@ -152,20 +160,20 @@ impl Events {
         bytes
     }
 
-    fn write_failure(&self, failure: &Failure, out: &mut Vec<u8>) -> Then {
+    fn write_failure(&mut self, failure: &Failure, out: &mut Vec<u8>) -> Then {
         out.extend(wire::event(&failure.body()));
         self.write_done(out);
         Then::End
     }
 
-    fn write_done(&self, out: &mut Vec<u8>) {
-        if !self.struck.has(FaultKind::NoDone) {
+    fn write_done(&mut self, out: &mut Vec<u8>) {
+        if !self.planted.strikes(FaultKind::NoDone) {
             out.extend_from_slice(DONE);
         }
     }
 }
 
 /// The failure that a planted fault makes up.
-pub(super) fn planted() -> Failure {
+pub(super) fn planted_failure() -> Failure {
     Failure::internal("a planted fault")
 }

@@ -1,10 +1,12 @@
 //! Faults that are planted into the embedded server's answers, so that clients can be tried on them. Knows neither HTTP nor JSON.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
+use super::stats::Tally;
 use crate::error::{Error, Result};
 
 /// Longest pause that a fault may make: ten minutes.
@@ -179,18 +181,60 @@ impl Struck {
     }
 
     /// All of them.
-    pub(super) fn iter(&self) -> impl Iterator<Item = FaultKind> + '_ {
+    fn iter(&self) -> impl Iterator<Item = FaultKind> + '_ {
         self.0.iter().copied()
     }
 
     /// The pause before the status, if there is one.
-    pub(super) fn slow_header(&self) -> Option<Duration> {
+    fn slow_header(&self) -> Option<Duration> {
         self.iter().find_map(|kind| if let FaultKind::SlowHeader(pause) = kind { Some(pause) } else { None })
     }
 
     /// The pause in mid-answer, if there is one.
-    pub(super) fn stall(&self) -> Option<Duration> {
+    fn stall(&self) -> Option<Duration> {
         self.iter().find_map(|kind| if let FaultKind::Stall(pause) = kind { Some(pause) } else { None })
+    }
+}
+
+/// The faults that one request has drawn. A fault counts as one that has struck when it does, once a request: one that the client
+/// never meets, because another came before it or there was nothing for it to spoil, is not counted.
+pub(super) struct Planted {
+    struck: Struck,
+    counted: Vec<&'static str>,
+    tally: Arc<Tally>,
+}
+
+impl Planted {
+    pub(super) fn new(struck: Struck, tally: Arc<Tally>) -> Self {
+        Self { struck, counted: Vec::new(), tally }
+    }
+
+    /// Whether a fault was drawn; it is not counted yet.
+    pub(super) fn has(&self, kind: FaultKind) -> bool {
+        self.struck.has(kind)
+    }
+
+    /// Whether a fault was drawn that strikes here and now.
+    pub(super) fn strikes(&mut self, kind: FaultKind) -> bool {
+        let strikes = self.struck.has(kind);
+        if strikes && !self.counted.contains(&kind.name()) {
+            self.counted.push(kind.name());
+            self.tally.struck(kind.name());
+        }
+        strikes
+    }
+
+    /// The pause before the status, if one is to be made now.
+    pub(super) fn slow_header(&mut self) -> Option<Duration> {
+        let time = self.struck.slow_header()?;
+        self.strikes(FaultKind::SlowHeader(time)).then_some(time)
+    }
+
+    /// The pause in mid-answer, if one is to be made now; there is one at most.
+    pub(super) fn stall(&mut self) -> Option<Duration> {
+        let time = self.struck.stall()?;
+        let first = !self.counted.contains(&FaultKind::Stall(time).name());
+        (first && self.strikes(FaultKind::Stall(time))).then_some(time)
     }
 }
 

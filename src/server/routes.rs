@@ -18,9 +18,9 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::app::{App, Begun, CONTEXT_TOKENS};
 use super::batching::{Tokens, Update};
-use super::events::{Events, Then, planted};
+use super::events::{Events, Then, planted_failure};
 use super::failure::Failure;
-use super::faults::{FaultKind, Struck};
+use super::faults::{FaultKind, Planted};
 use super::listening::Connection;
 use super::request::{self, Endpoint};
 use super::stats::ServerStats;
@@ -116,8 +116,8 @@ async fn answer(
     let pacer = app.arrival();
     let permit = app.place()?;
     let request_id = headers.get("x-request-id").and_then(|id| id.to_str().ok());
-    let asked = app.read(endpoint, &whole(body)?, request_id)?;
-    if let Some(refused) = refused_by_fault(&asked.struck).await {
+    let mut asked = app.read(endpoint, &whole(body)?, request_id)?;
+    if let Some(refused) = refused_by_fault(&mut asked.planted).await {
         return Ok(refused);
     }
     let is_stream = asked.request.stream;
@@ -131,25 +131,25 @@ fn whole(body: ReadBody) -> Result<Bytes, Failure> {
 }
 
 /// What comes of faults that strike before there is an answer, if any do.
-async fn refused_by_fault(struck: &Struck) -> Option<Response> {
-    if let Some(time) = struck.slow_header() {
+async fn refused_by_fault(planted: &mut Planted) -> Option<Response> {
+    if let Some(time) = planted.slow_header() {
         pause(time).await;
     }
-    if struck.has(FaultKind::Hang) {
+    if planted.strikes(FaultKind::Hang) {
         // Until the client has had enough.
         std::future::pending::<()>().await;
     }
-    let failure = |status: StatusCode| Failure { status, message: planted().message, param: None };
-    if struck.has(FaultKind::Error429) {
+    let failure = |status: StatusCode| Failure { status, message: planted_failure().message, param: None };
+    if planted.strikes(FaultKind::Error429) {
         let retry: [(HeaderName, &str); 1] = [(header::RETRY_AFTER, "1")];
         return Some((retry, failure(StatusCode::TOO_MANY_REQUESTS)).into_response());
     }
-    if struck.has(FaultKind::Error503) {
+    if planted.strikes(FaultKind::Error503) {
         return Some((StatusCode::SERVICE_UNAVAILABLE, "upstream connect error: a planted fault\n").into_response());
     }
     [(FaultKind::Error400, StatusCode::BAD_REQUEST), (FaultKind::Error500, StatusCode::INTERNAL_SERVER_ERROR)]
         .into_iter()
-        .find_map(|(kind, status)| struck.has(kind).then(|| failure(status).into_response()))
+        .find_map(|(kind, status)| planted.strikes(kind).then(|| failure(status).into_response()))
 }
 
 /// An answer on its way out.

@@ -3,6 +3,7 @@
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
+use futures_util::FutureExt;
 use serde_json::{Value, json};
 
 use super::*;
@@ -143,6 +144,29 @@ async fn a_cold_compile_delays_its_own_requests_and_no_others() {
     world.done().await;
 }
 
+#[test]
+fn who_goes_away_during_a_compile_leaves_it_to_the_next() {
+    let ((report, began), (release, held)) = (channel(), channel());
+    let engine = Told { began: report, release: Mutex::new(held), settings: EnginePolicy::default() };
+    let compiler = Compiler::new(Arc::new(engine), shared().len(), guarded::COMPILE_TIMEOUT);
+    let ask = |regex: &'static str| {
+        let (constraint, compiler) = (Arc::new(Constraint::Regex(regex.into())), &compiler);
+        async move { compiler.matcher(&constraint, &constraint.fingerprint()).await }
+    };
+    runtime().unwrap().block_on(async {
+        for _ in 0..=COMPILE_THREADS {
+            assert!(ask("slow").now_or_never().is_none(), "it waits, and is gone at once");
+        }
+        began.recv().unwrap();
+        assert!(ask("a").await.is_ok(), "a neighbour finds a thread to be compiled in");
+        assert_eq!((compiler.compiling(), compiler.misses(), compiler.hits()), (1, 2, 0), "one compile, whoever waits");
+        release.send(()).unwrap();
+        assert!(ask("slow").await.is_ok());
+        assert_eq!((compiler.compiling(), compiler.misses(), compiler.hits()), (0, 2, 1));
+    });
+    assert!(began.try_recv().is_err(), "it was compiled once");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_the_engine_refuses_is_refused_before_the_answer_begins() {
     let world = world().await;
@@ -161,11 +185,11 @@ async fn what_the_engine_refuses_is_refused_before_the_answer_begins() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_route_is_named_in_the_answer() {
+async fn a_route_is_told_to_who_asks_for_it() {
     let world = world().await;
     let (_, body) = world.complete(&json!({"regex": "a"})).await.unwrap();
     let fingerprint = body["system_fingerprint"].as_str().unwrap();
-    assert!(fingerprint.ends_with("synthetic, told 1, to outlines"), "{fingerprint}");
+    assert!(fingerprint.ends_with("synthetic, told 1"), "an answer asks no engine for its route: {fingerprint}");
     let route = world.server.route(&Constraint::Regex("a".into())).unwrap();
     assert_eq!((route.engine, route.why.as_str()), (EngineName::Outlines, "it was told so"));
     assert_eq!(world.server.stats().settings, [("any_whitespace".to_owned(), "true".to_owned())]);

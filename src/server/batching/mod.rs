@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use self::workers::Workers;
+use self::workers::{Workers, let_go, too_many_stuck};
 use super::generation::{Generation, Piece};
 use super::stats::{Ending, StepTaken, Tally};
 use super::timetable::{Pacer, Timetable, nanoseconds_since, now};
@@ -336,9 +336,10 @@ impl Loop {
             return;
         }
         for sequence in self.running.iter_mut().filter(|sequence| sequence.is_constrained()) {
-            let words = format!("{MAX_STUCK_STEPS} masks ran out of time and still run; no other one is computed");
-            outgoing.push((sequence.updates.clone(), Err(EngineError::TooLarge { words })));
-            sequence.generation = None;
+            outgoing.push((sequence.updates.clone(), Err(too_many_stuck())));
+            if let Some(generation) = sequence.generation.take() {
+                let_go(generation);
+            }
             self.tally.ended(Ending::Failed);
         }
         self.running.retain(|sequence| sequence.generation.is_some());

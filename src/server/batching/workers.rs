@@ -15,7 +15,7 @@ use crate::server::generation::{Generation, Piece};
 use crate::server::timetable::now;
 
 /// Steps that ran out of time and still run; a library cannot be stopped, so from this many on no constrained sequence is
-/// stepped until one of them returns.
+/// stepped until one of them returns. Those that are being stepped when it is reached may still add to it, one a thread.
 pub(in crate::server) const MAX_STUCK_STEPS: usize = 4;
 
 /// Stack of a thread that steps; only what is used takes memory.
@@ -137,13 +137,18 @@ impl Workers {
                 given_up += 1;
             }
         }
-        if given_up > 0 {
-            self.board.stuck.fetch_add(given_up, Ordering::SeqCst);
-            state.left -= given_up;
-            state.threads = state.threads.saturating_sub(given_up);
-            self.staff(state);
-            self.board.done.notify_one();
+        if given_up == 0 {
+            return;
         }
+        let stuck = self.board.stuck.fetch_add(given_up, Ordering::SeqCst) + given_up;
+        state.left -= given_up;
+        state.threads = state.threads.saturating_sub(given_up);
+        if stuck >= MAX_STUCK_STEPS {
+            // Else each replacement would take the next sequence that hangs.
+            state.refuse_waiting();
+        }
+        self.staff(state);
+        self.board.done.notify_one();
     }
 
     /// Starts the threads that are missing; returns how many there are.
@@ -168,6 +173,21 @@ impl Drop for Workers {
 }
 
 impl State {
+    /// Fails the constrained sequences that nobody has taken yet.
+    fn refuse_waiting(&mut self) {
+        for slot in &mut self.slots {
+            let tokens = match slot {
+                Slot::Waiting(generation) if generation.is_constrained() => generation.tokens(),
+                _ => continue,
+            };
+            let refused = std::mem::replace(slot, Slot::Done(Advance::failed(tokens, too_many_stuck())));
+            if let Slot::Waiting(generation) = refused {
+                let_go(generation);
+            }
+            self.left -= 1;
+        }
+    }
+
     /// How long nothing can be overdue.
     fn patience(&self, now: Instant, timeout: Duration) -> Duration {
         let since = self.slots.iter().filter_map(|slot| match slot {
@@ -200,6 +220,10 @@ impl Board {
         loop {
             if state.closed {
                 return None;
+            }
+            // Some may have been refused before anybody took them.
+            while matches!(state.slots.get(state.next), Some(Slot::Running(_) | Slot::Done(_))) {
+                state.next += 1;
             }
             let index = state.next;
             if let Some(slot) = state.slots.get_mut(index)
@@ -244,11 +268,20 @@ fn advance(mut generation: Box<Generation>) -> Advance {
     let generation = if goes_on {
         Some(generation)
     } else {
-        // A library may panic once more when it is let go.
-        let _ = catch_unwind(AssertUnwindSafe(|| drop(generation)));
+        let_go(generation);
         None
     };
     Advance { generation, piece, tokens, mask_ns }
+}
+
+/// Drops a sequence; a library may panic once more when it is let go.
+pub(super) fn let_go(generation: Box<Generation>) {
+    let _ = catch_unwind(AssertUnwindSafe(|| drop(generation)));
+}
+
+/// What a sequence ends with where [`MAX_STUCK_STEPS`] has been reached.
+pub(super) fn too_many_stuck() -> EngineError {
+    EngineError::TooLarge { words: format!("{MAX_STUCK_STEPS} masks ran out of time and still run; no other one is computed") }
 }
 
 #[cfg(test)]
@@ -282,5 +315,32 @@ mod tests {
         while stuck.load(Ordering::SeqCst) != 0 {
             thread::yield_now();
         }
+    }
+
+    #[test]
+    fn one_step_leaves_no_more_masks_hanging_than_many_would() {
+        // Short, so that the test is; the masks hang however long it is.
+        let workers = Workers::new(1, Duration::from_millis(1), Arc::default()).unwrap();
+        let (began, masks) = channel();
+        let (key, gate) = gate();
+        let hanging = || Gated { began: began.clone(), gate: gate.clone(), token: 5, panics: false };
+        let mut batch: Vec<_> = (0..MAX_STUCK_STEPS + 2).map(|_| generation(Some(hanging()), 3)).collect();
+        batch.push(generation(None, 3));
+        let advances = workers.step(batch);
+        let words = |advance: &Advance| match &advance.piece {
+            Err(EngineError::TooLarge { words }) => words.clone(),
+            other => panic!("{other:?}"),
+        };
+        let (free, constrained) = advances.split_last().unwrap();
+        let (hung, refused) = constrained.split_at(MAX_STUCK_STEPS);
+        assert!(hung.iter().all(|advance| words(advance).contains("took longer than 0.001 s")));
+        assert!(refused.iter().all(|advance| words(advance).contains("still run") && advance.generation.is_none()));
+        assert!(free.piece.is_ok() && free.generation.is_some(), "who runs no library is stepped all the same");
+        assert_eq!((refused.len(), workers.stuck()), (2, MAX_STUCK_STEPS));
+        drop(key);
+        while workers.stuck() != 0 {
+            thread::yield_now();
+        }
+        assert_eq!(masks.try_iter().count(), MAX_STUCK_STEPS, "the others never began");
     }
 }

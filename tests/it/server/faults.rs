@@ -22,8 +22,11 @@ fn sobench_counts_what_was_planted() {
     assert_eq!(dropped["completed"].as_u64(), Some(40), "a dropped constraint is a 200");
     let correct = dropped["correct_rate(%)"].as_f64().unwrap();
     assert!(planted >= 5 && correct < 95.0, "{planted} of 40 without their constraint, {correct} % right");
+    let wrong = (40.0 * (100.0 - correct) / 100.0).round() as u64;
+    assert_eq!(wrong, planted, "wrong are those without their constraint and no others");
     assert_eq!(dropped["correct_rate(%)"], again["correct_rate(%)"], "the same requests are struck again");
     let (failed, planted) = run(&["error-500@0.2", "truncate@0.2"]);
     let completed = failed["completed"].as_u64().unwrap();
-    assert!(planted > 0 && completed < 40 && completed + planted >= 40, "{completed} completed, {planted} planted");
+    assert!(planted > 0 && completed > 0, "{completed} completed, {planted} planted");
+    assert_eq!(completed + planted, 40, "each request that was not completed met one fault");
 }
