@@ -103,6 +103,7 @@ impl Session {
             itl_ms: pace.itl_ms,
             step_ms: pace.step_ms,
             max_batch: pace.max_batch,
+            compile_timeout_s: pace.compile_timeout_s,
             ..EmbeddedOptions::default()
         })?;
         let endpoint = Endpoint {

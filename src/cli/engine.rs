@@ -25,7 +25,7 @@ pub struct EngineArgs {
     pub compile_threads: u16,
 }
 
-/// How the synthetic model keeps time, and how many answers it writes at once.
+/// How the embedded server keeps time, and how many answers it writes at once.
 #[derive(Args, Clone, Debug)]
 pub struct EmbeddedArgs {
     /// Milliseconds before the first token
@@ -40,4 +40,7 @@ pub struct EmbeddedArgs {
     /// Most sequences that run at once; others wait
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=16_384))]
     pub embedded_max_batch: u32,
+    /// Most seconds of one compile; a constraint that takes longer is refused
+    #[arg(long, value_name = "S", default_value_t = 10.0, allow_negative_numbers = true)]
+    pub embedded_compile_timeout_s: f64,
 }

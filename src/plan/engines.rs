@@ -16,7 +16,7 @@ pub(super) fn policy(flags: &EngineArgs) -> EnginePolicy {
     }
 }
 
-/// How the synthetic model keeps time.
+/// How the embedded server keeps time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pace {
     pub ttft_ms: f64,
@@ -24,6 +24,8 @@ pub struct Pace {
     pub step_ms: f64,
     /// Sequences that run at once.
     pub max_batch: usize,
+    /// Seconds that one compile may take.
+    pub compile_timeout_s: f64,
 }
 
 /// The pace that the flags describe.
@@ -33,6 +35,7 @@ pub(super) fn pace(flags: &EmbeddedArgs) -> Result<Pace> {
         itl_ms: milliseconds("--embedded-itl-ms", flags.embedded_itl_ms)?,
         step_ms: milliseconds("--embedded-step-ms", flags.embedded_step_ms)?,
         max_batch: usize::try_from(flags.embedded_max_batch).unwrap_or(usize::MAX),
+        compile_timeout_s: compile_timeout(flags.embedded_compile_timeout_s)?,
     })
 }
 
@@ -43,6 +46,7 @@ pub(super) fn embedded_flags(pace: &EmbeddedArgs, engine: &EngineArgs) -> Vec<&'
         ("--embedded-itl-ms", pace.embedded_itl_ms != 0.0),
         ("--embedded-step-ms", pace.embedded_step_ms != 0.0),
         ("--embedded-max-batch", pace.embedded_max_batch != 256),
+        ("--embedded-compile-timeout-s", pace.embedded_compile_timeout_s != 10.0),
         ("--disable-any-whitespace", engine.disable_any_whitespace),
         ("--xgrammar-compliant", engine.xgrammar_compliant),
         ("--guidance-no-forcing", engine.guidance_no_forcing),
@@ -51,6 +55,14 @@ pub(super) fn embedded_flags(pace: &EmbeddedArgs, engine: &EngineArgs) -> Vec<&'
         ("--compile-threads", engine.compile_threads != 1),
     ];
     changed.into_iter().filter(|(_, given)| *given).map(|(flag, _)| flag).collect()
+}
+
+fn compile_timeout(seconds: f64) -> Result<f64> {
+    if (0.001..=86_400.0).contains(&seconds) {
+        return Ok(seconds);
+    }
+    Err(Error::usage(format!("--embedded-compile-timeout-s is not a time limit: {seconds}"))
+        .hint("give seconds from 0.001 to 86400"))
 }
 
 fn milliseconds(flag: &str, value: f64) -> Result<f64> {

@@ -30,6 +30,7 @@ pub fn serve_plan(flags: &ServeArgs) -> Result<EmbeddedOptions> {
         itl_ms: pace.itl_ms,
         step_ms: pace.step_ms,
         max_batch: pace.max_batch,
+        compile_timeout_s: pace.compile_timeout_s,
         model: flags.model.clone().unwrap_or_else(|| SYNTHETIC_MODEL.to_owned()),
         bind: Some(bind),
         guided_fields: if flags.guided_fields == "ignore" { GuidedFields::Ignore } else { GuidedFields::Honour },

@@ -80,6 +80,8 @@ pub struct EmbeddedOptions {
     pub step_ms: f64,
     /// Sequences that run at one time, from 1 to [`MOST_BATCH`]; more wait in a queue.
     pub max_batch: usize,
+    /// Seconds that one compile may take, above 0; a constraint that takes longer is refused.
+    pub compile_timeout_s: f64,
     /// The model id that `/v1/models` offers and requests must name.
     pub model: String,
     /// Where to listen; `None` for a free loopback port.
@@ -101,6 +103,7 @@ impl Default for EmbeddedOptions {
             itl_ms: 0.0,
             step_ms: 0.0,
             max_batch: DEFAULT_MAX_BATCH,
+            compile_timeout_s: guarded::COMPILE_TIMEOUT.as_secs_f64(),
             model: SYNTHETIC_MODEL.to_owned(),
             bind: None,
             guided_fields: GuidedFields::default(),
@@ -189,11 +192,12 @@ impl EmbeddedServer {
         vocabulary: Arc<Vocabulary>,
         engine: Arc<dyn Engine>,
     ) -> Result<Self> {
+        let compile_timeout = compile_timeout(options.compile_timeout_s)?;
         let failed = |what: &'static str| move |error: std::io::Error| Error::environment(format!("{what}: {error}"));
         let address = listener.local_addr().map_err(failed("embedded server's port has no address"))?;
         let runtime = runtime().map_err(failed("embedded server got no threads"))?;
         let engine_label = engine.version().to_owned();
-        let compiler = Compiler::new(engine, vocabulary.len(), guarded::COMPILE_TIMEOUT);
+        let compiler = Compiler::new(engine, vocabulary.len(), compile_timeout);
         let resettable = options.faults.iter().any(|fault| fault.kind == FaultKind::Reset);
         let app = Arc::new(App::new(vocabulary, compiler, batching, options, runtime.handle())?);
         let (stop, stopped) = oneshot::channel();
@@ -222,6 +226,14 @@ impl Drop for EmbeddedServer {
             let _ = thread.join();
         }
     }
+}
+
+fn compile_timeout(seconds: f64) -> Result<Duration> {
+    let timeout = Duration::try_from_secs_f64(seconds).ok().filter(|timeout| !timeout.is_zero());
+    timeout.ok_or_else(|| {
+        Error::usage(format!("embedded server cannot keep this limit of a compile: {seconds} s"))
+            .hint("give --embedded-compile-timeout-s seconds from 0.001 to 86400")
+    })
 }
 
 fn batching(options: &EmbeddedOptions) -> Result<Batching> {

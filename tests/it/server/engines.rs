@@ -8,7 +8,7 @@ use sobench::constraint::{AlwaysTrue, Constraint, GrammarDialect};
 use sobench::engine::EngineName;
 use sobench::evaluate::{EvaluateOptions, Evaluator};
 use sobench::server::{EmbeddedOptions, EmbeddedServer};
-use sobench::verdict::Verdict;
+use sobench::verdict::{Reason, Verdict};
 
 use super::{Client, merged, shared, text};
 use crate::support::in_package;
@@ -70,7 +70,9 @@ fn workloads() -> Vec<Workload> {
 /// A server of this engine; `None` for one that is not in this build.
 fn open(engine: EngineName) -> Option<EmbeddedServer> {
     let _ = rustls::crypto::ring::default_provider().install_default();
-    match EmbeddedServer::start(EmbeddedOptions { engine, ..EmbeddedOptions::default() }) {
+    // Of a busy machine nothing is known.
+    let compile_timeout_s = 600.0;
+    match EmbeddedServer::start(EmbeddedOptions { engine, compile_timeout_s, ..EmbeddedOptions::default() }) {
         Ok(server) => Some(server),
         Err(error) if !engine.is_built_in() => {
             assert!(error.what.contains("not in this build"), "{engine:?}: {error}");
@@ -80,41 +82,49 @@ fn open(engine: EngineName) -> Option<EmbeddedServer> {
     }
 }
 
-/// What engines do not read, with some of the words that they have to refuse it in. They answer everything else, without fail.
-const REFUSED: [(EngineName, &str, &str); 9] = [
-    (EngineName::Guidance, "ebnf", "@@"),
-    (EngineName::Xgrammar, "lark", "@@"),
-    (EngineName::XgrammarCpp, "lark", "@@"),
-    (EngineName::Outlines, "lark", "@@"),
-    (EngineName::Outlines, "ebnf", "@@"),
-    (EngineName::Outlines, "json-object", "@@"),
-    (EngineName::Auto, "zz", "@@"),
-    (EngineName::Auto, "zz", "@@"),
-    (EngineName::Auto, "zz", "@@"),
-];
+/// What else than right answers an engine is known for.
+#[derive(Debug)]
+enum Known {
+    /// It does not read the constraint, and says so in these words among others.
+    Refused(&'static str),
+    /// It holds this keyword of a schema to less than the standard does; all else in its answers is right.
+    Loose(&'static str),
+}
 
-/// Checks one workload: all of its answers are right, or all of its requests are refused in the same words, which are returned.
-async fn check(engine: EngineName, client: &Client, workload: &Workload) -> Option<String> {
+/// Whatever is not named here an engine answers, and without fail.
+fn known(engine: EngineName, workload: &str) -> Option<Known> {
+    Some(match (engine, workload) {
+        (EngineName::Guidance, "ebnf") => Known::Refused("reads Lark grammars, not EBNF"),
+        (EngineName::Outlines, "lark" | "ebnf") => Known::Refused("compiles regular expressions only"),
+        (EngineName::Outlines, "json-object") => Known::Refused("needs a schema"),
+        // Its date-time may end without the zone that RFC 3339 asks for.
+        (EngineName::Outlines, "user-profile") => Known::Loose("format"),
+        _ => return None,
+    })
+}
+
+/// Holds the answers to one workload to what is known.
+async fn check(engine: EngineName, client: &Client, workload: &Workload) {
     let Workload { name, prompt, constraint, member } = workload;
+    let known = known(engine, name);
     let body = merged(&json!({"prompt": prompt, "max_tokens": 1024}), json!({ "structured_outputs": member }));
     let asked = |_| client.post("/v1/completions", body.to_string());
     let mut evaluator = Evaluator::new(EvaluateOptions::default());
-    let mut refusals = Vec::new();
     for answer in join_all((0..ANSWERS).map(asked)).await {
         let body: Value = serde_json::from_str(&answer.body).unwrap();
-        if answer.status == 400 {
-            refusals.push(body["error"]["message"].as_str().unwrap().to_owned());
+        let shown = format!("{engine:?} {name}: {body}");
+        if let Some(Known::Refused(words)) = &known {
+            assert_eq!(answer.status, 400, "{shown}");
+            assert!(body["error"]["message"].as_str().unwrap().contains(words), "{shown}");
             continue;
         }
-        assert_eq!(answer.status, 200, "{engine:?} {name}: {body}");
-        assert_eq!(body["choices"][0]["finish_reason"], "stop", "{engine:?} {name}: {body}");
-        let verdict = evaluator.judge(constraint, None, &text(&body));
-        assert_eq!(verdict, Verdict::Valid, "{engine:?} {name}: {body}");
+        assert_eq!((answer.status, &body["choices"][0]["finish_reason"]), (200, &json!("stop")), "{shown}");
+        match (evaluator.judge(constraint, None, &text(&body)), &known) {
+            (Verdict::Valid, _) => {}
+            (Verdict::Invalid { reason: Reason::Schema { keyword, .. } }, Some(Known::Loose(loose))) if keyword == *loose => {}
+            (verdict, _) => panic!("{verdict:?} {shown}"),
+        }
     }
-    assert!([0, ANSWERS].contains(&refusals.len()), "{engine:?} {name}: {} of {ANSWERS} refused", refusals.len());
-    refusals.dedup();
-    assert!(refusals.len() <= 1, "{engine:?} {name}: {refusals:?}");
-    refusals.pop()
 }
 
 #[test]
@@ -123,18 +133,7 @@ fn every_engine_answers_every_workload_rightly_or_refuses_it() {
     for (engine, server) in EngineName::ALL.into_iter().filter_map(|engine| Some((engine, open(engine)?))) {
         let client = Client::of(&server);
         for workload in workloads() {
-            let refused = runtime.block_on(check(engine, &client, &workload));
-            let row = REFUSED.iter().find(|(refuses, name, _)| (*refuses, *name) == (engine, workload.name));
-            match (&refused, row) {
-                (None, None) => {}
-                // No limit of time or of what still runs: those are no statements about the constraint.
-                (Some(words), Some((_, _, expected))) => assert!(
-                    words.contains(expected) && !words.contains("longer than") && !words.contains("still run"),
-                    "{engine:?} {}: {words}",
-                    workload.name
-                ),
-                _ => panic!("{engine:?} {}: refused with {refused:?}, expected {row:?}", workload.name),
-            }
+            runtime.block_on(check(engine, &client, &workload));
         }
         let stats = server.stats();
         assert_eq!((stats.ended.failed, stats.stuck_masks), (0, 0), "{engine:?}: {stats:?}");

@@ -12,7 +12,9 @@ fn options_that_make_no_sense_are_usage_errors() {
         (EmbeddedOptions { ttft_ms: -1.0, ..base.clone() }, "-1 ms"),
         (EmbeddedOptions { step_ms: f64::NAN, ..base.clone() }, "NaN ms"),
         (EmbeddedOptions { max_batch: 0, ..base.clone() }, "so many sequences: 0"),
-        (EmbeddedOptions { max_batch: 1 << 20, ..base }, "1048576"),
+        (EmbeddedOptions { max_batch: 1 << 20, ..base.clone() }, "1048576"),
+        (EmbeddedOptions { compile_timeout_s: 0.0, ..base.clone() }, "limit of a compile: 0 s"),
+        (EmbeddedOptions { compile_timeout_s: f64::NAN, ..base }, "limit of a compile: NaN s"),
     ] {
         let error = EmbeddedServer::start(options).err().unwrap();
         assert!(error.what.contains(words) && error.hint.is_some() && error.exit_code() == 2, "{error}");
