@@ -129,8 +129,8 @@ impl Measuring {
         Ok(())
     }
 
-    /// Walks one text, cold and warm, sends the durations, and then has the ends judged that were allowed on the way. `row` says nothing of the walk yet;
-    /// it stays so for a text that the vocabulary cannot spell, for which no engine is blamed.
+    /// Walks one text, cold and warm, sends the durations, and then has the ends judged that were allowed on the way. `row` says
+    /// nothing of the walk yet; it stays so for a text that the vocabulary cannot spell, for which no engine is blamed.
     fn walked<W: Write>(
         &mut self,
         text: &str,

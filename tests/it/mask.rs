@@ -100,7 +100,10 @@ mod children {
             esac
             echo '{"compiled":{"cold_ns":10,"first_mask_ns":20,"cached_ns":1,"grammar_bytes":null,"peak_bytes":1}}'
             echo '{"stage":{"at":"instance","index":0,"spelling":"verbatim"}}'
-            echo '{"walked":{"row":{"index":0,"spelling":"verbatim","judged":true,"outcome":{"is":"pass"},"tokens":17,"masks":2},"cold":{"mask":[3,4],"commit":[5]},"warm":{"mask":[3,4],"commit":[5]}}}'
+            for heat in cold warm; do
+                echo '{"pass":{"spelling":"verbatim","heat":"'$heat'","samples":{"mask":[3,4],"commit":[5]}}}'
+            done
+            echo '{"walked":{"index":0,"spelling":"verbatim","judged":true,"outcome":{"is":"pass"},"tokens":17,"masks":2}}'
             echo '{"stage":{"at":"instance","index":1,"spelling":"verbatim"}}'
             case "$line" in *'"name":"crash'*) kill -SEGV $$;; esac
             echo '{"done":{"peak_bytes":5,"peak_rss_bytes":7}}'
