@@ -42,13 +42,16 @@ pub struct MaskArgs {
     /// Address space of one child process, in MiB; 0 sets no limit
     #[arg(long, value_name = "MIB", default_value_t = 4096)]
     pub memory_limit_mib: u64,
-    /// Sequences masked at once, in the measurement of batches
+    /// Sequences masked at once, in the measurement of batches; 0 for none
     #[arg(long, value_name = "N,N", value_delimiter = ',', default_value = "1,8,32",
-          value_parser = clap::value_parser!(u16).range(1..=4096))]
+          value_parser = clap::value_parser!(u16).range(0..=4096))]
     pub batch: Vec<u16>,
     /// Do not assert `format` when judging instances
     #[arg(long)]
     pub no_format_assertion: bool,
+    /// Walk every instance once, as MaskBench's script does, and give no warm figures
+    #[arg(long)]
+    pub cold_only: bool,
     #[command(flatten, next_help_heading = "Decoding engines")]
     pub policy: EngineArgs,
     #[command(flatten, next_help_heading = "Output")]

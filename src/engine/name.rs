@@ -50,7 +50,7 @@ impl EngineName {
             return Ok(engine);
         }
         Err(Error::usage(format!("decoding engine is not in this build: {name}"))
-            .hint("build with --features engine-xgrammar-cpp, which needs cmake"))
+            .hint("build with --features engine-xgrammar-cpp, which needs cmake and clang++"))
     }
 
     /// The name that flags, requests and reports use.

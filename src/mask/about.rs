@@ -20,6 +20,8 @@ pub struct About {
     pub spellings: Vec<Spelling>,
     /// Whether our evaluator takes a string that breaks its `format` for invalid.
     pub assert_formats: bool,
+    /// Whether every instance was walked a second time, for durations that are warm.
+    pub warm: bool,
     pub filter: Option<String>,
     pub limit: Option<usize>,
     /// Child processes at the same time.

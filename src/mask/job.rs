@@ -15,11 +15,11 @@ use super::oracle::Oracle;
 use super::protocol::{Done, Event, Heat, Pass, Setup};
 use super::row::{Compile, DeclineClass, Declined, InstanceOutcome, InstanceRow, RouteRow, Spelling, Stage};
 use super::spelling::spell;
-use super::walk::{self, Fault, Halt, Labels};
+use super::walk::{self, Fault, Halt, Labels, Trace};
 use super::worker::{Opened, Output};
 use crate::constraint::Constraint;
 use crate::engine::cache::CompileCache;
-use crate::engine::{EngineError, Grammar, TokenMask, Vocabulary};
+use crate::engine::{EngineError, Grammar, TokenId, TokenMask, Vocabulary};
 
 /// Why a job was not done.
 #[derive(Debug, PartialEq, Eq)]
@@ -129,7 +129,7 @@ impl Measuring {
         Ok(())
     }
 
-    /// Walks one text, cold and warm, sends the durations, and then has the ends judged that were allowed on the way. `row` says
+    /// Walks one text, cold and perhaps warm, sends the durations, and then has the ends judged that were allowed on the way. `row` says
     /// nothing of the walk yet; it stays so for a text that the vocabulary cannot spell, for which no engine is blamed.
     fn walked<W: Write>(
         &mut self,
@@ -139,32 +139,45 @@ impl Measuring {
         oracle: &mut Oracle,
         output: &mut Output<W>,
     ) -> JobResult<InstanceRow> {
-        let vocabulary: &Vocabulary = &self.opened.vocabulary;
+        let vocabulary: Arc<Vocabulary> = Arc::clone(&self.opened.vocabulary);
         let Some(tokens) = vocabulary.encode_exactly(text) else {
             return Ok(row);
         };
         let spelling = row.spelling;
         output.stage(Stage::Instance { index: row.index, spelling })?;
-        let trace = walk::walk(grammar, vocabulary, &tokens, &mut self.mask);
+        let trace = walk::walk(grammar, &vocabulary, &tokens, &mut self.mask);
         output.send(&Event::Pass(Pass { spelling, heat: Heat::Cold, samples: trace.samples.clone() }))?;
         if let Halt::Crashed { words } = trace.halt {
             return Err(JobError::Crashed { words });
         }
-        let again = walk::again(grammar, vocabulary, &tokens, &trace, &mut self.mask);
-        output.keep(&Event::Pass(Pass { spelling, heat: Heat::Warm, samples: again.samples }))?;
-        if let Some(Fault { halt: Halt::Crashed { words }, .. }) = again.fault {
-            return Err(JobError::Crashed { words });
-        }
+        let fault = if self.setup.warm { self.again(spelling, grammar, &tokens, &trace, output)? } else { None };
         if !trace.ends.is_empty() {
             output.stage(Stage::Oracle)?;
         }
         let wrong_end = oracle.first_wrong_end(text, &trace.ends);
         let count = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
         let labels = Labels { label: row.label, judged: row.judged };
-        let differs = again.fault.and_then(|fault| fault.outcome(&trace.halt));
-        row.outcome = differs.unwrap_or_else(|| walk::outcome(&trace, labels, wrong_end, vocabulary));
+        let differs = fault.and_then(|fault| fault.outcome(&trace.halt));
+        row.outcome = differs.unwrap_or_else(|| walk::outcome(&trace, labels, wrong_end, &vocabulary));
         (row.tokens, row.masks) = (count(tokens.len()), count(trace.samples.mask.len()));
         Ok(row)
+    }
+
+    /// The warm walk after `trace`, whose durations are sent.
+    fn again<W: Write>(
+        &mut self,
+        spelling: Spelling,
+        grammar: &dyn Grammar,
+        tokens: &[TokenId],
+        trace: &Trace,
+        output: &mut Output<W>,
+    ) -> JobResult<Option<Fault>> {
+        let again = walk::again(grammar, &self.opened.vocabulary, tokens, trace, &mut self.mask);
+        output.keep(&Event::Pass(Pass { spelling, heat: Heat::Warm, samples: again.samples }))?;
+        match again.fault {
+            Some(Fault { halt: Halt::Crashed { words }, .. }) => Err(JobError::Crashed { words }),
+            fault => Ok(fault),
+        }
     }
 }
 

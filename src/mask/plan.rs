@@ -47,6 +47,8 @@ pub struct MaskPlan {
     pub resume: bool,
     /// Whether our evaluator takes a string that breaks its `format` for invalid.
     pub assert_formats: bool,
+    /// Whether every instance is walked a second time, for durations that are warm.
+    pub warm: bool,
     /// Sequences masked at once, a figure for each; may be empty.
     pub batch_sizes: Vec<usize>,
 }
@@ -68,6 +70,7 @@ impl Default for MaskPlan {
             rows: None,
             resume: false,
             assert_formats: true,
+            warm: true,
             batch_sizes: vec![1, 8, 32],
         }
     }

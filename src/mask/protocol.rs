@@ -20,6 +20,7 @@ pub(super) struct Setup {
     /// Address space of the child.
     pub(super) memory_limit_bytes: Option<u64>,
     pub(super) assert_formats: bool,
+    pub(super) warm: bool,
     pub(super) spellings: Vec<Spelling>,
 }
 

@@ -1,7 +1,7 @@
 //! A measurement from plan to rows. Knows the order of things, not how one is done.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::available_parallelism;
 use std::time::{Duration, SystemTime};
 
@@ -121,16 +121,10 @@ fn supervisor<'a>(plan: &MaskPlan, command: &'a WorkerCommand, stop: &'a AtomicB
         eos_token: plan.eos_token.clone(),
         memory_limit_bytes: plan.memory_limit(),
         assert_formats: plan.assert_formats,
+        warm: plan.warm,
         spellings: plan.spellings.clone(),
     };
-    Supervisor {
-        command,
-        setup,
-        timeout: Duration::from_millis(plan.timeout_ms),
-        jobs: plan.jobs,
-        stop,
-        started: AtomicUsize::new(0),
-    }
+    Supervisor::new(command, setup, Duration::from_millis(plan.timeout_ms), plan.jobs, stop)
 }
 
 fn about(plan: &MaskPlan, corpora: &Corpora, ready: &[Ready]) -> About {
@@ -154,6 +148,7 @@ fn about(plan: &MaskPlan, corpora: &Corpora, ready: &[Ready]) -> About {
         policy: plan.policy.clone(),
         spellings: plan.spellings.clone(),
         assert_formats: plan.assert_formats,
+        warm: plan.warm,
         filter: plan.filter.clone(),
         limit: plan.limit,
         jobs: plan.jobs,
@@ -210,7 +205,7 @@ impl Running<'_> {
             Ok(())
         })?;
         let resumed = pending.len() < self.corpora.selected.len();
-        let started = supervisor.started.load(Ordering::SeqCst) + usize::from(resumed);
+        let started = supervisor.started() + usize::from(resumed);
         if self.plan.is_locked(engine) && started > 1 {
             self.notices.push(format!(
                 "the lock of {} was drawn anew in each of its child processes, by the first constraint there: {}",

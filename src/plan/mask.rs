@@ -68,6 +68,7 @@ pub fn mask_plan(flags: &MaskArgs) -> Result<MeasurePlan> {
         rows: flags.output.rows.clone(),
         resume: flags.output.resume,
         assert_formats: !flags.no_format_assertion,
+        warm: !flags.cold_only,
         batch_sizes: flags.batch.iter().copied().map(usize::from).collect(),
     };
     mask.check()?;

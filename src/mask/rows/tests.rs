@@ -22,6 +22,7 @@ fn about() -> About {
         policy: EnginePolicy::default(),
         spellings: vec![Spelling::Compact],
         assert_formats: true,
+        warm: true,
         filter: None,
         limit: None,
         jobs: 1,

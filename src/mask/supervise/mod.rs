@@ -9,6 +9,7 @@ mod turns;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -39,13 +40,14 @@ const LOOK_UP: Duration = Duration::from_millis(50);
 
 /// Children of one engine, and what holds for each of them.
 pub(super) struct Supervisor<'a> {
-    pub(super) command: &'a WorkerCommand,
-    pub(super) setup: Setup,
-    pub(super) timeout: Duration,
-    pub(super) jobs: usize,
-    pub(super) stop: &'a AtomicBool,
-    /// Children that were started to measure entries.
-    pub(super) started: AtomicUsize,
+    command: &'a WorkerCommand,
+    setup: Setup,
+    timeout: Duration,
+    jobs: usize,
+    stop: &'a AtomicBool,
+    started: AtomicUsize,
+    /// The child that was opened to see what the engine is, until the first entry is its job.
+    probed: Mutex<Option<Box<Child>>>,
 }
 
 /// A row, and the most resident memory of the child that made it.
@@ -71,7 +73,17 @@ pub(super) enum Batched {
     Interrupted,
 }
 
-impl Supervisor<'_> {
+impl<'a> Supervisor<'a> {
+    /// `timeout` is what the engine may take for one entry, and our evaluator too.
+    pub(super) fn new(command: &'a WorkerCommand, setup: Setup, timeout: Duration, jobs: usize, stop: &'a AtomicBool) -> Self {
+        Self { command, setup, timeout, jobs, stop, started: AtomicUsize::new(0), probed: Mutex::new(None) }
+    }
+
+    /// Children that were started to measure entries.
+    pub(super) fn started(&self) -> usize {
+        self.started.load(Ordering::SeqCst)
+    }
+
     fn engine(&self) -> EngineName {
         self.setup.engine
     }
@@ -87,11 +99,15 @@ impl Supervisor<'_> {
     pub(super) fn probe(&self) -> Result<Option<Ready>> {
         match self.open()? {
             Opened::Ready(child, ready) => {
-                child.kill();
+                *self.probed() = Some(child);
                 Ok(Some(ready))
             }
             Opened::Interrupted => Ok(None),
         }
+    }
+
+    fn probed(&self) -> MutexGuard<'_, Option<Box<Child>>> {
+        self.probed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Measures every entry, and hands each row to `made` as it is done, in whatever order. Ends early only where the user stops it.
@@ -237,6 +253,10 @@ impl Supervisor<'_> {
     /// A child in the place of one that is gone, or the first one. The engine has been opened before, so that a failure may be the
     /// machine's for a moment.
     fn reopen(&self) -> Result<Option<Box<Child>>> {
+        if let Some(child) = self.probed().take() {
+            self.started.fetch_add(1, Ordering::SeqCst);
+            return Ok(Some(child));
+        }
         let mut tries = 1..=OPEN_TRIES;
         loop {
             let last = tries.next() == Some(OPEN_TRIES);

@@ -20,6 +20,7 @@ fn setup() -> Setup {
         eos_token: None,
         memory_limit_bytes: None,
         assert_formats: true,
+        warm: true,
         spellings: vec![Spelling::Compact],
     }
 }
@@ -36,7 +37,11 @@ fn entry() -> Entry {
 
 /// What the worker answers to these jobs.
 fn said(quirk: Quirk, jobs: &[Job]) -> Vec<Event> {
-    let mut input = serde_json::to_string(&setup()).unwrap() + "\n";
+    said_with(&setup(), quirk, jobs)
+}
+
+fn said_with(setup: &Setup, quirk: Quirk, jobs: &[Job]) -> Vec<Event> {
+    let mut input = serde_json::to_string(setup).unwrap() + "\n";
     for job in jobs {
         input += &(serde_json::to_string(job).unwrap() + "\n");
     }
@@ -81,6 +86,15 @@ fn an_entry_is_told_stage_by_stage_and_each_stage_before_it_begins() {
     assert_eq!((cold.heat, warm.heat, cold.samples.mask.len(), warm.samples.mask.len()), (Heat::Cold, Heat::Warm, 4, 4));
     assert_eq!(outcomes(&events), [InstanceOutcome::Pass, InstanceOutcome::Pass, InstanceOutcome::Disputed { accepted: true }]);
     assert!(matches!(events.last(), Some(Event::Done(_))));
+}
+
+#[test]
+fn each_instance_is_walked_once_where_no_warm_walk_is_asked_for() {
+    let events = said_with(&Setup { warm: false, ..setup() }, Quirk::None, &[job()]);
+    let passes: Vec<Heat> =
+        events.iter().filter_map(|event| if let Event::Pass(pass) = event { Some(pass.heat) } else { None }).collect();
+    assert_eq!(passes, [Heat::Cold; 3]);
+    assert_eq!(outcomes(&events), outcomes(&said(Quirk::None, &[job()])));
 }
 
 #[test]

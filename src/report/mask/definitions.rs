@@ -37,13 +37,16 @@ pub const DEFINITIONS: [(&str, &str); 17] = [
     ),
     (
         "cold and warm masks",
-        "the first walk over an instance in this spelling; the same walk again on a new matcher; the instances and spellings of a \
+        "the first walk over an instance in this spelling; the same walk again on a new matcher (not with --cold-only); the instances and spellings of a \
          schema share its grammar, so that only the first of them meets one that was just compiled",
     ),
     ("step", "the mask before a token and the commit of that token, together"),
     ("slope", "least squares through (token's position, mask time), over all walks"),
-    ("masks/s/core", "1 / mean(step), warm, one thread"),
-    ("sequences in 10 ms", "floor(10 ms / mean(step)), warm, one core; by p99: floor(10 ms / p99(step))"),
+    ("masks/s/core", "1 / mean(step), one thread; of the warm walks, if there were any"),
+    (
+        "sequences in 10 ms",
+        "floor(10 ms / mean(step)), one core; by p99: floor(10 ms / p99(step)); of the warm walks, if there were any",
+    ),
 ];
 
 /// Which percentile is meant, and when it is marked.

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use super::definitions::DEFINITIONS;
 use super::distribution::Distribution;
+use super::latency::passes;
 use super::outcome::{Class, SchemaOutcome};
 use super::svg::{self, Bar, COLOURS, Curve, Part, Shares, escape};
 use super::tables::{self, Section};
@@ -109,7 +110,7 @@ fn class_of(outcome: SchemaOutcome) -> &'static str {
 }
 
 /// A chart's distribution over the own set, and over the common one.
-type Pair = fn(&EngineSummary) -> (&Distribution, &Distribution);
+type Pair = Box<dyn Fn(&EngineSummary) -> (&Distribution, &Distribution)>;
 
 fn add_curves(page: &mut String, summary: &Summary) {
     page.push_str("<h2>How many are done by when</h2><ul class=\"legend\">");
@@ -124,32 +125,31 @@ fn add_curves(page: &mut String, summary: &Summary) {
         "</ul><p>share of all that are not longer; a curve that ends below 100 % has timeouts, or goes on beyond 10 s. The lower charts show the \
                    tail: each line up is one nine more.</p><div class=\"charts\">",
     );
-    let charts: [(&str, Shares, Pair); 6] = [
-        ("Cold compile (unit: schema)", Shares::Even, |it| (&it.compile.own.cold, &it.compile.common.cold)),
-        ("Compile and first mask (unit: schema)", Shares::Even, |it| {
-            (&it.compile.own.to_first_mask, &it.compile.common.to_first_mask)
-        }),
-        ("Masks, warm (unit: token)", Shares::Even, |it| {
-            (&it.headline().masks.own.warm.mask, &it.headline().masks.common.warm.mask)
-        }),
-        ("Masks, cold (unit: token)", Shares::Even, |it| {
-            (&it.headline().masks.own.cold.mask, &it.headline().masks.common.cold.mask)
-        }),
-        ("Masks, warm: the tail (unit: token)", Shares::Nines, |it| {
-            (&it.headline().masks.own.warm.mask, &it.headline().masks.common.warm.mask)
-        }),
-        ("Masks, cold: the tail (unit: token)", Shares::Nines, |it| {
-            (&it.headline().masks.own.cold.mask, &it.headline().masks.common.cold.mask)
-        }),
+    let mut charts: Vec<(String, Shares, Pair)> = vec![
+        ("Cold compile (unit: schema)".to_owned(), Shares::Even, Box::new(|it| (&it.compile.own.cold, &it.compile.common.cold))),
+        (
+            "Compile and first mask (unit: schema)".to_owned(),
+            Shares::Even,
+            Box::new(|it| (&it.compile.own.to_first_mask, &it.compile.common.to_first_mask)),
+        ),
     ];
+    for (shares, tail) in [(Shares::Even, ""), (Shares::Nines, ": the tail")] {
+        charts.extend(passes(&summary.measurement.about).iter().map(|&(pass, of)| {
+            let pair: Pair = Box::new(move |it| {
+                let masks = &it.headline().masks;
+                (&of(&masks.own).mask, &of(&masks.common).mask)
+            });
+            (format!("Masks, {pass}{tail} (unit: token)"), shares, pair)
+        }));
+    }
     for (title, shares, of) in charts {
-        let curves: Vec<Curve> = summary.engines.iter().enumerate().flat_map(|(place, it)| curves(it, place, of)).collect();
-        let _ = write!(page, "<div><h3>{title}</h3>{}</div>", svg::cumulative(title, &curves, shares));
+        let curves: Vec<Curve> = summary.engines.iter().enumerate().flat_map(|(place, it)| curves(it, place, &of)).collect();
+        let _ = write!(page, "<div><h3>{title}</h3>{}</div>", svg::cumulative(&title, &curves, shares));
     }
     page.push_str("</div>");
 }
 
-fn curves(engine: &EngineSummary, colour: usize, of: Pair) -> [Curve; 2] {
+fn curves(engine: &EngineSummary, colour: usize, of: &Pair) -> [Curve; 2] {
     let (own, common) = of(engine);
     let curve = |distribution: &Distribution, dashed: bool| {
         let set = if dashed { "common" } else { "own" };

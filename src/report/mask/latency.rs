@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::distribution::{Bound, Distribution, Sizes};
 use super::outcome::counts_in;
-use crate::mask::about::BatchRow;
+use crate::mask::about::{About, BatchRow};
 use crate::mask::row::{PassTimes, Row, Spelling, Stage, StopCause, Stopped};
 use crate::mask::times::Slope;
 
@@ -109,6 +109,15 @@ impl CompileSummary {
             Some(Stage::Oracle | Stage::Instance { .. }) | None => {}
         }
     }
+}
+
+/// One of the walks over an instance, by its name.
+pub type NamedPass = (&'static str, fn(&MaskSummary) -> &PassSummary);
+
+/// The walks of a measurement, warm ones first if there were any: figures that stand alone are of the first.
+pub fn passes(about: &About) -> &'static [NamedPass] {
+    const PASSES: [NamedPass; 2] = [("warm", |it| &it.warm), ("cold", |it| &it.cold)];
+    if about.warm { &PASSES } else { &PASSES[1..] }
 }
 
 impl MaskSummary {

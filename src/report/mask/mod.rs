@@ -27,7 +27,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
 
-use self::latency::{BatchSummary, CompileSummary, MaskSummary, MemorySummary, Sets};
+use self::latency::{BatchSummary, CompileSummary, MaskSummary, MemorySummary, PassSummary, Sets};
 use self::maskbench::MaskbenchColumn;
 use self::outcome::{Counts, InstanceClass, SchemaOutcome, instances_in};
 use self::reason::Reasons;
@@ -145,6 +145,11 @@ impl Summary {
         }
         if !summary.engines.iter().any(|it| it.maskbench.as_ref().is_some_and(MaskbenchColumn::has_tests)) {
             summary.engines.iter_mut().for_each(|it| it.maskbench = None);
+        }
+        if !summary.measurement.about.warm {
+            // Walks that ran into the time limit were counted in both.
+            let spellings = summary.engines.iter_mut().flat_map(|it| &mut it.spellings);
+            spellings.flat_map(|it| [&mut it.masks.own, &mut it.masks.common]).for_each(|it| it.warm = PassSummary::default());
         }
         for (engine, routes) in summary.engines.iter_mut().zip(routes) {
             engine.routes = routes.into_iter().map(|((engine, why), schemas)| RouteCount { engine, why, schemas }).collect();

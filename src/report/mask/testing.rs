@@ -37,6 +37,7 @@ pub(crate) fn measurement(engines: &[EngineName]) -> Measurement {
         policy: EnginePolicy::default(),
         spellings: vec![Spelling::Maskbench, Spelling::Compact],
         assert_formats: true,
+        warm: true,
         filter: Some("a|b".into()),
         limit: None,
         jobs: 2,

@@ -74,7 +74,8 @@ pub(super) fn conditions(summary: &Summary) -> Vec<(&'static str, String)> {
     lines.push(("selected", format!("{} schemas{filter}{limit}", count(about.selected as u64))));
     let spellings: Vec<&str> = about.spellings.iter().map(|it| it.name()).collect();
     let formats = if about.assert_formats { "asserted" } else { "not asserted" };
-    lines.push(("spellings", format!("{}; format {formats}", spellings.join(", "))));
+    let walks = if about.warm { "cold and warm" } else { "cold only" };
+    lines.push(("spellings", format!("{}; walks {walks}; format {formats}", spellings.join(", "))));
     lines.push(("vocabulary", format!("{}, {} ids", name(&about.vocabulary.name), count(about.vocabulary.ids as u64))));
     let memory = about.memory_limit_bytes.map(|it| format!(", {} of address space", bytes(Some(it)))).unwrap_or_default();
     lines.push(("limits", format!("{} ms a row{memory}; child processes at a time: {}", count(about.timeout_ms), about.jobs)));
@@ -151,7 +152,7 @@ mod tests {
     use super::*;
     use crate::engine::EngineName;
     use crate::error::Result;
-    use crate::mask::row::{Row, Stage, StopCause};
+    use crate::mask::row::{Row, Spelling, Stage, StopCause};
 
     #[test]
     fn a_page_shows_every_figure_with_unit_and_count() {
@@ -164,6 +165,19 @@ mod tests {
         let page = render(&nothing);
         assert!(page.contains("n/a") && !page.contains("NaN") && !page.contains("inf"), "{page}");
         assert!(page.contains("has rows of 0 of 5 schemas"));
+    }
+
+    #[test]
+    fn without_warm_walks_no_figure_is_called_warm() {
+        let mut measurement = measurement(&[EngineName::Guidance]);
+        measurement.about.warm = false;
+        let stage = Stage::Instance { index: 0, spelling: Spelling::Maskbench };
+        let rows = [row(0, EngineName::Guidance), row(1, EngineName::Guidance).stopped_at(StopCause::Timeout, stage)];
+        let summary = Summary::build(measurement, || Ok(rows.iter().cloned().map(Ok))).unwrap();
+        assert_eq!(summary.engines[0].headline().masks.own.warm.mask.n(), 0);
+        let page = render(&summary);
+        let tables = page.split("What the words mean").next().unwrap();
+        assert!(!tables.contains("warm") && tables.contains("What one core carries (cold;"), "{page}");
     }
 
     #[test]

@@ -76,3 +76,35 @@ fn every_engine_holds_the_ids_and_bytes_of_a_model_s_own_vocabulary() {
 fn every_engine_holds_the_ids_and_bytes_of_the_embedded_vocabulary() {
     names().for_each(|name| check(name, cl100k(), LARGE_POSITIONS));
 }
+
+/// Tokens whose bytes are read back whole of a large vocabulary, spread over all ids, and how many of them at a time.
+const WORDS: usize = 1_500;
+const WORDS_AT_ONCE: usize = 300;
+
+/// A choice among the texts of tokens allows those tokens, and of all others those alone that begin one of the texts.
+#[track_caller]
+fn check_whole_tokens(name: EngineName, vocabulary: &Arc<Vocabulary>) {
+    let engine = open(name, vocabulary);
+    let is_word = |bytes: &[u8]| bytes.len() > 1 && bytes.iter().all(u8::is_ascii_graphic);
+    let words: Vec<&[u8]> = (0..).take(vocabulary.len()).map(|id| vocabulary.bytes(id)).filter(|bytes| is_word(bytes)).collect();
+    let spread: Vec<&[u8]> = words.iter().copied().step_by(words.len() / WORDS).collect();
+    assert!(spread.len() >= WORDS, "{} words", words.len());
+    let mut mask = TokenMask::new(vocabulary.len());
+    for words in spread.chunks(WORDS_AT_ONCE) {
+        // No text of these begins another.
+        let texts: Vec<String> = words.iter().map(|word| format!("{}\n", String::from_utf8_lossy(word))).collect();
+        let begins_one = |bytes: &[u8]| !bytes.is_empty() && texts.iter().any(|text| text.as_bytes().starts_with(bytes));
+        let mut matcher = engine.compile(&Constraint::Choice(texts.clone().into())).unwrap().matcher().unwrap();
+        matcher.mask(&mut mask).unwrap();
+        let expected: Vec<_> = (0..).take(vocabulary.len()).filter(|&id| begins_one(vocabulary.bytes(id))).collect();
+        assert!(expected.len() >= words.len() && mask.iter().eq(expected), "{name:?}, {}: {texts:?}", vocabulary.name());
+    }
+}
+
+#[test]
+fn every_engine_holds_whole_tokens_of_both_embedded_vocabularies() {
+    let o200k = Arc::new(Vocabulary::o200k().unwrap());
+    for vocabulary in [cl100k(), &o200k] {
+        names().for_each(|name| check_whole_tokens(name, vocabulary));
+    }
+}

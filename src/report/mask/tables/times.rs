@@ -3,7 +3,7 @@
 use super::{Counted, Labelled, Section, head, row};
 use crate::report::mask::definitions::PERCENTILE;
 use crate::report::mask::distribution::{Distribution, SLOW_NS, VERY_SLOW_NS};
-use crate::report::mask::latency::{BatchSummary, CompileSummary, MaskSummary, PassSummary, Sets};
+use crate::report::mask::latency::{BatchSummary, CompileSummary, MaskSummary, PassSummary, Sets, passes};
 use crate::report::mask::maskbench::{DIFFERENCES, MaskbenchColumn, PERCENTILES};
 use crate::report::mask::number::{UNKNOWN, Unit, bytes, count, decimal, percent};
 use crate::report::mask::{EngineSummary, Summary};
@@ -64,8 +64,7 @@ pub(super) fn masks(summary: &Summary) -> Vec<Section> {
         ("schemas".into(), Box::new(|it| count(it.schemas))),
         ("of them, stopped in a walk".into(), Box::new(|it| count(it.stopped))),
     ];
-    let passes: [Labelled<MaskSummary, PassSummary>; 2] = [("warm", |it| &it.warm), ("cold", |it| &it.cold)];
-    for (pass, of) in passes {
+    for &(pass, of) in passes(&summary.measurement.about) {
         let name = format!("{pass} mask");
         lines.push((format!("{name} n (tokens)"), Box::new(move |it| count(of(it).mask.n()))));
         lines.extend(distribution_lines(&name, Unit::Us, move |it| &of(it).mask, &[50.0, 90.0, 99.0, 99.9]));
@@ -84,10 +83,11 @@ pub(super) fn masks(summary: &Summary) -> Vec<Section> {
 pub(super) fn other_spellings(summary: &Summary) -> Option<Section> {
     let spellings = summary.engines.first().map_or(0, |it| it.spellings.len());
     let mut rows = Vec::new();
+    let (pass, of) = passes(&summary.measurement.about)[0];
     for place in 1..spellings {
         let name = summary.engines[0].spellings[place].spelling.name();
         let mut push = |label: String, cell: &dyn Fn(&Distribution) -> String| {
-            rows.push(row(summary, format!("{name}: {label}"), |it| cell(&it.spellings[place].masks.common.warm.mask)));
+            rows.push(row(summary, format!("{name}: {label}"), |it| cell(&of(&it.spellings[place].masks.common).mask)));
         };
         push("n (tokens)".to_owned(), &|it| count(it.n()));
         for percent in [50.0, 99.0, 99.9] {
@@ -96,7 +96,7 @@ pub(super) fn other_spellings(summary: &Summary) -> Option<Section> {
         push("max".to_owned(), &|it| Unit::Us.bound(it.max()));
     }
     (!rows.is_empty()).then(|| Section {
-        title: "Warm masks in the other spellings (common set; unit of n: token), us".to_owned(),
+        title: format!("Masks in the other spellings ({pass}; common set; unit of n: token), us"),
         notes: Vec::new(),
         head: head(summary, "mask"),
         rows,
@@ -106,16 +106,17 @@ pub(super) fn other_spellings(summary: &Summary) -> Option<Section> {
 
 /// What one core carries.
 pub(super) fn one_core(summary: &Summary) -> Vec<Section> {
-    let mut lines: Vec<Line<MaskSummary>> = vec![("step n (tokens)".into(), Box::new(|it| count(it.warm.step.n())))];
-    lines.extend(distribution_lines("step", Unit::Us, |it: &MaskSummary| &it.warm.step, &[50.0, 99.0]));
+    let (pass, walk) = passes(&summary.measurement.about)[0];
+    let mut lines: Vec<Line<MaskSummary>> = vec![("step n (tokens)".into(), Box::new(move |it| count(walk(it).step.n())))];
+    lines.extend(distribution_lines("step", Unit::Us, move |it: &MaskSummary| &walk(it).step, &[50.0, 99.0]));
     let carried = |of: fn(&PassSummary) -> Option<String>| -> Box<dyn Fn(&MaskSummary) -> String> {
-        Box::new(move |it| of(&it.warm).unwrap_or_else(|| UNKNOWN.to_owned()))
+        Box::new(move |it| of(walk(it)).unwrap_or_else(|| UNKNOWN.to_owned()))
     };
     lines.push(("masks/s/core".into(), carried(|it| it.capacity().map(|it| count(it.masks_per_second.round() as u64)))));
     lines.push(("sequences in 10 ms, by mean".into(), carried(|it| it.capacity().map(|it| count(it.sequences_by_mean)))));
     lines.push(("sequences in 10 ms, by p99".into(), carried(|it| it.capacity().map(|it| count(it.sequences_by_p99)))));
-    let title = "What one core carries (warm; step: mask and commit of one token), us";
-    sections(summary, title, &lines, |engine, set| set.of(&engine.headline().masks))
+    let title = format!("What one core carries ({pass}; step: mask and commit of one token), us");
+    sections(summary, &title, &lines, |engine, set| set.of(&engine.headline().masks))
 }
 
 /// Several sequences at once, on all threads.
