@@ -88,11 +88,17 @@ impl CompileCache {
     /// What [`Engine::compile`] says.
     pub fn compile(&self, fingerprint: &str, constraint: &Constraint) -> Compiled {
         let compiled = self.slot(fingerprint);
-        let result = compiled.get_or_init(|| self.engine.compile(constraint)).clone();
+        let mut is_new = false;
+        let make = || {
+            is_new = true;
+            self.engine.compile(constraint)
+        };
+        let result = compiled.get_or_init(make).clone();
         let dropped = match &result {
             Err(EngineError::Crashed { .. } | EngineError::Busy { .. }) => self.forget(fingerprint, &compiled),
-            Err(_) => Vec::new(),
-            Ok(grammar) => self.make_room(fingerprint, grammar.memory_bytes().unwrap_or(0)),
+            // A library may take longer to say how large a grammar is than a look-up takes.
+            Ok(grammar) if is_new => self.make_room(fingerprint, grammar.memory_bytes().unwrap_or(0)),
+            Ok(_) | Err(_) => Vec::new(),
         };
         // Freed only now that nobody waits for the lock: a large grammar takes its time.
         drop(dropped);
