@@ -161,14 +161,22 @@ mod tests {
 
     /// Counts compiles; a regex of `crash` crashes.
     #[derive(Default)]
-    struct Counting(AtomicU64);
+    struct Counting {
+        compiles: AtomicU64,
+        /// How often a grammar was asked for its size.
+        sizes: Arc<AtomicU64>,
+    }
 
     /// Says that it takes so many bytes.
-    struct Nothing(u64);
+    struct Nothing {
+        bytes: u64,
+        sizes: Arc<AtomicU64>,
+    }
 
     impl Grammar for Nothing {
         fn memory_bytes(&self) -> Option<u64> {
-            Some(self.0)
+            self.sizes.fetch_add(1, Ordering::SeqCst);
+            Some(self.bytes)
         }
 
         fn matcher(&self) -> Result<Box<dyn Matcher>, EngineError> {
@@ -184,13 +192,14 @@ mod tests {
             "counting 0"
         }
         fn compile(&self, constraint: &Constraint) -> Compiled {
-            self.0.fetch_add(1, Ordering::SeqCst);
+            self.compiles.fetch_add(1, Ordering::SeqCst);
+            let nothing = |bytes| Ok(Arc::new(Nothing { bytes, sizes: Arc::clone(&self.sizes) }) as Arc<dyn Grammar>);
             match constraint {
                 Constraint::Regex(regex) if &**regex == "crash" => Err(EngineError::Crashed { words: "boom".into() }),
                 Constraint::Regex(regex) if &**regex == "(" => Err(EngineError::Invalid { words: "open".into() }),
                 Constraint::Regex(regex) if &**regex == "busy" => Err(EngineError::Busy { words: "later".into() }),
-                Constraint::Regex(regex) => Ok(Arc::new(Nothing(regex.len() as u64))),
-                _ => Ok(Arc::new(Nothing(0))),
+                Constraint::Regex(regex) => nothing(regex.len() as u64),
+                _ => nothing(0),
             }
         }
         fn grammar_dialects(&self) -> &'static [GrammarDialect] {
@@ -250,6 +259,7 @@ mod tests {
                 });
             }
         });
-        assert_eq!((engine.0.load(Ordering::SeqCst), cache.misses(), cache.hits()), (1, 1, 7));
+        assert_eq!((engine.compiles.load(Ordering::SeqCst), cache.misses(), cache.hits()), (1, 1, 7));
+        assert_eq!(engine.sizes.load(Ordering::SeqCst), 1, "only who compiled asks how large it is");
     }
 }
