@@ -165,8 +165,7 @@ impl RunPlan {
     /// A path that the backend's requests do not fit.
     fn endpoint_warning(&self) -> Option<String> {
         let Target::Server(ServerTarget { endpoint, .. }) = &self.target else { return None };
-        let chat = endpoint.path.contains("chat");
-        (chat != self.backend.takes_messages())
+        (!self.backend.fits(&endpoint.path))
             .then(|| format!("--endpoint {} does not look like the endpoint of --backend {}", endpoint.path, self.backend))
     }
 }
@@ -175,7 +174,7 @@ fn target(arguments: &BenchArgs, backend: ServerKind, api_key: Option<String>) -
     let ServerArgs { base_url, host, port, model, .. } = &arguments.server;
     let named = base_url.is_some() || host.is_some() || port.is_some() || model.is_some();
     if !named {
-        return embedded_target(arguments);
+        return embedded_target(arguments, backend);
     }
     let mut embedded = engines::embedded_flags(&arguments.embedded, &arguments.engine);
     embedded.extend(arguments.constraint.explain.then_some("--explain"));
@@ -190,7 +189,7 @@ fn target(arguments: &BenchArgs, backend: ServerKind, api_key: Option<String>) -
     Ok(Target::Server(ServerTarget {
         endpoint: Endpoint {
             base_url,
-            path: arguments.server.endpoint.clone().unwrap_or_else(|| backend.default_path().to_owned()),
+            path: arguments.server.endpoint.clone().unwrap_or_else(|| backend.path(!arguments.traffic.disable_stream).to_owned()),
             headers: key_values("--header", &arguments.server.header)?,
             api_key: api_key.map(ApiKey::new),
             insecure: arguments.server.insecure,
@@ -201,7 +200,15 @@ fn target(arguments: &BenchArgs, backend: ServerKind, api_key: Option<String>) -
     }))
 }
 
-fn embedded_target(arguments: &BenchArgs) -> Result<Target> {
+fn embedded_target(arguments: &BenchArgs, backend: ServerKind) -> Result<Target> {
+    if !backend.is_embedded() {
+        return Err(Error::usage(format!("no server is named, and the embedded engine is no such backend: {backend}"))
+            .hint("name a server with --base-url, or leave --backend out"));
+    }
+    if let Some(dialect) = arguments.constraint.dialect().filter(|dialect| !dialect.is_embedded()) {
+        return Err(Error::usage(format!("no server is named, and the embedded engine reads no such dialect: {dialect}"))
+            .hint("name a server with --base-url, or leave --constraint-dialect out"));
+    }
     let engine = match &arguments.constraint.guided_decoding_backend {
         Some(name) => EngineName::parse(name)?,
         None => EngineName::Guidance,

@@ -1,16 +1,20 @@
 //! Finds what cannot be sent as asked before anything is sent. Knows no server: a server's own refusals are observations.
 
+use serde_json::Value;
+
+use super::shape::Shape;
 use super::{ConstraintDialect, RequestOptions, ServerKind, adapter};
 use crate::case::{Arm, Case};
 use crate::error::{Error, Result};
 
 /// Refuses a run whose requests would not mean what the user asked for.
 ///
-/// Usage errors: a constraint that the dialect cannot carry; chat messages on a completions backend; an `--extra-body` that
+/// Usage errors: a constraint that the dialect cannot carry, or that this kind of server has no field for at all (it is never
+/// sent without); a parameter it has no field for; chat messages on a completions backend; an `--extra-body` that
 /// changes the constraint or adds one, asks for several choices (whose tokens `usage` adds up, while one is timed), sets what the
 /// report says of every request (model, prompt, length, streaming), or constrains requests of the control arm.
 pub fn check(kind: ServerKind, cases: &[Case], options: &RequestOptions) -> Result<()> {
-    check_extra_body(cases, options)?;
+    check_extra_body(kind, cases, options)?;
     let adapter = adapter(kind);
     for case in cases {
         adapter.encode(case, options).map_err(|unsendable| unsendable.into_error(case))?;
@@ -18,25 +22,38 @@ pub fn check(kind: ServerKind, cases: &[Case], options: &RequestOptions) -> Resu
     Ok(())
 }
 
-fn check_extra_body(cases: &[Case], options: &RequestOptions) -> Result<()> {
+fn check_extra_body(kind: ServerKind, cases: &[Case], options: &RequestOptions) -> Result<()> {
     let Some(extra) = &options.extra_body else { return Ok(()) };
+    let shape = Shape::of(kind);
     let has_control = cases.iter().any(|case| case.arm == Arm::Control);
     for (field, value) in extra {
-        match field.as_str() {
-            "n" | "best_of" if value.as_u64() != Some(1) => {
-                return Err(Error::usage(format!("--extra-body asks for several choices: {field} = {value}"))
-                    .hint("one answer a request is timed and judged: take the field out and raise --num-prompts"));
-            }
-            "stream" | "model" | "prompt" | "messages" | "max_tokens" | "max_completion_tokens" => {
-                return Err(Error::usage(format!("--extra-body sets what sobench has to know: {field} = {value}"))
-                    .hint("take the field out: --disable-stream, --model, --dataset and --output-len are there for it"));
-            }
-            name if has_control && ConstraintDialect::is_constraint_field(name) => {
-                return Err(Error::usage(format!("--extra-body would constrain the control requests too: {name}"))
-                    .hint("take the field out, or constrain every request with --guided-decoding-ratio 1.0"));
-            }
-            _ => {}
+        if shape.nest == Some(field.as_str()) && !value.is_object() {
+            return Err(Error::usage(format!("--extra-body replaces the parameters by something else: {field} = {value}"))
+                .hint("give an object: its members are added to those that sobench sends"));
         }
+        let members = value.as_object().filter(|_| shape.nest == Some(field.as_str()));
+        for (name, value) in members.into_iter().flatten() {
+            check_field(&shape, name, value)?;
+        }
+        if members.is_none() {
+            check_field(&shape, field, value)?;
+        }
+        if has_control && ConstraintDialect::constrains(field, value) {
+            return Err(Error::usage(format!("--extra-body would constrain the control requests too: {field}"))
+                .hint("take the field out, or constrain every request with --guided-decoding-ratio 1.0"));
+        }
+    }
+    Ok(())
+}
+
+fn check_field(shape: &Shape, field: &str, value: &Value) -> Result<()> {
+    if matches!(field, "n" | "best_of") && value.as_u64() != Some(1) {
+        return Err(Error::usage(format!("--extra-body asks for several choices: {field} = {value}"))
+            .hint("one answer a request is timed and judged: take the field out and raise --num-prompts"));
+    }
+    if shape.owns(field) {
+        return Err(Error::usage(format!("--extra-body sets what sobench has to know: {field} = {value}"))
+            .hint("take the field out: --disable-stream, --model, --dataset and --output-len are there for it"));
     }
     Ok(())
 }
@@ -45,7 +62,7 @@ fn check_extra_body(cases: &[Case], options: &RequestOptions) -> Result<()> {
 mod tests {
     use std::sync::Arc;
 
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
     use crate::backend::Sampling;
@@ -198,5 +215,71 @@ mod tests {
         refused(Guided, &constrained, json!({"stream": true}), "--extra-body sets what sobench has to know: stream = true");
         refused(Guided, &[case(None, Arm::Constrained)], Value::Null, "a constrained case has no constraint: case \"t-0\"");
         assert!(check(ServerKind::Vllm, &mixed, &options(Guided, json!({"n": 1}))).is_ok());
+    }
+
+    #[test]
+    fn parameters_in_a_member_of_their_own_are_watched_too() {
+        let check = |extra: Value, cases: &[Case]| {
+            check(ServerKind::Sglang, cases, &options(ConstraintDialect::Sglang, extra)).map_err(|error| error.what)
+        };
+        let constrained = [regex(Arm::Constrained)];
+        let mixed = [regex(Arm::Constrained), regex(Arm::Control)];
+        for (extra, cases, what) in [
+            (json!({"sampling_params": {"n": 2}}), &constrained[..], "--extra-body asks for several choices: n = 2"),
+            (
+                json!({"sampling_params": {"max_new_tokens": 2}}),
+                &constrained,
+                "--extra-body sets what sobench has to know: max_new_tokens = 2",
+            ),
+            (json!({"text": "x"}), &constrained, "--extra-body sets what sobench has to know: text = \"x\""),
+            (
+                json!({"sampling_params": 1}),
+                &constrained,
+                "--extra-body replaces the parameters by something else: sampling_params = 1",
+            ),
+            (
+                json!({"sampling_params": {"ebnf": "x"}}),
+                &constrained,
+                "--extra-body adds a second constraint: ebnf: case \"t-0\"",
+            ),
+            (
+                json!({"sampling_params": {"regex": "x"}}),
+                &constrained,
+                "--extra-body changes what the constraint sets: /sampling_params/regex: case \"t-0\"",
+            ),
+            (
+                json!({"sampling_params": {"regex": "x"}}),
+                &mixed,
+                "--extra-body would constrain the control requests too: sampling_params",
+            ),
+        ] {
+            assert_eq!(check(extra, cases), Err(what.to_owned()));
+        }
+        assert_eq!(check(json!({"sampling_params": {"stop": ["x"]}}), &mixed), Ok(()));
+        let extra = json!({"sampling_params": {"stop": ["x"]}});
+        let body = body(ServerKind::Sglang, &constrained[0], &options(ConstraintDialect::Sglang, extra));
+        assert_eq!(body, r#"{"text":"Say it","sampling_params":{"max_new_tokens":16,"regex":"a+","stop":["x"]},"stream":true}"#);
+    }
+
+    #[test]
+    fn a_parameter_without_a_field_is_refused_and_not_left_out() {
+        let free = [case(None, Arm::Free)];
+        let mut options = options(ConstraintDialect::TgiGrammar, Value::Null);
+        options.sampling.min_p = Some(0.1);
+        let error = check(ServerKind::Tgi, &free, &options).unwrap_err();
+        assert_eq!(error.what, "the tgi backend has no field for min_p: case \"t-0\"");
+        options.sampling.min_p = None;
+        options.ignore_eos = true;
+        let error = check(ServerKind::Ollama, &free, &options).unwrap_err();
+        assert_eq!(error.what, "the ollama backend has no field for ignore_eos: case \"t-0\"");
+        options.ignore_eos = false;
+        for (temperature, parameters) in [
+            (Some(0.0), r#""details":true,"do_sample":false}"#),
+            (Some(1.0), r#""details":true,"do_sample":true,"temperature":1.0,"top_p":0.5}"#),
+            (None, r#""details":true,"top_p":0.5}"#),
+        ] {
+            options.sampling = Sampling { temperature, top_p: Some(0.5), ..Sampling::default() };
+            assert!(body(ServerKind::Tgi, &free[0], &options).contains(parameters), "{temperature:?}");
+        }
     }
 }

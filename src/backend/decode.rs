@@ -1,8 +1,9 @@
-//! Decoders of OpenAI-shaped answers: an event stream, or one whole body. Knows no HTTP and no clock.
+//! Decoders of answers: a stream of events, or one whole body, of any kind's JSON. Knows no HTTP and no clock.
 
 use super::answer::{Answer, Broken, Decoder, Fed};
-use super::sse::{Event, SseDecoder};
-use super::wire::{self, Delta};
+use super::ndjson::LineDecoder;
+use super::sse::{Event, EventTooLarge, SseDecoder};
+use super::wire::{self, Delta, TextIs};
 
 /// The default bound of one event. The largest seen are a few KiB; log probabilities of a long chunk may reach 100 KiB.
 pub const DEFAULT_MAX_EVENT_BYTES: usize = 4 << 20;
@@ -10,25 +11,72 @@ pub const DEFAULT_MAX_EVENT_BYTES: usize = 4 << 20;
 /// How much of unreadable data is quoted in an outcome's message; what is cut is said in the message.
 pub const QUOTED_BYTES: usize = 4 << 10;
 
+/// How a kind's answers are read.
+#[derive(Clone, Copy)]
+pub(super) struct Wire {
+    pub(super) framing: Framing,
+    /// Reads the JSON of one event; the error is serde's words.
+    pub(super) event: fn(&str) -> serde_json::Result<Delta>,
+    /// Reads the JSON of one whole body.
+    pub(super) body: fn(&str) -> serde_json::Result<Delta>,
+    /// Where the kind has no terminal event at all, an orderly end of the body is the end of the answer.
+    pub(super) body_ends_answer: bool,
+}
+
+/// How events are told apart in a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Framing {
+    /// Server-sent events.
+    Sse,
+    /// One JSON object a line.
+    Lines,
+}
+
+/// The answers of OpenAI-shaped completions and chat completions.
+pub(super) const OPENAI: Wire = Wire { framing: Framing::Sse, event: wire::read, body: wire::read, body_ends_answer: false };
+
 /// The decoder of an event stream, or of one whole body.
-pub(super) fn openai(stream: bool, max_event_bytes: usize) -> Box<dyn Decoder> {
-    if stream {
-        Box::new(StreamDecoder { sse: SseDecoder::new(max_event_bytes), state: State::default() })
-    } else {
-        Box::new(BodyDecoder { body: vec![], state: State::default() })
+pub(super) fn decoder(wire: Wire, stream: bool, max_event_bytes: usize) -> Box<dyn Decoder> {
+    let state = State { wire, answer: Answer::default() };
+    match (stream, wire.framing) {
+        (false, _) => Box::new(BodyDecoder { body: vec![], state }),
+        (true, Framing::Sse) => Box::new(StreamDecoder { framer: Framer::Sse(SseDecoder::new(max_event_bytes)), state }),
+        (true, Framing::Lines) => Box::new(StreamDecoder { framer: Framer::Lines(LineDecoder::new(max_event_bytes)), state }),
+    }
+}
+
+/// Bytes to events.
+enum Framer {
+    Sse(SseDecoder),
+    Lines(LineDecoder),
+}
+
+impl Framer {
+    fn push(&mut self, bytes: &[u8], on_event: &mut dyn FnMut(Event<'_>)) -> Result<(), EventTooLarge> {
+        match self {
+            Self::Sse(sse) => sse.push(bytes, on_event),
+            Self::Lines(lines) => lines.push(bytes, on_event),
+        }
+    }
+
+    fn finish(&mut self, on_event: &mut dyn FnMut(Event<'_>)) {
+        match self {
+            Self::Sse(sse) => sse.finish(on_event),
+            Self::Lines(lines) => lines.finish(on_event),
+        }
     }
 }
 
 struct StreamDecoder {
-    sse: SseDecoder,
+    framer: Framer,
     state: State,
 }
 
 impl Decoder for StreamDecoder {
     fn push(&mut self, bytes: &[u8]) -> Fed {
-        let Self { sse, state } = self;
+        let Self { framer, state } = self;
         let mut content_chunks = 0;
-        let result = sse.push(bytes, &mut |event| content_chunks += usize::from(state.take(event)));
+        let result = framer.push(bytes, &mut |event| content_chunks += usize::from(state.take(event)));
         if let (Err(too_large), false) = (result, state.ended()) {
             state.unreadable(too_large.to_string());
         }
@@ -36,9 +84,10 @@ impl Decoder for StreamDecoder {
     }
 
     fn finish(&mut self) -> Fed {
-        let Self { sse, state } = self;
+        let Self { framer, state } = self;
         let mut content_chunks = 0;
-        sse.finish(&mut |event| content_chunks += usize::from(state.take(event)));
+        framer.finish(&mut |event| content_chunks += usize::from(state.take(event)));
+        state.answer.terminated |= state.wire.body_ends_answer;
         Fed { content_chunks, ended: true }
     }
 
@@ -61,9 +110,9 @@ impl Decoder for BodyDecoder {
 
     fn finish(&mut self) -> Fed {
         let body = std::mem::take(&mut self.body);
-        let is_content = match std::str::from_utf8(&body).map_err(|error| error.to_string()).and_then(read) {
-            Ok(delta) if delta.error.is_none() && !delta.has_choices => {
-                self.state.unreadable(format!("a body without choices: {}", quote(&body)));
+        let is_content = match read(self.state.wire.body, &body) {
+            Ok(delta) if delta.error.is_none() && !delta.is_answer => {
+                self.state.unreadable(format!("a body without an answer: {}", quote(&body)));
                 false
             }
             Ok(delta) => self.state.add(delta, &body),
@@ -81,8 +130,8 @@ impl Decoder for BodyDecoder {
     }
 }
 
-#[derive(Default)]
 struct State {
+    wire: Wire,
     answer: Answer,
 }
 
@@ -100,7 +149,7 @@ impl State {
         if data.is_empty() {
             return false;
         }
-        match std::str::from_utf8(data).map_err(|error| error.to_string()).and_then(read) {
+        match read(self.wire.event, data) {
             Ok(delta) if delta.error.is_none() && event.name == b"error" => {
                 self.broke(Broken::ServerSaid { status: None, body: quote(data) });
                 false
@@ -120,9 +169,28 @@ impl State {
             return false;
         }
         let answer = &mut self.answer;
-        answer.text.push_str(&delta.text);
+        let is_content = match delta.text_is {
+            TextIs::Added => {
+                answer.text.push_str(&delta.text);
+                delta.is_content
+            }
+            TextIs::SoFar => {
+                let grew = answer.text != delta.text;
+                answer.text = delta.text;
+                grew || delta.is_content
+            }
+            TextIs::Whole => {
+                answer.text = delta.text;
+                delta.is_content
+            }
+            TextIs::Repeated if !answer.text.is_empty() => false,
+            TextIs::Repeated => {
+                answer.text = delta.text;
+                delta.is_content
+            }
+        };
         answer.reasoning.push_str(&delta.reasoning);
-        answer.has_content |= delta.is_content;
+        answer.has_content |= is_content;
         if delta.finish_reason.is_some() {
             answer.finish_reason = delta.finish_reason;
         }
@@ -130,7 +198,8 @@ impl State {
             // Usage on every chunk is cumulative (vLLM's `continuous_usage_stats`): the last one is the whole.
             answer.usage = delta.usage;
         }
-        delta.is_content
+        answer.terminated |= delta.is_last;
+        is_content
     }
 
     fn unreadable(&mut self, message: String) {
@@ -147,8 +216,9 @@ impl State {
     }
 }
 
-fn read(json: &str) -> Result<Delta, String> {
-    wire::read(json).map_err(|error| error.to_string())
+fn read(reader: fn(&str) -> serde_json::Result<Delta>, json: &[u8]) -> Result<Delta, String> {
+    let json = std::str::from_utf8(json).map_err(|error| error.to_string())?;
+    reader(json).map_err(|error| error.to_string())
 }
 
 /// The data as text, cut at [`QUOTED_BYTES`] with a note of how much there was.
@@ -166,7 +236,7 @@ mod tests {
     use crate::observation::Outcome;
 
     fn decode(stream: bool, limit: usize, pieces: &[&[u8]]) -> (Vec<Fed>, Answer) {
-        let mut decoder = openai(stream, limit);
+        let mut decoder = decoder(OPENAI, stream, limit);
         let mut fed: Vec<_> = pieces.iter().map(|piece| decoder.push(piece)).collect();
         fed.push(decoder.finish());
         (fed, decoder.into_answer())

@@ -1,4 +1,4 @@
-//! Which server is it, and what follows for `auto`: from the texts of `/version` and `/v1/models`. Pure; asks nobody.
+//! Which server is it, and what follows for `auto`: from the kind and the texts of `/version` and `/v1/models`. Pure; asks nobody.
 
 use super::{ConstraintDialect, ServerKind};
 use crate::constraint::GrammarDialect;
@@ -7,9 +7,23 @@ use crate::constraint::GrammarDialect;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Server {
     /// vLLM, with major and minor version; `None` where it does not say (a build from source without tags says `0.1.dev`).
-    Vllm { version: Option<(u32, u32)> },
-    /// Our own embedded server, which reads every dialect.
+    Vllm {
+        version: Option<(u32, u32)>,
+    },
+    /// Our own embedded server, which reads the dialects of vLLM and OpenAI.
     Embedded,
+    Sglang,
+    LlamaCpp,
+    Tgi,
+    /// TensorRT-LLM behind Triton.
+    Triton,
+    /// TensorRT-LLM behind `trtllm-serve`.
+    TrtllmServe,
+    Lmdeploy,
+    Aphrodite,
+    Ollama,
+    /// A responses endpoint that is not known to read more than `text.format`.
+    Responses,
     /// Any other server in OpenAI's shape.
     Other,
 }
@@ -19,28 +33,59 @@ pub const EMBEDDED_VERSION_PREFIX: &str = "sobench-embedded";
 
 /// Tells the server from the kind that the user named, the `version` member of `/version`, and `owned_by` of its first model.
 ///
-/// The user's word (`--backend vllm`) counts unless the server says it is something else; the `openai` kinds count as vLLM only
-/// if the server says so. SGLang and llama.cpp name themselves in `owned_by`, and ignore vLLM's fields without a word.
+/// A kind that is one server's own is that server. The user's word (`--backend vllm`) counts unless the server says it is
+/// something else; the `openai` kinds count as what the server says: SGLang, llama.cpp, LMDeploy and TensorRT-LLM name
+/// themselves in `owned_by`, and the first two ignore vLLM's fields without a word.
 pub fn identify(kind: ServerKind, version: Option<&str>, owned_by: Option<&str>) -> Server {
     if version.is_some_and(|version| version.starts_with(EMBEDDED_VERSION_PREFIX)) {
         return Server::Embedded;
     }
-    let says_vllm = owned_by == Some("vllm");
-    let says_other = matches!(owned_by, Some("sglang" | "llamacpp"));
-    let is_vllm = match kind {
-        ServerKind::Vllm => !says_other,
-        ServerKind::Openai | ServerKind::OpenaiChat => says_vllm,
-    };
-    if is_vllm { Server::Vllm { version: version.and_then(major_minor) } } else { Server::Other }
+    let vllm = Server::Vllm { version: version.and_then(major_minor) };
+    match (kind, owned_by) {
+        (ServerKind::Vllm, Some("sglang" | "llamacpp")) => Server::Other,
+        (ServerKind::Vllm, _) | (ServerKind::Openai | ServerKind::OpenaiChat, Some("vllm")) => vllm,
+        // This endpoint learnt `structured_outputs` later than the others, and ignores it before; 0.32 was seen to read it.
+        (ServerKind::OpenaiResponses, Some("vllm")) if vllm.is_at_least((0, 32)) => vllm,
+        (ServerKind::OpenaiResponses, _) => Server::Responses,
+        (ServerKind::Openai | ServerKind::OpenaiChat, Some("sglang")) => Server::Sglang,
+        (ServerKind::Openai | ServerKind::OpenaiChat, Some("llamacpp")) => Server::LlamaCpp,
+        (ServerKind::Openai | ServerKind::OpenaiChat, Some("tensorrt_llm")) => Server::TrtllmServe,
+        (ServerKind::OpenaiChat, Some("lmdeploy")) => Server::Lmdeploy,
+        (ServerKind::Openai | ServerKind::OpenaiChat, _) => Server::Other,
+        (ServerKind::Sglang, _) => Server::Sglang,
+        (ServerKind::LlamaCpp, _) => Server::LlamaCpp,
+        (ServerKind::Tgi, _) => Server::Tgi,
+        (ServerKind::TensorrtLlm, _) => Server::Triton,
+        (ServerKind::TrtllmServe, _) => Server::TrtllmServe,
+        (ServerKind::Lmdeploy, _) => Server::Lmdeploy,
+        (ServerKind::Aphrodite, _) => Server::Aphrodite,
+        (ServerKind::Ollama, _) => Server::Ollama,
+        (ServerKind::Scalellm | ServerKind::DeepspeedMii, _) => Server::Other,
+    }
 }
 
 impl Server {
+    /// Whether it is a vLLM that is known to be of this version or a later one.
+    fn is_at_least(self, least: (u32, u32)) -> bool {
+        matches!(self, Self::Vllm { version: Some(version) } if version >= least)
+    }
+
     /// What `--constraint-dialect auto` means: `structured-outputs` came in vLLM 0.11, where `guided` was still forwarded; from
-    /// 0.12 on `guided` fields are ignored.
+    /// 0.12 on `guided` fields are ignored. Where a server has a dialect of its own, that one carries more than others do.
     pub fn constraint_dialect(self) -> ConstraintDialect {
         match self {
             Self::Vllm { version: Some(version) } if version < (0, 11) => ConstraintDialect::Guided,
             Self::Vllm { .. } | Self::Embedded => ConstraintDialect::StructuredOutputs,
+            Self::Sglang => ConstraintDialect::Sglang,
+            Self::LlamaCpp => ConstraintDialect::LlamaCpp,
+            Self::Tgi => ConstraintDialect::TgiGrammar,
+            Self::Triton => ConstraintDialect::TritonGuide,
+            Self::TrtllmServe => ConstraintDialect::TrtllmFormat,
+            Self::Lmdeploy => ConstraintDialect::RegexSchema,
+            // A fork of vLLM; in which version it followed vLLM to `structured_outputs` could not be confirmed.
+            Self::Aphrodite => ConstraintDialect::Guided,
+            Self::Ollama => ConstraintDialect::OllamaFormat,
+            Self::Responses => ConstraintDialect::TextFormat,
             Self::Other => ConstraintDialect::ResponseFormat,
         }
     }
@@ -51,7 +96,7 @@ impl Server {
         match self {
             Self::Vllm { version: Some(version) } if version < (0, 8) => GrammarDialect::Lark,
             Self::Embedded => GrammarDialect::Lark,
-            Self::Vllm { .. } | Self::Other => GrammarDialect::Ebnf,
+            _ => GrammarDialect::Ebnf,
         }
     }
 }
@@ -94,6 +139,24 @@ mod tests {
             (Vllm, None, Some("llamacpp"), ResponseFormat, Ebnf),
             (Openai, Some("0.32.0"), Some("vllm"), StructuredOutputs, Ebnf),
             (OpenaiChat, Some("0.9.2"), Some("vllm"), Guided, Ebnf),
+            (Openai, Some("0.5.23"), Some("sglang"), ConstraintDialect::Sglang, Ebnf),
+            (OpenaiChat, None, Some("llamacpp"), ConstraintDialect::LlamaCpp, Ebnf),
+            (OpenaiChat, None, Some("lmdeploy"), ConstraintDialect::RegexSchema, Ebnf),
+            (Openai, None, Some("lmdeploy"), ResponseFormat, Ebnf),
+            (OpenaiChat, None, Some("tensorrt_llm"), ConstraintDialect::TrtllmFormat, Ebnf),
+            (ServerKind::OpenaiResponses, Some("0.33.0"), Some("vllm"), StructuredOutputs, Ebnf),
+            (ServerKind::OpenaiResponses, Some("0.13.0"), Some("vllm"), ConstraintDialect::TextFormat, Ebnf),
+            (ServerKind::OpenaiResponses, None, Some("vllm"), ConstraintDialect::TextFormat, Ebnf),
+            (ServerKind::OpenaiResponses, None, Some("openai"), ConstraintDialect::TextFormat, Ebnf),
+            (ServerKind::Sglang, None, None, ConstraintDialect::Sglang, Ebnf),
+            (ServerKind::LlamaCpp, None, Some("llamacpp"), ConstraintDialect::LlamaCpp, Ebnf),
+            (ServerKind::Tgi, None, Some("org/model"), ConstraintDialect::TgiGrammar, Ebnf),
+            (ServerKind::TensorrtLlm, None, None, ConstraintDialect::TritonGuide, Ebnf),
+            (ServerKind::TrtllmServe, Some("1.2.0"), Some("tensorrt_llm"), ConstraintDialect::TrtllmFormat, Ebnf),
+            (ServerKind::Lmdeploy, None, Some("lmdeploy"), ConstraintDialect::RegexSchema, Ebnf),
+            (ServerKind::Aphrodite, Some("0.9.1"), None, Guided, Ebnf),
+            (ServerKind::Ollama, Some("0.13.5"), Some("library"), ConstraintDialect::OllamaFormat, Ebnf),
+            (ServerKind::Scalellm, None, Some("scalellm"), ResponseFormat, Ebnf),
             (OpenaiChat, None, Some("openai"), ResponseFormat, Ebnf),
             (OpenaiChat, None, None, ResponseFormat, Ebnf),
             (Openai, Some("sobench-embedded 0.1.0"), Some("sobench"), StructuredOutputs, Lark),
@@ -102,6 +165,8 @@ mod tests {
             let server = identify(kind, version, owned_by);
             let found = (server.constraint_dialect(), server.grammar_dialect());
             assert_eq!(found, (dialect, grammar), "{kind} {version:?} {owned_by:?}");
+            let speaks = kind.dialects().is_empty() || kind.dialects().contains(&dialect);
+            assert!(speaks, "{kind} does not speak what auto chooses: {dialect}");
         }
     }
 }

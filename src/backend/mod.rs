@@ -5,6 +5,8 @@
 //! a new file and a new arm in the matches that the compiler then points at.
 
 mod answer;
+#[cfg(test)]
+mod bodies;
 mod body;
 mod chat;
 mod check;
@@ -12,11 +14,17 @@ mod completions;
 mod decode;
 pub mod dialect;
 pub mod identify;
+mod kind;
+mod llama_cpp;
+mod ndjson;
+mod ollama;
+mod responses;
+mod sglang;
+mod shape;
 pub mod sse;
+mod tgi;
+mod triton;
 mod wire;
-
-use std::fmt;
-use std::str::FromStr;
 
 use bytes::Bytes;
 use serde::Serialize;
@@ -26,63 +34,10 @@ pub use answer::{Answer, Broken, Decoder, Fed, outcome_of_status};
 pub use check::check;
 pub use decode::{DEFAULT_MAX_EVENT_BYTES, QUOTED_BYTES};
 pub use dialect::ConstraintDialect;
+pub use kind::ServerKind;
 
 use crate::case::Case;
 use crate::error::Error;
-
-/// What kind of server is on the other side, as `--backend` names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ServerKind {
-    /// vLLM's completions endpoint. The body is the one of vLLM's own client, `repetition_penalty: 1.0` included.
-    Vllm,
-    /// Any completions endpoint in OpenAI's shape; nothing is sent that was not asked for, as OpenAI refuses unknown fields.
-    Openai,
-    /// Any chat completions endpoint in OpenAI's shape, vLLM's among them.
-    OpenaiChat,
-}
-
-impl ServerKind {
-    /// Every kind, in the order of help texts.
-    pub const ALL: [Self; 3] = [Self::Vllm, Self::Openai, Self::OpenaiChat];
-
-    /// The name used in flags, files and messages.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Vllm => "vllm",
-            Self::Openai => "openai",
-            Self::OpenaiChat => "openai-chat",
-        }
-    }
-
-    /// The path that requests go to unless `--endpoint` names another one.
-    pub fn default_path(self) -> &'static str {
-        match self {
-            Self::Vllm | Self::Openai => "/v1/completions",
-            Self::OpenaiChat => "/v1/chat/completions",
-        }
-    }
-
-    /// Whether the server templates chat messages itself, so that a dataset must not.
-    pub fn takes_messages(self) -> bool {
-        match self {
-            Self::Vllm | Self::Openai => false,
-            Self::OpenaiChat => true,
-        }
-    }
-}
-
-impl fmt::Display for ServerKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for ServerKind {
-    type Err = Error;
-    fn from_str(name: &str) -> Result<Self, Error> {
-        named(&Self::ALL, Self::name, "backend", name)
-    }
-}
 
 /// What every request of a run has in common.
 #[derive(Clone, Debug, PartialEq)]
@@ -125,13 +80,26 @@ pub trait Adapter: Send + Sync {
     /// A fresh decoder for one answer: of an event stream, or of one whole body.
     /// `max_event_bytes` bounds one event of a stream; a whole body is bounded by whoever reads it.
     fn decoder(&self, stream: bool, max_event_bytes: usize) -> Box<dyn Decoder>;
+
+    /// The media type, without parameters, by which a stream of this kind is known. Anything else is read as one whole body.
+    fn stream_media_type(&self) -> &'static str {
+        "text/event-stream"
+    }
 }
 
 /// The adapter of a server kind.
 pub fn adapter(kind: ServerKind) -> Box<dyn Adapter> {
     match kind {
-        ServerKind::Vllm | ServerKind::Openai => Box::new(completions::Completions { kind }),
-        ServerKind::OpenaiChat => Box::new(chat::Chat),
+        ServerKind::Vllm | ServerKind::Openai | ServerKind::Aphrodite | ServerKind::Scalellm | ServerKind::DeepspeedMii => {
+            Box::new(completions::Completions { kind })
+        }
+        ServerKind::OpenaiChat | ServerKind::TrtllmServe | ServerKind::Lmdeploy => Box::new(chat::Chat { kind }),
+        ServerKind::OpenaiResponses => Box::new(responses::Responses),
+        ServerKind::Sglang => Box::new(sglang::Sglang),
+        ServerKind::LlamaCpp => Box::new(llama_cpp::LlamaCpp),
+        ServerKind::Tgi => Box::new(tgi::Tgi),
+        ServerKind::TensorrtLlm => Box::new(triton::Triton),
+        ServerKind::Ollama => Box::new(ollama::Ollama),
     }
 }
 
@@ -157,20 +125,4 @@ fn named<T: Copy>(all: &[T], name_of: fn(T) -> &'static str, what: &str, name: &
         let names: Vec<_> = all.iter().map(|value| name_of(*value)).collect();
         Error::usage(format!("unknown {what}: {name}")).hint(format!("one of {}", names.join(", ")))
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_read_back_and_unknown_ones_list_the_known() {
-        for kind in ServerKind::ALL {
-            assert_eq!(kind.name().parse::<ServerKind>().unwrap(), kind);
-            assert_eq!(adapter(kind).kind(), kind);
-            assert_eq!(kind.default_path().contains("chat"), kind.takes_messages());
-        }
-        let error = "tgi".parse::<ServerKind>().unwrap_err();
-        assert_eq!(error.to_string(), "unknown backend: tgi\nhint: one of vllm, openai, openai-chat");
-    }
 }

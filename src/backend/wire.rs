@@ -14,14 +14,31 @@ use crate::observation::Usage;
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Delta {
     pub(super) text: String,
+    pub(super) text_is: TextIs,
     pub(super) reasoning: String,
     /// Whether anything generated is in it. The name of a tool call is generated, but it is no text.
     pub(super) is_content: bool,
     pub(super) finish_reason: Option<String>,
     pub(super) usage: Option<Usage>,
     pub(super) error: Option<WireError>,
-    /// Whether it has a `choices` array at all.
-    pub(super) has_choices: bool,
+    /// Whether it has the shape of an answer at all.
+    pub(super) is_answer: bool,
+    /// Whether it says that nothing follows. Kinds that end with `[DONE]` leave it unset.
+    pub(super) is_last: bool,
+}
+
+/// What an event's text is of the answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum TextIs {
+    /// What was generated since the last event.
+    #[default]
+    Added,
+    /// Everything generated so far; it is content where it differs from what was known.
+    SoFar,
+    /// The server's own statement of the whole answer; `is_content` says if there is something new in it.
+    Whole,
+    /// The whole answer once more, for those who were sent nothing of it before.
+    Repeated,
 }
 
 /// An error in the body of an answer.
@@ -41,7 +58,7 @@ pub(super) fn read(json: &str) -> Result<Delta, serde_json::Error> {
         (None, Some(object)) if object.0 == "error" => Some(WireError { status: status_of(chunk.code, chunk.kind) }),
         (None, _) => None,
     };
-    delta.has_choices = chunk.choices.is_some();
+    delta.is_answer = chunk.choices.is_some();
     // Other choices of the same request are other answers: index 0 is the one that is timed and judged.
     for choice in chunk.choices.unwrap_or_default().into_iter().filter(|choice| choice.index.unwrap_or(0) == 0) {
         if let Some(reason) = choice.finish_reason {
@@ -58,7 +75,7 @@ pub(super) fn read(json: &str) -> Result<Delta, serde_json::Error> {
 
 /// A string that borrows from the JSON where it can.
 #[derive(Debug, Deserialize)]
-struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+pub(super) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
 
 #[derive(Deserialize)]
 struct Chunk<'a> {
@@ -136,7 +153,7 @@ impl Message<'_> {
     }
 }
 
-fn add(text: &mut String, more: Option<Text<'_>>) {
+pub(super) fn add(text: &mut String, more: Option<Text<'_>>) {
     if let Some(more) = more {
         text.push_str(&more.0);
     }
@@ -153,9 +170,19 @@ struct WireUsage<'a> {
 
 impl WireUsage<'_> {
     fn read(self) -> Usage {
-        let count = |value: Option<&RawValue>| value.and_then(|value| value.get().parse().ok());
         Usage { prompt_tokens: count(self.prompt_tokens), completion_tokens: count(self.completion_tokens) }
     }
+}
+
+/// A count, where the value is a whole number.
+pub(super) fn count(value: Option<&RawValue>) -> Option<u64> {
+    value.and_then(|value| value.get().parse().ok())
+}
+
+/// Counts as a kind states them, where it states any.
+pub(super) fn usage(prompt_tokens: Option<&RawValue>, completion_tokens: Option<&RawValue>) -> Option<Usage> {
+    let usage = Usage { prompt_tokens: count(prompt_tokens), completion_tokens: count(completion_tokens) };
+    (usage.prompt_tokens.is_some() || usage.completion_tokens.is_some()).then_some(usage)
 }
 
 #[derive(Deserialize)]
@@ -167,15 +194,16 @@ struct ErrorObject<'a> {
 }
 
 /// The status of an `error` member, which is an object (OpenAI, vLLM, SGLang, llama.cpp) or a mere string.
-fn nested_status(error: &RawValue) -> Option<u16> {
+pub(super) fn nested_status(error: &RawValue) -> Option<u16> {
     serde_json::from_str::<ErrorObject<'_>>(error.get()).ok().and_then(|error| status_of(error.code, error.kind))
 }
 
 /// The status that an error stands for: its `code`, if that is a number or spells one, else what its `type` names.
-fn status_of(code: Option<&RawValue>, kind: Option<&RawValue>) -> Option<u16> {
+pub(super) fn status_of(code: Option<&RawValue>, kind: Option<&RawValue>) -> Option<u16> {
     let code = code.and_then(|code| code.get().trim_matches('"').parse().ok()).filter(|code| (400..600).contains(code));
     code.or_else(|| match kind?.get().trim_matches('"') {
-        "BadRequestError" | "BAD_REQUEST" | "invalid_request_error" => Some(400),
+        "BadRequestError" | "BAD_REQUEST" | "invalid_request_error" | "invalid_prompt" => Some(400),
+        "rate_limit_exceeded" => Some(429),
         "InternalServerError" | "server_error" => Some(500),
         _ => None,
     })

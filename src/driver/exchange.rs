@@ -83,7 +83,7 @@ impl Exchange<'_> {
             let body = self.error_body(&mut response).await;
             return Some(outcome_of_status(response.status().as_u16(), body));
         }
-        self.timing.streamed = self.sender.stream && is_event_stream(&response);
+        self.timing.streamed = self.sender.stream && is_of_type(&response, self.sender.adapter.stream_media_type());
         if self.sender.stream && !self.timing.streamed {
             // Asked for a stream and got something else: a whole answer if it reads as one, a stream error if it does not.
             self.decoder = self.sender.adapter.decoder(false, self.sender.client.options().limits.max_event_bytes);
@@ -169,10 +169,10 @@ async fn linger(response: &mut Response, limits: &Limits) {
     let _ = tokio::time::timeout(limits.linger, drain).await;
 }
 
-fn is_event_stream(response: &Response) -> bool {
+fn is_of_type(response: &Response, media_type: &str) -> bool {
     let content_type = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let essence = content_type.split(';').next().unwrap_or_default();
-    essence.trim().eq_ignore_ascii_case("text/event-stream")
+    essence.trim().eq_ignore_ascii_case(media_type)
 }
 
 /// Finds the cause in the chain of sources: by type, never by words.

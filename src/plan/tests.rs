@@ -39,10 +39,28 @@ fn the_endpoint_and_the_form_of_prompts_follow_the_backend() {
         ("vllm", "/v1/completions", PromptForm::Text),
         ("openai", "/v1/completions", PromptForm::Text),
         ("openai-chat", "/v1/chat/completions", PromptForm::Messages),
+        ("openai-responses", "/v1/responses", PromptForm::Messages),
+        ("llama.cpp", "/completion", PromptForm::Text),
+        ("tgi", "/generate_stream", PromptForm::Text),
     ] {
         let plan = plan(&["--backend", backend, "--port", "1"]).unwrap();
         let Target::Server(ServerTarget { endpoint, .. }) = plan.target else { panic!("a port names a server") };
         assert_eq!((endpoint.path.as_str(), plan.dataset.prompt_form), (path, form));
+    }
+}
+
+#[test]
+fn some_servers_have_another_endpoint_for_whole_answers() {
+    for (arguments, path) in [
+        (&["--backend", "tgi", "--disable-stream"][..], "/generate"),
+        (&["--backend", "tgi", "--disable-stream", "--endpoint", "/x/generate"], "/x/generate"),
+        (&["--backend", "tensorrt-llm"], "/v2/models/ensemble/generate_stream"),
+        (&["--backend", "sglang", "--disable-stream"], "/generate"),
+    ] {
+        let plan = plan(&[arguments, &["--port", "1"]].concat()).unwrap();
+        assert_eq!(plan.warnings(), Vec::<String>::new());
+        let Target::Server(ServerTarget { endpoint, .. }) = plan.target else { panic!("a port names a server") };
+        assert_eq!(endpoint.path, path);
     }
 }
 
@@ -68,6 +86,11 @@ fn wrong_values_name_flag_and_value() {
         (&["--metadata", "novalue"], "--metadata is not KEY=VALUE: novalue"),
         (&["--port", "1", "--header", "=x"], "--header is not KEY=VALUE: =x"),
         (&["--base-url", "localhost:8000"], "--base-url is not an http or https URL: localhost:8000"),
+        (&["--backend", "sglang"], "no server is named, and the embedded engine is no such backend: sglang"),
+        (
+            &["--backend", "openai-chat", "--constraint-dialect", "tool-call"],
+            "no server is named, and the embedded engine reads no such dialect: tool-call",
+        ),
         (&["--choice", "a,b"], "--choice has no meaning with --dataset json"),
         (&["--endpoint", "/x"], "no server is named, and the embedded engine takes no --endpoint"),
         (&["--header", "a=b"], "no server is named, and the embedded engine takes no --header"),

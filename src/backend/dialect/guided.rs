@@ -3,15 +3,15 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Carried, response_format, schema_or_text};
-use crate::backend::Unsendable;
+use super::spelling::schema_or_text;
+use super::{Carried, Refusal, response_format};
 use crate::constraint::Constraint;
 
 /// One flat field, and `guided_decoding_backend` where an engine was asked for.
 ///
 /// vLLM's clients of that time sent no `guided_*` field for "any JSON object" nor for structural tags: servers took both through
 /// `response_format`, and so they are sent here.
-pub(super) fn carry(constraint: &Constraint, engine: Option<&str>) -> Result<Carried, Unsendable> {
+pub(super) fn carry(constraint: &Constraint, engine: Option<&str>) -> Result<Carried, Refusal> {
     let (field, pinned, value) = match constraint {
         Constraint::JsonSchema(schema) => ("guided_json", "/guided_json", schema_or_text(schema)),
         Constraint::Regex(regex) => ("guided_regex", "/guided_regex", json!(regex)),

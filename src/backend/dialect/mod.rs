@@ -1,15 +1,27 @@
-//! Constraint dialects: which request fields carry a constraint. One dialect a file; knows no server kind and no prompt.
+//! Constraint dialects: which request fields carry a constraint. One dialect a file; knows no prompt.
 
 mod guided;
+mod llama_cpp;
+mod ollama_format;
+mod regex_schema;
 mod response_format;
+mod sglang;
+mod spelling;
 mod structured_outputs;
+#[cfg(test)]
+mod tests;
+mod text_format;
+mod tgi_grammar;
+mod tool_call;
+mod triton_guide;
+mod trtllm_format;
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde_json::{Map, Value};
 
-use super::{Unsendable, named};
+use super::{ServerKind, Unsendable, named};
 use crate::constraint::Constraint;
 use crate::error::Error;
 
@@ -22,11 +34,42 @@ pub enum ConstraintDialect {
     Guided,
     /// `response_format: {...}`: OpenAI, and nearly every server for JSON. It has no place for regex, choice or grammar.
     ResponseFormat,
+    /// SGLang's `regex` and `ebnf`, beside `response_format` or all in `sampling_params`.
+    Sglang,
+    /// llama.cpp server's `json_schema` and `grammar` (GBNF).
+    LlamaCpp,
+    /// TGI's `grammar: {type, value}`, on its chat endpoint as `response_format`.
+    TgiGrammar,
+    /// LMDeploy's `response_format` with the type `regex_schema` beside OpenAI's.
+    RegexSchema,
+    /// TensorRT-LLM's `response_format` with the types `json`, `regex` and `ebnf`.
+    TrtllmFormat,
+    /// TensorRT-LLM's `guided_decoding_guide_type` and `guided_decoding_guide` behind Triton.
+    TritonGuide,
+    /// `text.format` of the responses endpoint.
+    TextFormat,
+    /// Ollama's `format`.
+    OllamaFormat,
+    /// The schema as the parameters of one function, which has to be called (`strict`); its arguments are the answer.
+    ToolCall,
 }
 
 impl ConstraintDialect {
     /// Every dialect, in the order of help texts.
-    pub const ALL: [Self; 3] = [Self::StructuredOutputs, Self::Guided, Self::ResponseFormat];
+    pub const ALL: [Self; 12] = [
+        Self::StructuredOutputs,
+        Self::Guided,
+        Self::ResponseFormat,
+        Self::Sglang,
+        Self::LlamaCpp,
+        Self::TgiGrammar,
+        Self::RegexSchema,
+        Self::TrtllmFormat,
+        Self::TritonGuide,
+        Self::TextFormat,
+        Self::OllamaFormat,
+        Self::ToolCall,
+    ];
 
     /// The name used in flags, files and messages.
     pub fn name(self) -> &'static str {
@@ -34,35 +77,109 @@ impl ConstraintDialect {
             Self::StructuredOutputs => "structured-outputs",
             Self::Guided => "guided",
             Self::ResponseFormat => "response-format",
+            Self::Sglang => "sglang",
+            Self::LlamaCpp => "llama-cpp",
+            Self::TgiGrammar => "tgi-grammar",
+            Self::RegexSchema => "regex-schema",
+            Self::TrtllmFormat => "trtllm-format",
+            Self::TritonGuide => "triton-guide",
+            Self::TextFormat => "text-format",
+            Self::OllamaFormat => "ollama-format",
+            Self::ToolCall => "tool-call",
         }
     }
 
-    /// The fields that carry `constraint` in this dialect; `engine` is `--guided-decoding-backend`.
-    pub(super) fn carry(self, constraint: &Constraint, engine: Option<&str>) -> Result<Carried, Unsendable> {
-        match self {
+    /// The fields that carry `constraint` in this dialect to this kind of server; `engine` is `--guided-decoding-backend`.
+    pub(super) fn carry(self, server: ServerKind, constraint: &Constraint, engine: Option<&str>) -> Result<Carried, Unsendable> {
+        if !server.dialects().contains(&self) || !self.carries(constraint.kind()) {
+            return Err(self.unsupported(server, constraint));
+        }
+        let carried = match self {
             Self::StructuredOutputs => Ok(structured_outputs::carry(constraint)),
             Self::Guided => guided::carry(constraint, engine),
             Self::ResponseFormat => response_format::carry(constraint),
-        }
+            Self::Sglang => sglang::carry(server, constraint),
+            Self::LlamaCpp => llama_cpp::carry(constraint),
+            Self::TgiGrammar => tgi_grammar::carry(server, constraint),
+            Self::RegexSchema => regex_schema::carry(constraint),
+            Self::TrtllmFormat => trtllm_format::carry(constraint),
+            Self::TritonGuide => triton_guide::carry(constraint),
+            Self::TextFormat => text_format::carry(constraint),
+            Self::OllamaFormat => ollama_format::carry(constraint),
+            Self::ToolCall => tool_call::carry(server, constraint),
+        };
+        carried.map_err(|refusal| match refusal {
+            Refusal::NoPlace => self.unsupported(server, constraint),
+            Refusal::Unsendable(unsendable) => unsendable,
+        })
     }
 
     /// Whether the dialect has a place for the kind that [`Constraint::kind`] names.
     pub fn carries(self, kind: &str) -> bool {
+        let json_only = ["json", "json_object"];
         match self {
             Self::StructuredOutputs | Self::Guided => true,
-            Self::ResponseFormat => matches!(kind, "json" | "json_object" | "structural_tag"),
+            Self::ResponseFormat => json_only.contains(&kind) || kind == "structural_tag",
+            Self::Sglang | Self::TrtllmFormat => Constraint::KINDS.contains(&kind),
+            Self::LlamaCpp => json_only.contains(&kind) || matches!(kind, "choice" | "grammar"),
+            Self::TgiGrammar => matches!(kind, "json" | "regex" | "choice"),
+            Self::RegexSchema => json_only.contains(&kind) || matches!(kind, "regex" | "choice"),
+            Self::TritonGuide => json_only.contains(&kind) || matches!(kind, "regex" | "choice" | "grammar"),
+            Self::TextFormat | Self::OllamaFormat | Self::ToolCall => json_only.contains(&kind),
         }
     }
 
-    /// Whether a top-level request field constrains the answer, in any dialect that is known to us (those of SGLang, llama.cpp
-    /// and mistral.rs among them): such a field in `--extra-body` would constrain the control arm as well.
+    /// Whether the embedded server reads this dialect.
+    pub fn is_embedded(self) -> bool {
+        matches!(self, Self::StructuredOutputs | Self::Guided | Self::ResponseFormat)
+    }
+
+    /// Whether a top-level request field constrains the answer, in any dialect that is known to us (that of mistral.rs among
+    /// them): such a field in `--extra-body` would constrain the control arm as well.
     pub fn is_constraint_field(field: &str) -> bool {
         let is_option = matches!(field, "guided_decoding_backend" | "guided_whitespace_pattern");
         (field.starts_with("guided_") && !is_option)
             || matches!(
                 field,
-                "structured_outputs" | "response_format" | "structural_tag" | "grammar" | "json_schema" | "regex" | "ebnf"
+                "structured_outputs"
+                    | "response_format"
+                    | "structural_tag"
+                    | "grammar"
+                    | "json_schema"
+                    | "regex"
+                    | "ebnf"
+                    | "format"
+                    | "tool_choice"
             )
+    }
+
+    /// Whether a top-level request field constrains the answer by itself or by a member: `text.format`, and SGLang's and TGI's
+    /// parameters hold constraints among other things.
+    pub fn constrains(field: &str, value: &Value) -> bool {
+        let members = || value.as_object().into_iter().flatten().map(|(name, _)| name.as_str());
+        Self::is_constraint_field(field)
+            || (matches!(field, "text" | "sampling_params" | "parameters") && members().any(Self::is_constraint_field))
+    }
+
+    /// Says what would work, if anything does.
+    fn unsupported(self, server: ServerKind, constraint: &Constraint) -> Unsendable {
+        let kind = constraint.kind();
+        let others: Vec<_> =
+            server.dialects().iter().filter(|dialect| dialect.carries(kind)).map(|dialect| dialect.name()).collect();
+        if others.is_empty() {
+            return Unsendable {
+                what: format!("unsupported by this server kind: the {server} backend has no field for a {kind} constraint"),
+                hint: "nothing was sent, as the answers would be unconstrained; use another --backend that the server speaks, \
+                       or --no-guided-decoding to measure without a constraint"
+                    .to_owned(),
+            };
+        }
+        let what = if server.dialects().contains(&self) {
+            format!("the {self} dialect cannot carry a {kind} constraint")
+        } else {
+            format!("the {server} backend does not speak the {self} dialect")
+        };
+        Unsendable { what, hint: format!("use --constraint-dialect {}, if the server takes it", others.join(" or ")) }
     }
 }
 
@@ -82,7 +199,7 @@ impl FromStr for ConstraintDialect {
 /// Request fields that carry a constraint.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Carried {
-    /// Top-level fields of the request.
+    /// Top-level fields of the request, merged into those that are there already.
     pub(super) fields: Map<String, Value>,
     /// JSON pointers into the request whose values *are* the constraint: whatever is merged over them later must leave them as
     /// they are, or an answer would be judged by something else than was sent.
@@ -95,113 +212,17 @@ impl Carried {
     }
 }
 
-/// A schema as servers take it where they take an object or a string: a boolean schema, which is neither, goes as text.
-fn schema_or_text(schema: &Value) -> Value {
-    match schema {
-        Value::Object(_) | Value::String(_) => schema.clone(),
-        other => Value::String(other.to_string()),
-    }
+/// Why a dialect cannot carry a constraint.
+#[derive(Debug)]
+enum Refusal {
+    /// It has no field for this kind of constraint, which [`ConstraintDialect::carries`] says as well.
+    NoPlace,
+    /// It has one for the kind, and not for this very constraint.
+    Unsendable(Unsendable),
 }
 
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use super::*;
-    use crate::constraint::{AlwaysTrue, GrammarDialect};
-
-    fn constraints() -> Vec<Constraint> {
-        vec![
-            Constraint::JsonSchema(Arc::new(serde_json::json!({"type": "object"}))),
-            Constraint::JsonSchema(Arc::new(Value::Bool(true))),
-            Constraint::JsonObject(AlwaysTrue),
-            Constraint::Regex("a+\n".into()),
-            Constraint::Choice(vec!["a".to_owned(), "b".to_owned()].into()),
-            Constraint::Grammar { dialect: GrammarDialect::Ebnf, text: "root ::= \"a\"".into() },
-            Constraint::StructuralTag(Arc::new(serde_json::json!({"format": {"type": "any_text"}}))),
-        ]
-    }
-
-    /// One line a constraint: the fields, or why there are none.
-    fn check(dialect: ConstraintDialect, engine: Option<&str>, expected: &[&str]) {
-        let constraints = constraints();
-        assert_eq!(constraints.len(), expected.len());
-        for (constraint, expected) in constraints.iter().zip(expected) {
-            let carried = dialect.carry(constraint, engine);
-            assert_eq!(carried.is_ok(), dialect.carries(constraint.kind()), "{}", constraint.kind());
-            let line = match carried {
-                Ok(carried) => {
-                    let body = Value::Object(carried.fields);
-                    for pointer in carried.pinned {
-                        assert!(body.pointer(pointer).is_some(), "{pointer} is not in {body}");
-                    }
-                    body.to_string()
-                }
-                Err(unsendable) => unsendable.what,
-            };
-            assert_eq!(line, *expected);
-        }
-    }
-
-    #[test]
-    fn structured_outputs_carry_every_kind() {
-        check(
-            ConstraintDialect::StructuredOutputs,
-            Some("xgrammar"),
-            &[
-                r#"{"structured_outputs":{"json":{"type":"object"}}}"#,
-                r#"{"structured_outputs":{"json":"true"}}"#,
-                r#"{"structured_outputs":{"json_object":true}}"#,
-                r#"{"structured_outputs":{"regex":"a+\n"}}"#,
-                r#"{"structured_outputs":{"choice":["a","b"]}}"#,
-                r#"{"structured_outputs":{"grammar":"root ::= \"a\""}}"#,
-                r#"{"structured_outputs":{"structural_tag":"{\"format\":{\"type\":\"any_text\"}}"}}"#,
-            ],
-        );
-    }
-
-    #[test]
-    fn guided_fields_carry_every_kind_and_the_engine_if_given() {
-        check(
-            ConstraintDialect::Guided,
-            None,
-            &[
-                r#"{"guided_json":{"type":"object"}}"#,
-                r#"{"guided_json":"true"}"#,
-                r#"{"response_format":{"type":"json_object"}}"#,
-                r#"{"guided_regex":"a+\n"}"#,
-                r#"{"guided_choice":["a","b"]}"#,
-                r#"{"guided_grammar":"root ::= \"a\""}"#,
-                r#"{"response_format":{"type":"structural_tag","format":{"type":"any_text"}}}"#,
-            ],
-        );
-        let regex = Constraint::Regex("a".into());
-        let carried = ConstraintDialect::Guided.carry(&regex, Some("outlines")).unwrap();
-        assert_eq!(Value::Object(carried.fields).to_string(), r#"{"guided_regex":"a","guided_decoding_backend":"outlines"}"#);
-    }
-
-    #[test]
-    fn response_format_carries_json_and_structural_tags_only() {
-        check(
-            ConstraintDialect::ResponseFormat,
-            None,
-            &[
-                r#"{"response_format":{"type":"json_schema","json_schema":{"name":"answer","schema":{"type":"object"},"strict":true}}}"#,
-                r#"{"response_format":{"type":"json_schema","json_schema":{"name":"answer","schema":true,"strict":true}}}"#,
-                r#"{"response_format":{"type":"json_object"}}"#,
-                "the response-format dialect cannot carry a regex constraint",
-                "the response-format dialect cannot carry a choice constraint",
-                "the response-format dialect cannot carry a grammar constraint",
-                r#"{"response_format":{"type":"structural_tag","format":{"type":"any_text"}}}"#,
-            ],
-        );
-    }
-
-    #[test]
-    fn a_structural_tag_that_is_no_object_has_no_place_in_response_format() {
-        let tag = Constraint::StructuralTag(Arc::new(Value::from(1)));
-        let unsendable = ConstraintDialect::ResponseFormat.carry(&tag, None).unwrap_err();
-        assert!(unsendable.what.contains("structural_tag"), "{unsendable:?}");
-        assert!(ConstraintDialect::StructuredOutputs.carry(&tag, None).is_ok());
+impl From<Unsendable> for Refusal {
+    fn from(unsendable: Unsendable) -> Self {
+        Self::Unsendable(unsendable)
     }
 }

@@ -2,20 +2,18 @@
 
 use serde_json::{Map, Value, json};
 
-use super::Carried;
+use super::spelling::NAME;
+use super::{Carried, Refusal};
 use crate::backend::Unsendable;
 use crate::constraint::Constraint;
 
-/// OpenAI wants a name for the schema and makes no use of it.
-const SCHEMA_NAME: &str = "answer";
-
 /// `json_schema` with `strict: true` (without it OpenAI does not enforce the schema), `json_object`, or `structural_tag`.
 /// `name` and `strict` are not pinned: `--extra-body` may set them otherwise.
-pub(super) fn carry(constraint: &Constraint) -> Result<Carried, Unsendable> {
+pub(super) fn carry(constraint: &Constraint) -> Result<Carried, Refusal> {
     match constraint {
         Constraint::JsonSchema(schema) => Ok(Carried::new(
             "response_format",
-            json!({"type": "json_schema", "json_schema": {"name": SCHEMA_NAME, "schema": **schema, "strict": true}}),
+            json!({"type": "json_schema", "json_schema": {"name": NAME, "schema": **schema, "strict": true}}),
             &["/response_format/type", "/response_format/json_schema/schema"],
         )),
         Constraint::JsonObject(_) => {
@@ -25,14 +23,11 @@ pub(super) fn carry(constraint: &Constraint) -> Result<Carried, Unsendable> {
             Value::Object(members) => Ok(structural_tag(members)),
             _ => Err(Unsendable {
                 what: "the response-format dialect carries a structural_tag only as an object".to_owned(),
-                hint: "write the tag as a JSON object, or use --constraint-dialect structured-outputs".to_owned(),
-            }),
+                hint: "write the tag as a JSON object".to_owned(),
+            }
+            .into()),
         },
-        Constraint::Regex(_) | Constraint::Choice(_) | Constraint::Grammar { .. } => Err(Unsendable {
-            what: format!("the response-format dialect cannot carry a {} constraint", constraint.kind()),
-            hint: "use --constraint-dialect structured-outputs (vLLM from 0.11) or guided (older vLLM), if the server takes it"
-                .to_owned(),
-        }),
+        Constraint::Regex(_) | Constraint::Choice(_) | Constraint::Grammar { .. } => Err(Refusal::NoPlace),
     }
 }
 

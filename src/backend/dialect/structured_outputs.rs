@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::{Carried, schema_or_text};
+use super::Carried;
+use super::spelling::{schema_or_text, text};
 use crate::constraint::Constraint;
 
 /// One member of `structured_outputs`, named as [`Constraint::kind`] names it; vLLM wants exactly one.
@@ -12,16 +13,9 @@ pub(super) fn carry(constraint: &Constraint) -> Carried {
         Constraint::JsonObject(_) => (Value::Bool(true), "/structured_outputs/json_object"),
         Constraint::Regex(regex) => (json!(regex), "/structured_outputs/regex"),
         Constraint::Choice(choices) => (json!(choices), "/structured_outputs/choice"),
-        Constraint::Grammar { text, .. } => (json!(text), "/structured_outputs/grammar"),
+        Constraint::Grammar { text: grammar, .. } => (json!(grammar), "/structured_outputs/grammar"),
         // vLLM's field is a string that holds JSON; only `response_format` takes the tag as an object.
-        Constraint::StructuralTag(tag) => (tag_text(tag), "/structured_outputs/structural_tag"),
+        Constraint::StructuralTag(tag) => (text(tag), "/structured_outputs/structural_tag"),
     };
     Carried::new("structured_outputs", json!({ constraint.kind(): value }), &[pinned])
-}
-
-fn tag_text(tag: &Value) -> Value {
-    match tag {
-        Value::String(_) => tag.clone(),
-        other => Value::String(other.to_string()),
-    }
 }

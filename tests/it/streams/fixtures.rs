@@ -9,7 +9,7 @@ use sobench::backend::{Answer, ServerKind, adapter};
 use sobench::observation::{Outcome, Usage};
 
 use super::{check_order, observe, options};
-use crate::scripted::{STREAM_HEAD, Scripted, Then, chunk};
+use crate::scripted::{Scripted, Then, chunk};
 
 /// One row of `expected.json`.
 #[derive(Clone, Debug, Deserialize)]
@@ -76,7 +76,7 @@ fn every_stream_has_a_row_and_every_row_a_stream() {
     let mut present: Vec<_> = std::fs::read_dir(folder())
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .filter(|name| name.ends_with(".sse"))
+        .filter(|name| name.ends_with(".sse") || name.ends_with(".ndjson"))
         .collect();
     listed.sort();
     present.sort();
@@ -125,12 +125,14 @@ enum Travel {
 
 async fn check_over_a_socket(row: &Expected, bytes: &[u8], travel: Travel) {
     let sent = bytes.to_vec();
+    let media_type = adapter(row.kind()).stream_media_type();
     let server = Scripted::new(move |_, stream| {
-        let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n";
+        let head = format!("HTTP/1.1 200 OK\r\ncontent-type: {media_type}; charset=utf-8\r\n");
         match travel {
             Travel::Chunked(size) => {
                 let pieces: Vec<u8> = sent.chunks(size).flat_map(chunk).collect();
-                stream.write_all(&[STREAM_HEAD.as_bytes(), &pieces, b"0\r\n\r\n"].concat()).unwrap();
+                let head = format!("{head}transfer-encoding: chunked\r\n\r\n");
+                stream.write_all(&[head.as_bytes(), &pieces, b"0\r\n\r\n"].concat()).unwrap();
                 return Then::Keep;
             }
             Travel::Length(size) => {

@@ -1,0 +1,19 @@
+//! Ollama's `format`: a JSON Schema, or the word `json`. Knows no other dialect.
+//!
+//! Source: Ollama's API reference and its grammar for `json`, whose root is an object; read, not run.
+
+use serde_json::{Value, json};
+
+use super::{Carried, Refusal, spelling};
+use crate::constraint::Constraint;
+
+pub(super) fn carry(constraint: &Constraint) -> Result<Carried, Refusal> {
+    let format: Value = match constraint {
+        Constraint::JsonSchema(schema) => spelling::schema_object(schema)?,
+        Constraint::JsonObject(_) => json!("json"),
+        Constraint::Regex(_) | Constraint::Choice(_) | Constraint::Grammar { .. } | Constraint::StructuralTag(_) => {
+            return Err(Refusal::NoPlace);
+        }
+    };
+    Ok(Carried::new("format", format, &["/format"]))
+}

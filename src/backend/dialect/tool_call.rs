@@ -1,0 +1,37 @@
+//! The schema as the parameters of one function that has to be called, with `strict`. Knows no other dialect.
+//!
+//! Source: OpenAI's guide "Function calling". The arguments are collected from the stream and judged like any answer. What a
+//! server writes beside the call is part of the answer too, and makes it invalid: a forced call leaves room for nothing else.
+//! Servers may need a tool-call parser for this (vLLM refuses without one, SGLang streams the call as text). vLLM's responses
+//! endpoint sends the arguments of a forced call in one piece, so that its stream tells nothing of the time between tokens.
+
+use serde_json::{Map, Value, json};
+
+use super::{Carried, Refusal, spelling};
+use crate::backend::ServerKind;
+use crate::constraint::Constraint;
+
+pub(super) fn carry(server: ServerKind, constraint: &Constraint) -> Result<Carried, Refusal> {
+    let parameters = match constraint {
+        Constraint::JsonSchema(schema) => spelling::schema_object(schema)?,
+        Constraint::JsonObject(_) => spelling::any_object(),
+        Constraint::Regex(_) | Constraint::Choice(_) | Constraint::Grammar { .. } | Constraint::StructuralTag(_) => {
+            return Err(Refusal::NoPlace);
+        }
+    };
+    let name = spelling::NAME;
+    let function = json!({"name": name, "parameters": parameters, "strict": true});
+    let (tool, choice): (Value, Value) = match server {
+        // The responses endpoint has no envelope around the function.
+        ServerKind::OpenaiResponses => (
+            json!({"type": "function", "name": name, "parameters": parameters, "strict": true}),
+            json!({"type": "function", "name": name}),
+        ),
+        _ => (json!({"type": "function", "function": function}), json!({"type": "function", "function": {"name": name}})),
+    };
+    let fields = [("tools", json!([tool])), ("tool_choice", choice)];
+    Ok(Carried {
+        fields: Map::from_iter(fields.map(|(name, value)| (name.to_owned(), value))),
+        pinned: vec!["/tools", "/tool_choice"],
+    })
+}

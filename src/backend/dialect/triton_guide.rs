@@ -1,0 +1,26 @@
+//! TensorRT-LLM's guide behind Triton: `guided_decoding_guide_type` and `guided_decoding_guide`. Knows no other dialect.
+//!
+//! Source: `docs/guided_decoding.md` of triton-inference-server/tensorrtllm_backend, read and not run. Guides are strings, and the
+//! type `json` allows any JSON value, not only an object: so "any JSON object" goes as a schema. A choice goes as the regular
+//! expression of its alternatives.
+
+use serde_json::{Map, Value, json};
+
+use super::{Carried, Refusal, spelling};
+use crate::constraint::Constraint;
+
+pub(super) fn carry(constraint: &Constraint) -> Result<Carried, Refusal> {
+    let (kind, guide) = match constraint {
+        Constraint::JsonSchema(schema) => ("json_schema", spelling::text(schema)),
+        Constraint::JsonObject(_) => ("json_schema", spelling::text(&spelling::any_object())),
+        Constraint::Regex(regex) => ("regex", json!(regex)),
+        Constraint::Choice(choices) => ("regex", Value::String(spelling::choice_regex(choices)?)),
+        Constraint::Grammar { text, .. } => ("ebnf_grammar", json!(text)),
+        Constraint::StructuralTag(_) => return Err(Refusal::NoPlace),
+    };
+    let fields = [("guided_decoding_guide_type", json!(kind)), ("guided_decoding_guide", guide)];
+    Ok(Carried {
+        fields: Map::from_iter(fields.map(|(name, value)| (name.to_owned(), value))),
+        pinned: vec!["/guided_decoding_guide_type", "/guided_decoding_guide"],
+    })
+}

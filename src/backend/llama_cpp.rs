@@ -1,0 +1,105 @@
+//! llama.cpp server's own `/completion`: `{prompt, n_predict, ...}`. Knows no OpenAI-shaped endpoint.
+//!
+//! Source: exchanges recorded from the llama-server of 2026; what older ones did is from their sources. There is no `[DONE]`: the
+//! event with `stop: true` is the last. Finish reasons are written in OpenAI's words, by which everything downstream counts: `stop_type` `limit` is
+//! `length`, `eos` and `word` are `stop`; older servers said so in three booleans. `tokens_evaluated` is the whole prompt, the
+//! cached part included. An error after the stream began is an event with an `error` member; older servers sent it in an SSE
+//! field named `error`, which is no data and shows as a stream that ends too early.
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::body::{self, Fields};
+use super::decode::{self, Framing, Wire};
+use super::wire::{self, Delta, Text, WireError};
+use super::{Adapter, Decoder, RequestOptions, ServerKind, Unsendable};
+use crate::case::Case;
+
+/// [`ServerKind::LlamaCpp`].
+pub(super) struct LlamaCpp;
+
+const WIRE: Wire = Wire { framing: Framing::Sse, event: read, body: read, body_ends_answer: false };
+
+impl Adapter for LlamaCpp {
+    fn kind(&self) -> ServerKind {
+        ServerKind::LlamaCpp
+    }
+
+    /// The model's name chooses one of several where the server routes, and is ignored elsewhere.
+    fn encode(&self, case: &Case, options: &RequestOptions) -> Result<Bytes, Unsendable> {
+        let mut fields = Fields::new();
+        fields.insert("model".to_owned(), Value::from(options.model.as_str()));
+        fields.insert("prompt".to_owned(), Value::from(body::text(self.kind(), case)?));
+        fields.insert("n_predict".to_owned(), Value::from(case.output_len));
+        body::finish(self.kind(), fields, case, options)
+    }
+
+    fn decoder(&self, stream: bool, max_event_bytes: usize) -> Box<dyn Decoder> {
+        decode::decoder(WIRE, stream, max_event_bytes)
+    }
+}
+
+#[derive(Deserialize)]
+struct Chunk<'a> {
+    #[serde(borrow)]
+    content: Option<Text<'a>>,
+    stop: Option<bool>,
+    #[serde(borrow)]
+    stop_type: Option<Text<'a>>,
+    stopped_eos: Option<bool>,
+    stopped_word: Option<bool>,
+    stopped_limit: Option<bool>,
+    #[serde(borrow)]
+    tokens_evaluated: Option<&'a RawValue>,
+    #[serde(borrow)]
+    tokens_predicted: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+}
+
+fn read(json: &str) -> serde_json::Result<Delta> {
+    let chunk: Chunk<'_> = serde_json::from_str(json)?;
+    let mut delta = Delta { is_answer: chunk.content.is_some(), is_last: chunk.stop == Some(true), ..Delta::default() };
+    delta.error = chunk.error.map(|error| WireError { status: wire::nested_status(error) });
+    if delta.is_last {
+        let is = |flag: Option<bool>| flag == Some(true);
+        delta.finish_reason = match chunk.stop_type.as_ref().map(|reason| &*reason.0) {
+            Some("limit") => Some("length".to_owned()),
+            Some("eos" | "word") => Some("stop".to_owned()),
+            Some("none") => None,
+            Some(other) => Some(other.to_owned()),
+            None if is(chunk.stopped_limit) => Some("length".to_owned()),
+            None if is(chunk.stopped_eos) || is(chunk.stopped_word) => Some("stop".to_owned()),
+            None => None,
+        };
+    }
+    delta.usage = wire::usage(chunk.tokens_evaluated, chunk.tokens_predicted);
+    wire::add(&mut delta.text, chunk.content);
+    delta.is_content = !delta.text.is_empty();
+    Ok(delta)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn how_it_stopped_in_the_words_of_old_and_new() {
+        for (members, reason) in [
+            (r#""stop_type":"eos""#, Some("stop")),
+            (r#""stop_type":"word""#, Some("stop")),
+            (r#""stop_type":"limit""#, Some("length")),
+            (r#""stop_type":"none""#, None),
+            (r#""stopped_eos":false,"stopped_word":false,"stopped_limit":true"#, Some("length")),
+            (r#""stopped_eos":true,"stopped_word":false,"stopped_limit":false"#, Some("stop")),
+            (r#""truncated":false"#, None),
+        ] {
+            let delta = read(&format!(r#"{{"content":"","stop":true,{members}}}"#)).unwrap();
+            assert_eq!((delta.finish_reason.as_deref(), delta.is_last), (reason, true), "{members}");
+            let delta = read(&format!(r#"{{"content":"a","stop":false,{members}}}"#)).unwrap();
+            assert_eq!((delta.finish_reason, delta.is_last, delta.is_content), (None, false, true), "{members}");
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Ollama's own `/api/chat`: `{model, messages, options: {...}, format}`, answered by one JSON object a line. Knows no SSE.
+//!
+//! Source: Ollama's API reference, `api/types.go` and `server/routes.go`; read, not run. `done: true` ends the answer and brings
+//! the counts; `prompt_eval_count` is missing where the prompt was cached, in some versions. Reasoning is `thinking`. An error
+//! after the stream began is a line `{"error": "words"}` and stands for no status. `/api/generate` is read too (`response` in
+//! place of `message`), but its body has a prompt where this one has messages. Image parts have a field of their own there and
+//! are refused here.
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::body::{self, Fields};
+use super::decode::{self, Framing, Wire};
+use super::wire::{self, Delta, Text, WireError};
+use super::{Adapter, Decoder, RequestOptions, ServerKind, Unsendable};
+use crate::case::{Case, Prompt};
+
+/// [`ServerKind::Ollama`].
+pub(super) struct Ollama;
+
+const WIRE: Wire = Wire { framing: Framing::Lines, event: read, body: read, body_ends_answer: false };
+
+impl Adapter for Ollama {
+    fn kind(&self) -> ServerKind {
+        ServerKind::Ollama
+    }
+
+    fn encode(&self, case: &Case, options: &RequestOptions) -> Result<Bytes, Unsendable> {
+        if let Prompt::Messages(messages) = &case.prompt
+            && let Some(message) = messages.iter().find(|message| !message.content.is_string())
+        {
+            return Err(Unsendable {
+                what: format!("the ollama backend takes messages of text, not of parts: {:?}", message.role),
+                hint: "write the content as one string".to_owned(),
+            });
+        }
+        let mut fields = Fields::new();
+        fields.insert("model".to_owned(), Value::from(options.model.as_str()));
+        fields.insert("messages".to_owned(), body::messages(case));
+        fields.insert("options".to_owned(), json!({"num_predict": case.output_len}));
+        body::finish(self.kind(), fields, case, options)
+    }
+
+    fn decoder(&self, stream: bool, max_event_bytes: usize) -> Box<dyn Decoder> {
+        decode::decoder(WIRE, stream, max_event_bytes)
+    }
+
+    fn stream_media_type(&self) -> &'static str {
+        "application/x-ndjson"
+    }
+}
+
+#[derive(Deserialize)]
+struct Chunk<'a> {
+    #[serde(borrow)]
+    message: Option<Message<'a>>,
+    #[serde(borrow)]
+    response: Option<Text<'a>>,
+    #[serde(borrow)]
+    thinking: Option<Text<'a>>,
+    done: Option<bool>,
+    #[serde(borrow)]
+    done_reason: Option<Text<'a>>,
+    #[serde(borrow)]
+    prompt_eval_count: Option<&'a RawValue>,
+    #[serde(borrow)]
+    eval_count: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Message<'a> {
+    #[serde(borrow)]
+    content: Option<Text<'a>>,
+    #[serde(borrow)]
+    thinking: Option<Text<'a>>,
+}
+
+fn read(json: &str) -> serde_json::Result<Delta> {
+    let chunk: Chunk<'_> = serde_json::from_str(json)?;
+    let mut delta = Delta {
+        is_answer: chunk.message.is_some() || chunk.response.is_some(),
+        is_last: chunk.done == Some(true),
+        usage: wire::usage(chunk.prompt_eval_count, chunk.eval_count),
+        finish_reason: chunk.done_reason.map(|reason| reason.0.into_owned()),
+        error: chunk.error.map(|error| WireError { status: wire::nested_status(error) }),
+        ..Delta::default()
+    };
+    wire::add(&mut delta.text, chunk.response);
+    wire::add(&mut delta.reasoning, chunk.thinking);
+    if let Some(message) = chunk.message {
+        wire::add(&mut delta.text, message.content);
+        wire::add(&mut delta.reasoning, message.thinking);
+    }
+    delta.is_content = !delta.text.is_empty() || !delta.reasoning.is_empty();
+    Ok(delta)
+}

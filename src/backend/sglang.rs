@@ -1,0 +1,125 @@
+//! SGLang's own `/generate`: `{text, sampling_params: {...}, stream}`. Knows no OpenAI-shaped endpoint.
+//!
+//! Source: exchanges recorded from SGLang 0.5.23 and its "Sampling Parameters" page. Every event repeats the whole text so far,
+//! unless the server was started with disjoint segments (`--stream-output`, later `--incremental-streaming-output`): then an
+//! event has fewer `output_ids` than `completion_tokens`, by which the two are told apart; that mode was not seen running, and
+//! where an event has no ids its text is taken to be all. A refusal inside a stream is no error object but the finish reason
+//! `{"type": "abort", "status_code": 400}`, beside a stray token that is no answer. Reasoning is never kept apart here. The body
+//! names no model: there is one.
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::body::{self, Fields};
+use super::decode::{self, Framing, Wire};
+use super::wire::{self, Delta, Text, TextIs, WireError};
+use super::{Adapter, Decoder, RequestOptions, ServerKind, Unsendable};
+use crate::case::Case;
+
+/// [`ServerKind::Sglang`].
+pub(super) struct Sglang;
+
+const WIRE: Wire = Wire { framing: Framing::Sse, event: read, body: read, body_ends_answer: false };
+
+impl Adapter for Sglang {
+    fn kind(&self) -> ServerKind {
+        ServerKind::Sglang
+    }
+
+    fn encode(&self, case: &Case, options: &RequestOptions) -> Result<Bytes, Unsendable> {
+        let mut fields = Fields::new();
+        fields.insert("text".to_owned(), Value::from(body::text(self.kind(), case)?));
+        fields.insert("sampling_params".to_owned(), json!({"max_new_tokens": case.output_len}));
+        body::finish(self.kind(), fields, case, options)
+    }
+
+    fn decoder(&self, stream: bool, max_event_bytes: usize) -> Box<dyn Decoder> {
+        decode::decoder(WIRE, stream, max_event_bytes)
+    }
+}
+
+#[derive(Deserialize)]
+struct Chunk<'a> {
+    #[serde(borrow)]
+    text: Option<Text<'a>>,
+    #[serde(borrow)]
+    output_ids: Option<Vec<&'a RawValue>>,
+    #[serde(borrow)]
+    meta_info: Option<MetaInfo<'a>>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct MetaInfo<'a> {
+    #[serde(borrow)]
+    finish_reason: Option<FinishReason<'a>>,
+    #[serde(borrow)]
+    prompt_tokens: Option<&'a RawValue>,
+    #[serde(borrow)]
+    completion_tokens: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct FinishReason<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Option<Text<'a>>,
+    status_code: Option<u16>,
+}
+
+fn read(json: &str) -> serde_json::Result<Delta> {
+    let chunk: Chunk<'_> = serde_json::from_str(json)?;
+    let mut delta = Delta { is_answer: chunk.text.is_some(), ..Delta::default() };
+    delta.error = chunk.error.map(|error| WireError { status: wire::nested_status(error) });
+    let seen = chunk.output_ids.map(|ids| ids.len() as u64);
+    let mut generated = None;
+    if let Some(meta) = chunk.meta_info {
+        delta.usage = wire::usage(meta.prompt_tokens, meta.completion_tokens);
+        generated = delta.usage.and_then(|usage| usage.completion_tokens);
+        if let Some(reason) = meta.finish_reason {
+            let kind = reason.kind.map(|kind| kind.0.into_owned());
+            if kind.as_deref() == Some("abort") {
+                delta.error.get_or_insert(WireError { status: reason.status_code });
+            }
+            delta.finish_reason = kind;
+        }
+    }
+    let is_segment = matches!((seen, generated), (Some(seen), Some(generated)) if seen < generated);
+    delta.text_is = if is_segment { TextIs::Added } else { TextIs::SoFar };
+    wire::add(&mut delta.text, chunk.text);
+    delta.is_content = is_segment && !delta.text.is_empty();
+    Ok(delta)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cumulative_and_disjoint_texts_are_told_apart() {
+        for (json, text_is) in [
+            (r#"{"text":"ab","output_ids":[5,6],"meta_info":{"completion_tokens":2}}"#, TextIs::SoFar),
+            (r#"{"text":"b","output_ids":[6],"meta_info":{"completion_tokens":2}}"#, TextIs::Added),
+            (r#"{"text":"ab","meta_info":{"completion_tokens":2}}"#, TextIs::SoFar),
+            (r#"{"text":"ab"}"#, TextIs::SoFar),
+        ] {
+            assert_eq!(read(json).unwrap().text_is, text_is, "{json}");
+        }
+    }
+
+    #[test]
+    fn refusals_come_as_finish_reasons_or_as_errors() {
+        for (json, status) in [
+            (r#"{"text":"Pi","meta_info":{"finish_reason":{"type":"abort","message":"no","status_code":400}}}"#, Some(400)),
+            (r#"{"text":"","meta_info":{"finish_reason":{"type":"abort","message":"cut"}}}"#, None),
+            (r#"{"error":{"message":"no"}}"#, None),
+            (r#"{"error":{"message":"no","code":503}}"#, Some(503)),
+        ] {
+            assert_eq!(read(json).unwrap().error, Some(WireError { status }), "{json}");
+        }
+        assert!(read(r#"[{"text":"a"}]"#).is_err());
+        assert!(!read("{}").unwrap().is_answer);
+    }
+}
