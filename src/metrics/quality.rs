@@ -10,7 +10,7 @@ use crate::observation::Outcome;
 use crate::verdict::{NotScored, Verdict};
 
 /// Finish reasons by which a server says that the model ended the answer: OpenAI's, and TGI's two.
-const ENDED_BY_ITSELF: [&str; 3] = ["stop", "eos_token", "stop_sequence"];
+const ENDED_BY_ITSELF: [&str; 4] = ["stop", "eos_token", "stop_sequence", "tool_calls"];
 
 /// What the answers were worth. Counts are over the constrained arm unless the name says otherwise.
 ///
