@@ -1,4 +1,5 @@
-//! What every kind of server is sent for every kind of constraint in every dialect, held to a page a kind.
+//! What every kind of server is sent for every kind of constraint in every dialect, held to a page a kind; and the whole answers
+//! of every kind.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -6,9 +7,10 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::shape::Shape;
-use super::{ConstraintDialect, RequestOptions, Sampling, ServerKind, adapter};
+use super::{Answer, ConstraintDialect, RequestOptions, Sampling, ServerKind, adapter};
 use crate::case::{Arm, Case, Message, Prompt};
 use crate::constraint::{AlwaysTrue, Constraint, GrammarDialect};
+use crate::observation::Outcome;
 
 fn case(kind: ServerKind, constraint: Option<Constraint>, arm: Arm) -> Case {
     let messages = || [Message { role: "user".to_owned(), content: json!("Say it") }].into();
@@ -90,4 +92,94 @@ fn bodies_of_every_kind() {
     for kind in ServerKind::ALL {
         insta::assert_snapshot!(kind.name(), page(kind));
     }
+}
+
+/// What a whole answer says: its body, its finish reason, and its counts of the prompt and the answer.
+type Said = (String, Option<&'static str>, (Option<u64>, Option<u64>));
+
+/// A whole answer of `{"a": 1}` in the kind's shape.
+fn said(kind: ServerKind) -> Said {
+    let text = r#""{\"a\": 1}""#;
+    let usage = r#""usage":{"prompt_tokens":3,"completion_tokens":4,"total_tokens":7}"#;
+    let (body, finish_reason) = match kind {
+        ServerKind::Vllm | ServerKind::Openai | ServerKind::Aphrodite | ServerKind::Scalellm | ServerKind::DeepspeedMii => {
+            (format!(r#"{{"choices":[{{"index":0,"text":{text},"finish_reason":"stop"}}],{usage}}}"#), Some("stop"))
+        }
+        ServerKind::OpenaiChat | ServerKind::TrtllmServe | ServerKind::Lmdeploy => {
+            let message = format!(r#"{{"role":"assistant","content":{text}}}"#);
+            (format!(r#"{{"choices":[{{"index":0,"message":{message},"finish_reason":"stop"}}],{usage}}}"#), Some("stop"))
+        }
+        ServerKind::OpenaiResponses => {
+            let item = format!(r#"{{"type":"message","content":[{{"type":"output_text","text":{text}}}]}}"#);
+            let usage = r#""usage":{"input_tokens":3,"output_tokens":4}"#;
+            (format!(r#"{{"status":"completed","error":null,"output":[{item}],{usage}}}"#), Some("stop"))
+        }
+        ServerKind::Sglang => {
+            let meta = r#"{"finish_reason":{"type":"stop","matched":2},"prompt_tokens":3,"completion_tokens":4}"#;
+            (format!(r#"{{"text":{text},"output_ids":[5,6,7,2],"meta_info":{meta}}}"#), Some("stop"))
+        }
+        ServerKind::LlamaCpp => {
+            let counts = r#""tokens_predicted":4,"tokens_evaluated":3"#;
+            (format!(r#"{{"content":{text},"stop":true,"stop_type":"eos",{counts}}}"#), Some("stop"))
+        }
+        ServerKind::Tgi => {
+            let details = r#"{"finish_reason":"eos_token","generated_tokens":4,"prefill":[],"tokens":[]}"#;
+            let body = format!(r#"{{"generated_text":{text},"details":{details}}}"#);
+            return (body, Some("eos_token"), (None, Some(4)));
+        }
+        ServerKind::TensorrtLlm => {
+            return (format!(r#"{{"model_name":"ensemble","text_output":{text}}}"#), None, (None, None));
+        }
+        ServerKind::Ollama => {
+            let counts = r#""prompt_eval_count":3,"eval_count":4"#;
+            let message = format!(r#"{{"role":"assistant","content":{text}}}"#);
+            (format!(r#"{{"message":{message},"done":true,"done_reason":"stop",{counts}}}"#), Some("stop"))
+        }
+    };
+    (body, finish_reason, (Some(3), Some(4)))
+}
+
+#[test]
+fn whole_answers_of_every_kind() {
+    for kind in ServerKind::ALL {
+        let (body, finish_reason, counts) = said(kind);
+        let answer = whole(kind, &body);
+        assert_eq!((answer.text.as_str(), answer.outcome()), (r#"{"a": 1}"#, Outcome::Completed), "{kind}");
+        assert_eq!(answer.finish_reason.as_deref(), finish_reason, "{kind}");
+        let usage = answer.usage.map_or((None, None), |usage| (usage.prompt_tokens, usage.completion_tokens));
+        assert_eq!(usage, counts, "{kind}");
+    }
+}
+
+#[test]
+fn what_is_no_answer_of_a_kind_is_an_outcome() {
+    for kind in ServerKind::ALL {
+        for (body, outcome) in [
+            (r#"{"error":{"message":"no","code":400}}"#, "rejected"),
+            (r#"{"error":{"message":"no","code":503}}"#, "server_error"),
+            (r#"{"error":"no"}"#, "stream_error"),
+            (r#"{"object":"list","data":[]}"#, "stream_error"),
+            ("{}", "stream_error"),
+            ("[1]", "stream_error"),
+            ("null", "stream_error"),
+            ("<html>", "stream_error"),
+            ("\u{0}", "stream_error"),
+            ("", "stream_error"),
+        ] {
+            let answer = whole(kind, body);
+            // TGI's errors are strings with a type beside them: an object there stands for no status.
+            let outcome = if kind == ServerKind::Tgi { "stream_error" } else { outcome };
+            assert_eq!(answer.outcome().name(), outcome, "{kind}: {body}");
+            assert!(!answer.has_content, "{kind}: {body}");
+        }
+    }
+}
+
+fn whole(kind: ServerKind, body: &str) -> Answer {
+    let mut decoder = adapter(kind).decoder(false, 0);
+    let (head, tail) = body.as_bytes().split_at(body.len() / 2);
+    decoder.push(head);
+    decoder.push(tail);
+    assert!(decoder.finish().ended);
+    decoder.into_answer()
 }
