@@ -299,7 +299,7 @@ fn refuse_recursive_terminals(grammar: &Grammar<'_>) -> Result<(), GrammarError>
 }
 
 /// Takes away, again and again, what has no edge left to anything that is still there. What is on a cycle stays.
-fn take_away_leaves(edges: &[Vec<usize>], reversed: &[Vec<usize>], there: &mut [bool]) {
+pub(super) fn take_away_leaves(edges: &[Vec<usize>], reversed: &[Vec<usize>], there: &mut [bool]) {
     let mut left: Vec<usize> = edges.iter().map(|to| to.iter().filter(|&&to| there[to]).count()).collect();
     let mut leaves: Vec<usize> = (0..edges.len()).filter(|&index| there[index] && left[index] == 0).collect();
     while let Some(leaf) = leaves.pop() {

@@ -58,6 +58,13 @@ impl CharSet {
         &self.0
     }
 
+    /// Whether this scalar is in it.
+    pub(super) fn contains(&self, scalar: char) -> bool {
+        let scalar = u32::from(scalar);
+        let after = self.0.partition_point(|&(first, _)| first <= scalar);
+        after > 0 && scalar <= self.0[after - 1].1
+    }
+
     /// Whether no scalar is in it.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -74,6 +81,10 @@ mod tests {
         assert_eq!(set.complement().ranges(), complement);
         assert_eq!(set.complement().complement(), set);
         assert_eq!(set.union(&set.complement()), CharSet::all());
+        for scalar in ['\0', '\u{5}', '\t', 'a', '{', char::MAX] {
+            let within = merged.iter().any(|range| (range.0..=range.1).contains(&u32::from(scalar)));
+            assert_eq!((set.contains(scalar), set.complement().contains(scalar)), (within, !within), "{scalar:?}");
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 
 use pest::Parser as _;
-use pest::iterators::Pair;
+use pest::iterators::{Pair, Pairs};
 use pest_derive::Parser;
 
 use super::charset::CharSet;
@@ -27,8 +27,7 @@ struct Lark;
 /// # Errors
 /// Text that is not Lark, a name defined twice, a construct that we do not decide, nesting beyond the limit.
 pub(super) fn read(text: &str) -> Result<Grammar<'_>, GrammarError> {
-    limits::arm_pest();
-    let mut pairs = Lark::parse(Rule::grammar, text).map_err(|error| from_pest(&error, name_of))?;
+    let mut pairs = parse(text)?;
     let mut grammar = Grammar { rules: Vec::new(), start: START, ignored: Vec::new() };
     for pair in pairs.next().expect("a parse of the grammar rule yields it").into_inner() {
         match pair.as_rule() {
@@ -45,6 +44,12 @@ pub(super) fn read(text: &str) -> Result<Grammar<'_>, GrammarError> {
         Some(twice) => Err(twice.place.syntax(format!("defined twice: {}", twice.name))),
         None => Ok(grammar),
     }
+}
+
+/// The parts of a text, as the notation has them.
+pub(super) fn parse(text: &str) -> Result<Pairs<'_, Rule>, GrammarError> {
+    limits::arm_pest();
+    Lark::parse(Rule::grammar, text).map_err(|error| from_pest(&error, name_of))
 }
 
 fn definition(pair: Pair<'_, Rule>) -> Result<GrammarRule<'_>, GrammarError> {

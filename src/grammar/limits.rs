@@ -24,6 +24,13 @@ pub const MAX_CHART_ITEMS: usize = 4_000_000;
 /// The largest number of item steps that one recognition may take: a second or two of work.
 pub const MAX_STEPS: u64 = 50_000_000;
 
+/// The largest number of parts that a conversion may add to a grammar while it takes apart what may be empty.
+pub const MAX_CONVERTED_PARTS: usize = 200_000;
+
+/// The largest count in `{m,n}` that llama.cpp takes as it stands (`MAX_REPETITION_THRESHOLD` is 2,000): from there on it refuses
+/// the grammar, or takes the count for no bound at all.
+pub const MAX_PORTABLE_REPETITIONS: u32 = 1999;
+
 /// The longest pest grammar that is taken as an oracle, in bytes.
 pub const MAX_ORACLE_BYTES: usize = 64 * 1024;
 

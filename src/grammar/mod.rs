@@ -17,6 +17,7 @@
 mod cfg;
 mod charset;
 mod classes;
+mod convert;
 mod earley;
 mod ebnf;
 mod error;
@@ -29,10 +30,11 @@ mod regex;
 mod syntax;
 mod tables;
 
+pub use convert::{Converted, Dropped, Note, convert};
 pub use error::GrammarError;
 pub use limits::{
-    MAX_CHART_ITEMS, MAX_GRAMMAR_BYTES, MAX_LOOKAHEAD_BITS, MAX_NESTING, MAX_ORACLE_BYTES, MAX_ORACLE_NESTING,
-    MAX_ORACLE_OPERATORS, MAX_PEST_CALLS, MAX_REPETITIONS, MAX_STEPS, MAX_SYMBOLS,
+    MAX_CHART_ITEMS, MAX_CONVERTED_PARTS, MAX_GRAMMAR_BYTES, MAX_LOOKAHEAD_BITS, MAX_NESTING, MAX_ORACLE_BYTES,
+    MAX_ORACLE_NESTING, MAX_ORACLE_OPERATORS, MAX_PEST_CALLS, MAX_PORTABLE_REPETITIONS, MAX_REPETITIONS, MAX_STEPS, MAX_SYMBOLS,
 };
 pub use pest_oracle::PestOracle;
 
@@ -61,15 +63,19 @@ pub enum Membership {
 /// See [`GrammarError`]: text that is not of the dialect, a rule that is used and not defined, no start rule (`start` in Lark,
 /// `root` in EBNF), a construct that membership in a context-free language cannot decide, a limit.
 pub fn compile(dialect: GrammarDialect, text: &str) -> Result<Recogniser, GrammarError> {
+    let tables = tables::Tables::new(&cfg::build(&read(dialect, text)?)?)?;
+    Ok(Recogniser { tables })
+}
+
+/// What a text says, whatever dialect it is written in.
+fn read(dialect: GrammarDialect, text: &str) -> Result<syntax::Grammar<'_>, GrammarError> {
     if text.len() > MAX_GRAMMAR_BYTES {
         return Err(GrammarError::Limit { what: format!("bytes of the grammar: {MAX_GRAMMAR_BYTES}") });
     }
-    let grammar = match dialect {
-        GrammarDialect::Lark => lark::read(text)?,
-        GrammarDialect::Ebnf => ebnf::read(text)?,
-    };
-    let tables = tables::Tables::new(&cfg::build(&grammar)?)?;
-    Ok(Recogniser { tables })
+    match dialect {
+        GrammarDialect::Lark => lark::read(text),
+        GrammarDialect::Ebnf => ebnf::read(text),
+    }
 }
 
 impl Recogniser {

@@ -17,10 +17,39 @@ use super::{ebnf, limits};
 /// # Errors
 /// A pattern that is not of the syntax; look-around, back-references and anchors inside.
 pub(super) fn read(pattern: &str, flags: &str, place: Place<'_>) -> Result<Expression, GrammarError> {
+    lower(&parse(pattern, flags, place)?, Edges { first: true, last: true }, place)
+}
+
+/// What in a pattern says more than which texts it matches whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Oddity {
+    /// A repetition that takes as little as it can.
+    Lazy,
+    /// An anchor or a word boundary, also where [`read`] finds that it says nothing.
+    Anchor,
+}
+
+/// The first oddity of a pattern, if it has one.
+///
+/// # Errors
+/// A pattern that is not of the syntax.
+pub(super) fn oddity(pattern: &str, flags: &str, place: Place<'_>) -> Result<Option<Oddity>, GrammarError> {
+    let hir = parse(pattern, flags, place)?;
+    let mut parts = vec![&hir];
+    while let Some(part) = parts.pop() {
+        match part.kind() {
+            HirKind::Look(_) => return Ok(Some(Oddity::Anchor)),
+            HirKind::Repetition(repetition) if !repetition.greedy => return Ok(Some(Oddity::Lazy)),
+            kind => parts.extend(kind.subs()),
+        }
+    }
+    Ok(None)
+}
+
+fn parse(pattern: &str, flags: &str, place: Place<'_>) -> Result<Hir, GrammarError> {
     let flagged = if flags.is_empty() { pattern.to_owned() } else { format!("(?{flags}){pattern}") };
     let nest_limit = u32::try_from(limits::MAX_NESTING).expect("a nesting limit is small");
-    let hir = ParserBuilder::new().nest_limit(nest_limit).build().parse(&flagged).map_err(|error| refuse(&error, place))?;
-    lower(&hir, Edges { first: true, last: true }, place)
+    ParserBuilder::new().nest_limit(nest_limit).build().parse(&flagged).map_err(|error| refuse(&error, place))
 }
 
 /// Whether a part stands at the beginning and at the end of the pattern.

@@ -44,15 +44,7 @@ impl Tables {
     /// # Errors
     /// More characters against productions than the limit.
     pub(super) fn new(cfg: &Cfg) -> Result<Self, GrammarError> {
-        let productive = closure(cfg, |symbol| match symbol {
-            Symbol::Rule(rule) => Need::Rule(rule),
-            Symbol::Set(set) if cfg.sets[set as usize].is_empty() => Need::Never,
-            Symbol::Set(_) => Need::Nothing,
-        });
-        let nullable = closure(cfg, |symbol| match symbol {
-            Symbol::Rule(rule) => Need::Rule(rule),
-            Symbol::Set(_) => Need::Never,
-        });
+        let (productive, nullable) = (productive(cfg), nullable(cfg));
         let Layout { slots, productions, first_production } = Layout::new(cfg, &productive);
         let classes = Classes::new(&cfg.sets)?;
         let rows = cfg.sets.len() + productions.len() + cfg.rules.len();
@@ -147,6 +139,23 @@ impl Tables {
             taken && !matches!(slot, Slot::End(_))
         })
     }
+}
+
+/// Whether each rule derives any text at all.
+pub(super) fn productive(cfg: &Cfg) -> Vec<bool> {
+    closure(cfg, |symbol| match symbol {
+        Symbol::Rule(rule) => Need::Rule(rule),
+        Symbol::Set(set) if cfg.sets[set as usize].is_empty() => Need::Never,
+        Symbol::Set(_) => Need::Nothing,
+    })
+}
+
+/// Whether each rule derives the empty text.
+pub(super) fn nullable(cfg: &Cfg) -> Vec<bool> {
+    closure(cfg, |symbol| match symbol {
+        Symbol::Rule(rule) => Need::Rule(rule),
+        Symbol::Set(_) => Need::Never,
+    })
 }
 
 /// Productions end to end.

@@ -31,13 +31,13 @@ struct Contestant {
     compiled: CompileCache,
 }
 
-fn cl100k() -> &'static Arc<Vocabulary> {
+pub(crate) fn cl100k() -> &'static Arc<Vocabulary> {
     static SHARED: OnceLock<Arc<Vocabulary>> = OnceLock::new();
     SHARED.get_or_init(|| Arc::new(Vocabulary::cl100k().unwrap()))
 }
 
 /// The small vocabulary of the fixtures, 600 ids.
-fn small() -> &'static Arc<Vocabulary> {
+pub(crate) fn small() -> &'static Arc<Vocabulary> {
     static SHARED: OnceLock<Arc<Vocabulary>> = OnceLock::new();
     let load = || Arc::new(VocabularySource::File(in_package("fixtures/tokenizer")).load().unwrap());
     SHARED.get_or_init(load)
@@ -48,7 +48,7 @@ fn names() -> impl Iterator<Item = EngineName> {
     EngineName::ALL.into_iter().filter(|name| name.is_built_in())
 }
 
-fn open(name: EngineName, vocabulary: &Arc<Vocabulary>) -> Arc<dyn Engine> {
+pub(crate) fn open(name: EngineName, vocabulary: &Arc<Vocabulary>) -> Arc<dyn Engine> {
     let engine = engine::open_bare(name, vocabulary, &EnginePolicy::default()).unwrap();
     Arc::new(GuardedEngine::new(engine, PATIENCE))
 }

@@ -27,23 +27,23 @@ fn lark(text: &str) -> Recogniser {
 }
 
 /// llguidance over a vocabulary of single bytes: a recogniser of the Lark that it reads, greedy lexer and all.
-struct Engine(ParserFactory);
+pub(crate) struct Engine(ParserFactory);
 
 impl Engine {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut factory =
             ParserFactory::new_simple(&ApproximateTokEnv::single_byte_env()).expect("a vocabulary of bytes suits every engine");
         factory.quiet();
         Self(factory)
     }
 
-    fn matcher(&self, lark: &str) -> Result<Matcher, String> {
+    pub(crate) fn matcher(&self, lark: &str) -> Result<Matcher, String> {
         let grammar = TopLevelGrammar::from_lark(lark.to_owned());
         self.0.create_parser(grammar).map(|parser| Matcher::new(Ok(parser))).map_err(|error| error.to_string())
     }
 }
 
-fn engine_accepts(matcher: &Matcher, text: &str) -> bool {
+pub(crate) fn engine_accepts(matcher: &Matcher, text: &str) -> bool {
     let mut matcher = matcher.deep_clone();
     let tokens: Vec<u32> = text.bytes().map(u32::from).collect();
     matches!(matcher.try_consume_tokens(&tokens), Ok(taken) if taken == tokens.len()) && matcher.is_accepting().unwrap_or(false)
@@ -278,11 +278,11 @@ struct Written {
     lark: String,
 }
 
-struct Random(u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
     /// George Marsaglia's xorshift; a number below `limit`.
-    fn below(&mut self, limit: u64) -> u64 {
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;

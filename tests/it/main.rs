@@ -3,6 +3,7 @@
 
 mod cli;
 mod contracts;
+mod conversions;
 mod engines;
 mod grammars;
 mod hub;
