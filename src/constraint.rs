@@ -75,6 +75,18 @@ impl GrammarDialect {
     }
 }
 
+/// What becomes of a grammar that is not written in the notation to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GrammarSpelling {
+    /// It is sent as its author wrote it: either notation is read, or it is not known which one is.
+    AsWritten,
+    /// It is converted.
+    Converted,
+    /// It is converted, and the shipped EBNF is respelt in names that every reader of EBNF takes: not all of them take `_`.
+    Portable,
+}
+
 impl fmt::Display for GrammarDialect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())

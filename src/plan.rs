@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 use crate::backend::{ConstraintDialect, Sampling, ServerKind};
 use crate::cli::{BenchArgs, ConstraintArgs, DatasetArgs, JsonSchemaName, OutputArgs, SamplingArgs, ServerArgs, TrafficArgs};
-use crate::constraint::GrammarDialect;
+use crate::constraint::{GrammarDialect, GrammarSpelling};
 use crate::dataset::{DatasetName, DatasetPlan, JsonSchemaSource, OwnInput, PromptForm};
 use crate::driver::schedule::Rate;
 use crate::driver::{ApiKey, Endpoint};
@@ -266,6 +266,7 @@ fn dataset(arguments: &BenchArgs, backend: ServerKind) -> Result<DatasetPlan> {
         },
         grammar_path: arguments.dataset.grammar_path.clone(),
         grammar_dialect: GrammarDialect::Ebnf,
+        grammar_spelling: GrammarSpelling::AsWritten,
         grammar_oracle: arguments.dataset.grammar_oracle.clone(),
         regex: arguments.dataset.regex.clone(),
         choice: arguments.dataset.choice.clone(),
@@ -277,7 +278,7 @@ fn dataset(arguments: &BenchArgs, backend: ServerKind) -> Result<DatasetPlan> {
 fn refuse_stray_flags(name: DatasetName, arguments: &BenchArgs) -> Result<()> {
     let flags = &arguments.dataset;
     let rows = [
-        ("--grammar-dialect", arguments.constraint.grammar_notation().is_some(), OwnInput::Grammar),
+        ("--grammar-dialect", arguments.constraint.grammar_notation().is_some(), OwnInput::GrammarDialect),
         ("--json-schema-path", flags.json_schema_path.is_some(), OwnInput::JsonSchema),
         ("--json-schema", flags.json_schema != JsonSchemaName::Brief, OwnInput::JsonSchema),
         ("--grammar-path", flags.grammar_path.is_some(), OwnInput::Grammar),

@@ -115,7 +115,11 @@ struct Driven {
 }
 
 fn load(plan: &RunPlan, session: &Session, tokenizer: &Tokenizer) -> Result<Dataset> {
-    let plan = DatasetPlan { grammar_dialect: session.grammar_dialect, ..plan.dataset.clone() };
+    let plan = DatasetPlan {
+        grammar_dialect: session.grammar_dialect,
+        grammar_spelling: session.grammar_spelling,
+        ..plan.dataset.clone()
+    };
     dataset::load(&plan, tokenizer)
 }
 

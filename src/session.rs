@@ -5,7 +5,7 @@ use tokio::runtime::Runtime;
 
 use crate::backend::identify::{Server, identify};
 use crate::backend::{ConstraintDialect, RequestOptions};
-use crate::constraint::{Constraint, GrammarDialect};
+use crate::constraint::{Constraint, GrammarDialect, GrammarSpelling};
 use crate::driver::{self, Client, DriverOptions, Endpoint, Limits, ModelInfo};
 use crate::engine::{EngineName, EnginePolicy, Route};
 use crate::error::Result;
@@ -27,6 +27,8 @@ pub struct Session {
     pub model_id: String,
     pub dialect: ConstraintDialect,
     pub grammar_dialect: GrammarDialect,
+    /// What becomes of grammars in the other notation.
+    pub grammar_spelling: GrammarSpelling,
     pub server_version: Option<String>,
     pub engine_choice: EngineChoice,
     /// Things found out that the reader of the result has to know.
@@ -123,6 +125,10 @@ impl Session {
             model_id: SYNTHETIC_MODEL.to_owned(),
             dialect,
             grammar_dialect: plan.constraint.grammar_dialect.unwrap_or(notation),
+            grammar_spelling: match plan.constraint.grammar_dialect {
+                None if embedded.grammar_dialects().len() != 1 => GrammarSpelling::AsWritten,
+                _ => GrammarSpelling::Converted,
+            },
             server_version: Some(server::VERSION.to_owned()),
             engine_choice: match &plan.constraint.guided_decoding_backend {
                 Some(name) => EngineChoice::Selected(name.clone()),
@@ -158,6 +164,7 @@ impl Session {
             model_id: model,
             dialect,
             grammar_dialect: plan.constraint.grammar_dialect.unwrap_or(server.grammar_dialect()),
+            grammar_spelling: grammar_spelling(server, owned_by, plan.constraint.grammar_dialect),
             server_version,
             engine_choice,
             notices,
@@ -208,6 +215,16 @@ fn honours_engine(server: Server) -> bool {
     !matches!(server, Server::Vllm { version: Some(version) } if version >= (0, 8))
 }
 
+/// vLLM takes either notation, to its engine or through a conversion of its own; what other servers than those are known to read
+/// is one notation, and so is what the user asks for.
+fn grammar_spelling(server: Server, owned_by: Option<&str>, asked: Option<GrammarDialect>) -> GrammarSpelling {
+    match (server, owned_by, asked) {
+        (_, Some("llamacpp"), _) => GrammarSpelling::Portable,
+        (Server::Vllm { .. } | Server::Embedded, _, None) => GrammarSpelling::AsWritten,
+        _ => GrammarSpelling::Converted,
+    }
+}
+
 /// A field that this version is known to drop is worth a word before the numbers are read.
 fn ignored_dialect(server: Server, dialect: ConstraintDialect) -> Option<String> {
     let Server::Vllm { version: Some(version) } = server else { return None };
@@ -217,4 +234,25 @@ fn ignored_dialect(server: Server, dialect: ConstraintDialect) -> Option<String>
         let (major, minor) = version;
         format!("vLLM {major}.{minor} ignores the fields of --constraint-dialect {dialect}: expect unconstrained answers")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn grammars_are_converted_where_one_notation_is_known_to_be_read() {
+        use GrammarSpelling::{AsWritten, Converted, Portable};
+        let (vllm, lark) = (Server::Vllm { version: None }, Some(GrammarDialect::Lark));
+        for (server, owned_by, asked, expected) in [
+            (vllm, Some("vllm"), None, AsWritten),
+            (vllm, Some("vllm"), lark, Converted),
+            (Server::Embedded, Some("sobench"), None, AsWritten),
+            (Server::Other, Some("sglang"), None, Converted),
+            (Server::Other, None, None, Converted),
+            (Server::Other, Some("llamacpp"), None, Portable),
+        ] {
+            assert_eq!(grammar_spelling(server, owned_by, asked), expected, "{server:?} {owned_by:?} {asked:?}");
+        }
+    }
 }

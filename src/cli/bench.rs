@@ -95,7 +95,7 @@ pub struct DatasetArgs {
     /// Shipped JSON Schema for json and json-unique
     #[arg(long, value_name = "NAME", value_enum, default_value_t = JsonSchemaName::Brief)]
     pub json_schema: JsonSchemaName,
-    /// Own grammar for the grammar dataset (.lark, .ebnf or .gbnf)
+    /// Own grammar for the grammar dataset (.lark, .ebnf or .gbnf); converted where the server reads only the other notation
     #[arg(long, value_name = "PATH")]
     pub grammar_path: Option<PathBuf>,
     /// A pest grammar that judges the answers instead of the general recogniser
@@ -139,7 +139,7 @@ pub struct ConstraintArgs {
     #[arg(long, value_name = "DIALECT", default_value = "auto",
           value_parser = PossibleValuesParser::new(std::iter::once("auto").chain(ConstraintDialect::ALL.map(ConstraintDialect::name))))]
     pub constraint_dialect: String,
-    /// Notation the shipped grammar is sent in
+    /// Notation that grammars are sent in; one of the other notation is converted
     #[arg(long, value_name = "DIALECT", default_value = "auto", value_parser = ["auto", "lark", "ebnf"])]
     pub grammar_dialect: String,
     /// Do not assert `format` when judging answers by a JSON Schema

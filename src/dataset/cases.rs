@@ -14,7 +14,7 @@ use crate::tokenizer::Tokenizer;
 
 /// Deals the rows into the plan's number of cases, row `i mod rows` as case `i`.
 pub(super) fn deal(plan: &DatasetPlan, rows: Rows, tokenizer: &Tokenizer) -> Result<Dataset> {
-    let Rows { rows, kind, source, mut notices } = rows;
+    let Rows { rows, kind, source, converted_from, mut notices } = rows;
     let available = rows.len();
     if kind == RowsKind::Collected && available < plan.num_prompts {
         notices.push(format!("{available} rows cycled to {} prompts", plan.num_prompts));
@@ -33,7 +33,7 @@ pub(super) fn deal(plan: &DatasetPlan, rows: Rows, tokenizer: &Tokenizer) -> Res
         hash.add(&case);
         cases.push(case);
     }
-    Ok(Dataset { cases, rows: available, sha256: hash.hex(), source, notices })
+    Ok(Dataset { cases, rows: available, sha256: hash.hex(), source, converted_from, notices })
 }
 
 /// For each case, whether its constraint is sent: `int(N * ratio)` of them, chosen as `random.seed(seed);

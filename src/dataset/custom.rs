@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::file::{check_rows, lines, read_text};
 use super::message::messages;
-use super::{DatasetPlan, Row, Rows, RowsKind};
+use super::{DatasetPlan, Row, Rows, RowsKind, notation};
 use crate::case::Prompt;
 use crate::constraint::{AlwaysTrue, Constraint, GrammarDialect};
 use crate::error::{Error, Result};
@@ -42,7 +42,8 @@ pub(super) fn rows(plan: &DatasetPlan) -> Result<Rows> {
     });
     let rows = read.collect::<Result<Vec<_>>>()?;
     check_rows(rows.len(), path)?;
-    Ok(Rows { rows, kind: RowsKind::Collected, source: path.clone(), notices: Vec::new() })
+    let rows = Rows { rows, kind: RowsKind::Collected, source: path.clone(), converted_from: None, notices: Vec::new() };
+    Ok(notation::translated(plan, rows))
 }
 
 fn row(line: &str, name: &str) -> std::result::Result<Row, String> {

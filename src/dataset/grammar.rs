@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::file::read_text;
-use super::{DatasetPlan, Row, Rows, SHIPPED};
+use super::{DatasetPlan, Row, Rows, SHIPPED, notation};
 use crate::constraint::{Constraint, GrammarDialect};
 use crate::error::{Error, Result};
 
@@ -15,19 +15,14 @@ const EBNF: &str = include_str!("../../grammars/sql.ebnf");
 const LARK: &str = include_str!("../../grammars/sql.lark");
 const PEST: &str = include_str!("../../grammars/sql.pest");
 
-/// One row: the shipped grammar in the dialect that the server takes, or the user's own in the dialect it is written in.
+/// One row: the shipped grammar in the dialect that the server takes, or the user's own, converted where that is not read.
 pub(super) fn rows(plan: &DatasetPlan) -> Result<Rows> {
-    let mut notices = Vec::new();
-    let (dialect, text, source) = match &plan.grammar_path {
-        None => (plan.grammar_dialect, shipped(plan.grammar_dialect).to_owned(), SHIPPED.to_owned()),
+    let (sent, source) = match &plan.grammar_path {
+        None => (notation::shipped(plan, shipped(plan.grammar_dialect))?, SHIPPED.to_owned()),
         Some(path) => {
             let text = not_blank(path)?;
-            let dialect = dialect_of(path, &text);
-            if dialect != plan.grammar_dialect {
-                let wanted = plan.grammar_dialect;
-                notices.push(format!("{} is {dialect} and sent as such, where {wanted} was expected", path.display()));
-            }
-            (dialect, text, path.display().to_string())
+            let name = path.display().to_string();
+            (notation::own(plan, dialect_of(path, &text), text, &name)?, name)
         }
     };
     let oracle = match (&plan.grammar_oracle, &plan.grammar_path) {
@@ -35,9 +30,9 @@ pub(super) fn rows(plan: &DatasetPlan) -> Result<Rows> {
         (None, None) => Some(PEST.to_owned()),
         (None, Some(_)) => None,
     };
-    let mut row = Row::new(PROMPT, Constraint::Grammar { dialect, text: text.into() });
+    let mut row = Row::new(PROMPT, Constraint::Grammar { dialect: sent.dialect, text: sent.text.into() });
     row.grammar_oracle = oracle.map(Arc::from);
-    Ok(Rows { notices, ..Rows::generated(vec![row], source) })
+    Ok(Rows { notices: sent.notices, converted_from: sent.converted_from, ..Rows::generated(vec![row], source) })
 }
 
 fn shipped(dialect: GrammarDialect) -> &'static str {

@@ -31,7 +31,7 @@ pub(super) fn rows(plan: &DatasetPlan, hub: &HubSettings) -> Result<Rows> {
         }
     }
     check_rows(rows.len(), &found.source)?;
-    Ok(Rows { rows, kind: RowsKind::Collected, source: found.source, notices: found.notices })
+    Ok(Rows { rows, kind: RowsKind::Collected, source: found.source, converted_from: None, notices: found.notices })
 }
 
 struct Found {

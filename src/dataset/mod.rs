@@ -9,6 +9,7 @@ pub mod hub;
 mod json;
 mod json_mode_eval;
 mod message;
+mod notation;
 pub(crate) mod parquet;
 mod plan;
 mod regex;
@@ -19,7 +20,7 @@ pub use plan::{DatasetName, DatasetPlan, JsonSchemaSource, MAX_PROMPTS, OwnInput
 use std::sync::Arc;
 
 use crate::case::{Case, Prompt};
-use crate::constraint::Constraint;
+use crate::constraint::{Constraint, GrammarDialect};
 use crate::error::Result;
 use crate::tokenizer::Tokenizer;
 use hub::HubSettings;
@@ -36,6 +37,8 @@ pub struct Dataset {
     pub sha256: String,
     /// Where the rows are from: `shipped`, a path, or a repository with its commit.
     pub source: String,
+    /// The notation that grammars were written in, where they are sent in the other one.
+    pub converted_from: Option<GrammarDialect>,
     /// What the user should know, each a sentence without its full stop.
     pub notices: Vec<String>,
 }
@@ -76,13 +79,14 @@ struct Rows {
     rows: Vec<Row>,
     kind: RowsKind,
     source: String,
+    converted_from: Option<GrammarDialect>,
     notices: Vec<String>,
 }
 
 impl Rows {
     /// Rows made by us from a constraint, whose repetition is what the dataset is about.
     fn generated(rows: Vec<Row>, source: impl Into<String>) -> Self {
-        Self { rows, kind: RowsKind::Generated, source: source.into(), notices: Vec::new() }
+        Self { rows, kind: RowsKind::Generated, source: source.into(), converted_from: None, notices: Vec::new() }
     }
 }
 

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::constraint::GrammarDialect;
+use crate::constraint::{GrammarDialect, GrammarSpelling};
 use crate::error::{Error, Result};
 
 /// The most requests of one run; each is kept in memory from the start.
@@ -44,6 +44,8 @@ pub enum OwnInput {
     JsonSchema,
     Grammar,
     GrammarOracle,
+    /// The notation that grammars are sent in.
+    GrammarDialect,
     Regex,
     Choice,
     Path,
@@ -55,6 +57,7 @@ impl DatasetName {
         match input {
             OwnInput::JsonSchema => matches!(self, Self::Json | Self::JsonUnique),
             OwnInput::Grammar | OwnInput::GrammarOracle => self == Self::Grammar,
+            OwnInput::GrammarDialect => matches!(self, Self::Grammar | Self::Custom),
             OwnInput::Regex => self == Self::Regex,
             OwnInput::Choice => self == Self::Choice,
             OwnInput::Path => self.has_rows(),
@@ -141,6 +144,8 @@ pub struct DatasetPlan {
     pub grammar_path: Option<PathBuf>,
     /// The dialect that the server takes; decides which of the shipped grammars is sent.
     pub grammar_dialect: GrammarDialect,
+    /// What becomes of grammars of the user's own in the other dialect.
+    pub grammar_spelling: GrammarSpelling,
     /// A pest grammar that decides membership, for `grammar`.
     pub grammar_oracle: Option<PathBuf>,
     /// The user's own expression, for `regex`.

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::case::Arm;
-use crate::constraint::{GrammarDialect, sha256_hex};
+use crate::constraint::{GrammarDialect, GrammarSpelling, sha256_hex};
 
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures");
 
@@ -22,6 +22,7 @@ pub(super) fn plan(name: DatasetName) -> DatasetPlan {
         json_schema: JsonSchemaSource::Brief,
         grammar_path: None,
         grammar_dialect: GrammarDialect::Ebnf,
+        grammar_spelling: GrammarSpelling::AsWritten,
         grammar_oracle: None,
         regex: None,
         choice: None,
@@ -277,6 +278,85 @@ fn own_grammars_keep_their_dialect_and_have_no_oracle_but_their_own() {
     let lark = loaded(&DatasetPlan { grammar_dialect: GrammarDialect::Lark, ..plan(DatasetName::Grammar) });
     let Some(Constraint::Grammar { dialect, text }) = lark.cases[0].constraint.as_deref() else { panic!("a grammar") };
     assert!(*dialect == GrammarDialect::Lark && text.contains("start:"));
+}
+
+/// The notation and text that are sent, what they were converted from, and the only notice.
+fn sent(dataset: &Dataset) -> (GrammarDialect, &str, Option<GrammarDialect>, &str) {
+    let Some(Constraint::Grammar { dialect, text }) = dataset.cases[0].constraint.as_deref() else { panic!("a grammar") };
+    (*dialect, text, dataset.converted_from, dataset.notices.first().map_or("", String::as_str))
+}
+
+#[test]
+fn own_grammars_are_converted_where_only_the_other_notation_is_read() {
+    let (lark, ebnf) = (GrammarDialect::Lark, GrammarDialect::Ebnf);
+    let to = |grammar_dialect| {
+        move |path| {
+            let grammar_spelling = GrammarSpelling::Converted;
+            DatasetPlan { grammar_path: Some(path), grammar_dialect, grammar_spelling, ..plan(DatasetName::Grammar) }
+        }
+    };
+    let dataset = with_file("g.lark", "start: A_B\nA_B.1: /a+/", to(ebnf)).unwrap();
+    let (dialect, text, from, notice) = sent(&dataset);
+    assert_eq!((dialect, text, from), (ebnf, "root ::= a-b\na-b ::= \"a\"+\n", Some(lark)));
+    assert!(notice.contains("g.lark is lark, and was converted to ebnf, which is sent and judged by ("), "{notice}");
+    assert!(notice.contains("left out priorities (line 2)") && notice.ends_with("renamed A_B to a-b)"), "{notice}");
+
+    let dataset = with_file("g.gbnf", "root ::= \"a\" | \"b\"", to(lark)).unwrap();
+    assert_eq!(sent(&dataset).1, "start: \"a\" | \"b\"\n");
+    let dataset = with_file("g.gbnf", "root ::= \"a\" a_b <think>", to(ebnf)).unwrap();
+    assert_eq!(sent(&dataset), (ebnf, "root ::= \"a\" a_b <think>", None, ""));
+
+    let error = with_file("g.lark", "start: A\nA: /a(?=b)/", to(ebnf)).unwrap_err();
+    let words =
+        "g.lark is lark, and cannot be converted to ebnf: unsupported in a grammar: look-around in a regular expression (line 2)";
+    assert!(error.what.ends_with(words) && error.exit_code() == 2, "{error}");
+    assert!(error.hint.unwrap().contains("--grammar-dialect lark"));
+}
+
+#[test]
+fn the_shipped_grammar_is_respelt_where_names_have_no_underscores() {
+    let dataset = loaded(&DatasetPlan { grammar_spelling: GrammarSpelling::Portable, ..plan(DatasetName::Grammar) });
+    let (dialect, text, from, notice) = sent(&dataset);
+    assert_eq!((dialect, from), (GrammarDialect::Ebnf, None));
+    assert!(text.contains("select-statement ::= ") && !text.contains("select_statement"), "{text}");
+    assert!(notice.ends_with("(renamed select_statement to select-statement)"), "{notice}");
+}
+
+#[test]
+fn rows_are_converted_one_by_one_and_sent_as_they_are_where_that_fails() {
+    let rows = [
+        r#"{"prompt": "a", "grammar": "start: \"a\""}"#,
+        r#"{"prompt": "b", "grammar": "root ::= \"b\""}"#,
+        r#"{"prompt": "c", "grammar": "start: C\nC: /c??/"}"#,
+        r#"{"prompt": "d", "regex": "d"}"#,
+        r#"{"prompt": "e", "grammar": "start: \"a\""}"#,
+    ];
+    let with = |grammar_spelling| {
+        move |path: PathBuf| {
+            let dataset_path = Some(path.to_str().unwrap().to_owned());
+            DatasetPlan { dataset_path, grammar_spelling, num_prompts: 5, ..plan(DatasetName::Custom) }
+        }
+    };
+    let dataset = with_file("rows.jsonl", &rows.join("\n"), with(GrammarSpelling::Converted)).unwrap();
+    let texts = dataset.cases.iter().filter_map(|case| match case.constraint.as_deref() {
+        Some(Constraint::Grammar { text, .. }) => Some(text.to_string()),
+        _ => None,
+    });
+    let texts: Vec<String> = texts.collect();
+    assert_eq!(texts, ["root ::= \"a\"\n", "root ::= \"b\"", "start: C\nC: /c??/", "root ::= \"a\"\n"]);
+    assert_eq!(dataset.converted_from, Some(GrammarDialect::Lark));
+    assert!(
+        dataset.notices[0].starts_with("rows whose grammar was converted to ebnf, which is sent and judged by: 2; the first, ")
+    );
+    let failed = &dataset.notices[1];
+    assert!(
+        failed.starts_with("rows whose grammar cannot be converted to ebnf, and is sent as it is: 1; the first, "),
+        "{failed}"
+    );
+    assert!(failed.contains("line 3: unsupported in a grammar: lazy repetition"), "{failed}");
+
+    let as_written = with_file("rows.jsonl", &rows.join("\n"), with(GrammarSpelling::AsWritten)).unwrap();
+    assert_eq!((as_written.converted_from, as_written.notices.len()), (None, 0));
 }
 
 #[track_caller]

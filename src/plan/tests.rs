@@ -105,6 +105,14 @@ fn wrong_values_name_flag_and_value() {
 }
 
 #[test]
+fn every_dataset_with_grammars_takes_their_notation() {
+    for dataset in ["grammar", "custom"] {
+        let plan = plan(&["--dataset", dataset, "--grammar-dialect", "lark"]).unwrap();
+        assert_eq!(plan.constraint.grammar_dialect, Some(GrammarDialect::Lark), "{dataset}");
+    }
+}
+
+#[test]
 fn ratio_and_objectives_are_taken() {
     assert_eq!(plan(&["--no-guided-decoding"]).unwrap().dataset.constrained_ratio, 0.0);
     assert_eq!(plan(&[]).unwrap().dataset.constrained_ratio, 1.0);

@@ -116,6 +116,8 @@ pub struct DatasetAbout {
     pub rows: Option<usize>,
     /// SHA-256 of the dataset, in hex.
     pub sha256: Option<String>,
+    /// The notation that grammars were written in (`lark`, `ebnf`), where they were sent in the other one.
+    pub grammar_converted_from: Option<String>,
 }
 
 /// The value of `--guided-decoding-backend`, and what it means in this run.

@@ -140,6 +140,7 @@ fn conditions(report: &Report) -> [(&'static str, Vec<Option<String>>); 8] {
     let carried =
         if is_sent { named("sent as", text(&about.constraint_dialect)) } else { Some("not sent, only judged".to_owned()) };
     let carried = carried.filter(|_| kinds.is_some());
+    let converted = named("converted from", text(&dataset.grammar_converted_from));
     let sources = report.metrics.overall.tokens.output_sources;
     let counted = [("server", sources.server), ("tokenizer", sources.tokenizer), ("nobody", sources.unknown)]
         .map(|(who, count)| format!("{who} {count}"))
@@ -158,7 +159,7 @@ fn conditions(report: &Report) -> [(&'static str, Vec<Option<String>>); 8] {
                 named("share constrained", about.constrained_ratio.map(|it| it.to_string())),
             ],
         ),
-        ("constraint", vec![kinds, carried, named("engine", engine(report)).filter(|_| is_sent), formats]),
+        ("constraint", vec![kinds, carried, converted, named("engine", engine(report)).filter(|_| is_sent), formats]),
         ("embedded engine", vec![engine_work(report)]),
         (
             "answers",
@@ -309,6 +310,7 @@ mod tests {
                 sha256: Some("0123456789abcdef0123".into()),
                 path: None,
                 source: Some("shipped".into()),
+                grammar_converted_from: None,
             },
             seed: Some(0),
             output_len: Some(128),

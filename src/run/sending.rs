@@ -124,7 +124,8 @@ fn refusal_hint(status: u16, case: &Case, embedded: bool) -> String {
         (_, Some(constraint))
             if embedded && matches!(&**constraint, Constraint::Grammar { dialect: GrammarDialect::Ebnf, .. }) =>
         {
-            "the embedded engine reads Lark: give --grammar-path a .lark file, or name a server with --base-url".to_owned()
+            "the embedded engine guidance reads Lark only: --grammar-dialect lark converts the grammar, xgrammar reads EBNF"
+                .to_owned()
         }
         (_, Some(constraint)) => format!(
             "the server refuses the request as it was sent; if it is the {} constraint, try another --constraint-dialect or \

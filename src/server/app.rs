@@ -119,9 +119,9 @@ impl App {
         self.engine().route(constraint)
     }
 
-    /// The grammar notation that the engine reads first of all; `None` for one that reads no grammars.
-    pub(super) fn grammar_dialect(&self) -> Option<GrammarDialect> {
-        self.engine().grammar_dialects().first().copied()
+    /// The grammar notations that the engine reads, the one that it is sent first.
+    pub(super) fn grammar_dialects(&self) -> &'static [GrammarDialect] {
+        self.engine().grammar_dialects()
     }
 
     pub(super) fn stats(&self) -> ServerStats {

@@ -166,7 +166,12 @@ impl EmbeddedServer {
 
     /// The grammar notation to send; `None` where the engine reads no grammars.
     pub fn grammar_dialect(&self) -> Option<GrammarDialect> {
-        self.app.grammar_dialect()
+        self.grammar_dialects().first().copied()
+    }
+
+    /// The grammar notations that the engine reads.
+    pub fn grammar_dialects(&self) -> &'static [GrammarDialect] {
+        self.app.grammar_dialects()
     }
 
     /// Serves until `stop` resolves, e.g. with Ctrl-C, then stops as if dropped. Blocks, so call it from outside an async runtime.

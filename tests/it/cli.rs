@@ -111,6 +111,14 @@ fn own_schemas_and_grammars_are_taken() {
     let (ran, result) =
         sobench_result(&["--dataset", "grammar", "--grammar-path", lark.to_str().unwrap(), "--num-prompts", "10"]);
     assert_eq!((ran.code, result["correct_rate(%)"].as_f64()), (0, Some(100.0)), "{}", ran.stdout);
+    assert_eq!(result["sobench"]["dataset"]["grammar_converted_from"], Value::Null);
+
+    let ebnf = in_package("grammars/sql.ebnf");
+    let (ran, result) =
+        sobench_result(&["--dataset", "grammar", "--grammar-path", ebnf.to_str().unwrap(), "--num-prompts", "10"]);
+    assert_eq!((ran.code, result["correct_rate(%)"].as_f64()), (0, Some(100.0)), "{}", ran.stdout);
+    assert_eq!(result["sobench"]["dataset"]["grammar_converted_from"], "ebnf");
+    assert!(ran.stdout.contains("sql.ebnf is ebnf, and was converted to lark") && ran.stdout.contains("converted from ebnf"));
 }
 
 #[test]

@@ -5,7 +5,7 @@ mod stand_in;
 
 use std::path::Path;
 
-use sobench::constraint::GrammarDialect;
+use sobench::constraint::{GrammarDialect, GrammarSpelling};
 use sobench::dataset::hub::HubSettings;
 use sobench::dataset::{Dataset, DatasetName, DatasetPlan, JsonSchemaSource, PromptForm, load_with};
 use sobench::error::{Error, Kind};
@@ -44,6 +44,7 @@ fn load(dataset_path: Option<&str>, settings: &HubSettings) -> Result<Dataset, E
         json_schema: JsonSchemaSource::Brief,
         grammar_path: None,
         grammar_dialect: GrammarDialect::Ebnf,
+        grammar_spelling: GrammarSpelling::AsWritten,
         grammar_oracle: None,
         regex: None,
         choice: None,

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use serde::Deserialize;
-use sobench::constraint::{Constraint, GrammarDialect};
+use sobench::constraint::{Constraint, GrammarDialect, GrammarSpelling};
 use sobench::dataset::{self, DatasetName, DatasetPlan, JsonSchemaSource, PromptForm};
 use sobench::evaluate::{EvaluateOptions, Evaluator};
 use sobench::tokenizer::Tokenizer;
@@ -69,6 +69,7 @@ fn asked_by(name: DatasetName, json_schema: JsonSchemaSource, grammar_dialect: G
         json_schema,
         grammar_path: None,
         grammar_dialect,
+        grammar_spelling: GrammarSpelling::AsWritten,
         grammar_oracle: None,
         regex: None,
         choice: None,

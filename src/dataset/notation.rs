@@ -1,0 +1,114 @@
+//! Grammars in the notation that a server reads: which text is sent where its author wrote another one. Knows no server and no file.
+//!
+//! What the user wrote in the notation that is read is never touched. Answers are judged by the text that is sent.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::{DatasetPlan, Rows};
+use crate::constraint::{Constraint, GrammarDialect, GrammarSpelling};
+use crate::error::{Error, Result};
+use crate::grammar::{Converted, GrammarError, convert};
+
+/// A grammar as it is sent.
+#[derive(Debug)]
+pub(super) struct Sent {
+    pub(super) dialect: GrammarDialect,
+    pub(super) text: String,
+    /// What it was written in, where that is another notation.
+    pub(super) converted_from: Option<GrammarDialect>,
+    pub(super) notices: Vec<String>,
+}
+
+impl Sent {
+    fn as_written(dialect: GrammarDialect, text: impl Into<String>) -> Self {
+        Self { dialect, text: text.into(), converted_from: None, notices: Vec::new() }
+    }
+}
+
+/// The shipped grammar, which is there in every notation, but in EBNF with names that llama.cpp does not read.
+///
+/// # Errors
+/// None that the shipped text gives cause for.
+pub(super) fn shipped(plan: &DatasetPlan, text: &str) -> Result<Sent> {
+    let ebnf = GrammarDialect::Ebnf;
+    if plan.grammar_dialect != ebnf || plan.grammar_spelling != GrammarSpelling::Portable {
+        return Ok(Sent::as_written(plan.grammar_dialect, text));
+    }
+    let respelt =
+        convert(ebnf, ebnf, text).map_err(|error| Error::internal(format!("the shipped grammar cannot be respelt: {error}")))?;
+    let notice = with_notes("the shipped grammar is respelt for llama.cpp, and the same otherwise", &respelt);
+    Ok(Sent { notices: vec![notice], ..Sent::as_written(ebnf, respelt.text) })
+}
+
+/// The user's own grammar, the only one of the run.
+///
+/// # Errors
+/// It has to be converted and cannot be.
+pub(super) fn own(plan: &DatasetPlan, dialect: GrammarDialect, text: String, name: &str) -> Result<Sent> {
+    let wanted = plan.grammar_dialect;
+    if dialect == wanted {
+        return Ok(Sent::as_written(dialect, text));
+    }
+    if plan.grammar_spelling == GrammarSpelling::AsWritten {
+        let notice = format!("{name} is {dialect} and sent as such, where {wanted} was expected");
+        return Ok(Sent { notices: vec![notice], ..Sent::as_written(dialect, text) });
+    }
+    let converted = convert(dialect, wanted, &text).map_err(|error| {
+        Error::usage(format!("{name} is {dialect}, and cannot be converted to {wanted}: {error}"))
+            .hint(format!("write it in {wanted}, or send it as it is with --grammar-dialect {dialect}"))
+    })?;
+    let said = format!("{name} is {dialect}, and was converted to {wanted}, which is sent and judged by");
+    let notice = with_notes(&said, &converted);
+    Ok(Sent { dialect: wanted, text: converted.text, converted_from: Some(dialect), notices: vec![notice] })
+}
+
+/// Rows with grammars of their own. A grammar that cannot be converted is sent as it is: that the server refuses it is a result.
+pub(super) fn translated(plan: &DatasetPlan, mut rows: Rows) -> Rows {
+    if plan.grammar_spelling == GrammarSpelling::AsWritten {
+        return rows;
+    }
+    let wanted = plan.grammar_dialect;
+    let mut known: HashMap<Arc<str>, std::result::Result<Converted, GrammarError>> = HashMap::new();
+    let (mut done, mut failed) = (Counted::default(), Counted::default());
+    for row in &mut rows.rows {
+        let Some(Constraint::Grammar { dialect, text }) = row.constraint.as_deref() else { continue };
+        let (dialect, text) = (*dialect, Arc::clone(text));
+        if dialect == wanted {
+            continue;
+        }
+        match known.entry(Arc::clone(&text)).or_insert_with(|| convert(dialect, wanted, &text)) {
+            Ok(converted) => {
+                done.add(|| with_notes(&format!("{} is {dialect}", row.name), converted));
+                row.constraint = Some(Arc::new(Constraint::Grammar { dialect: wanted, text: converted.text.as_str().into() }));
+                rows.converted_from = Some(dialect);
+            }
+            Err(error) => failed.add(|| format!("{}: {error}", row.name)),
+        }
+    }
+    let said = |what: &str, counted: Counted| {
+        counted.first.map(|first| format!("rows whose grammar {what}: {}; the first, {first}", counted.count))
+    };
+    rows.notices.extend(said(&format!("was converted to {wanted}, which is sent and judged by"), done));
+    rows.notices.extend(said(&format!("cannot be converted to {wanted}, and is sent as it is"), failed));
+    rows
+}
+
+/// How many, and what is said of the first.
+#[derive(Default)]
+struct Counted {
+    count: usize,
+    first: Option<String>,
+}
+
+impl Counted {
+    fn add(&mut self, said: impl FnOnce() -> String) {
+        self.count += 1;
+        self.first.get_or_insert_with(said);
+    }
+}
+
+fn with_notes(said: &str, converted: &Converted) -> String {
+    let notes: Vec<String> = converted.notes.iter().map(ToString::to_string).collect();
+    if notes.is_empty() { said.to_owned() } else { format!("{said} ({})", notes.join("; ")) }
+}
