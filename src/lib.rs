@@ -9,6 +9,8 @@
 //! 5. [`evaluate`] judges every observation into a [`verdict::Verdict`].
 //! 6. [`metrics`] counts and times; [`report`] renders.
 //!
+//! [`preflight`] asks a server beforehand whether the constraint bites, by the same driver and the same evaluation.
+//!
 //! [`engine`] and [`server`] are the embedded server: real constrained-decoding libraries masking a synthetic model, for runs
 //! with no server named. Layers never reach backwards: see `ARCHITECTURE.md` and `tests/it/tidy.rs`, which holds it to that.
 
@@ -28,6 +30,7 @@ pub mod measure;
 pub mod metrics;
 pub mod observation;
 pub mod plan;
+pub mod preflight;
 pub mod printable;
 pub mod progress;
 pub mod random;

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use sobench::cli::{Cli, Command};
 use sobench::ending::Ending;
 use sobench::error::Result;
-use sobench::plan::{RunPlan, mask_plan, serve_plan};
-use sobench::{mask, measure, progress, run, serve};
+use sobench::plan::{RunPlan, mask_plan, preflight_plan, serve_plan};
+use sobench::{mask, measure, preflight, progress, run, serve};
 
 fn main() -> ExitCode {
     let command = match Cli::parse_arguments(std::env::args_os()) {
@@ -29,16 +29,18 @@ fn main() -> ExitCode {
 
 fn run_command(command: &Command) -> Result<Ending> {
     match command {
-        Command::Bench(arguments) => {
-            let api_key = std::env::var("OPENAI_API_KEY").ok().filter(|key| !key.is_empty());
-            Ok(run::run(&RunPlan::new(arguments, api_key)?)?.into())
-        }
+        Command::Bench(arguments) => Ok(run::run(&RunPlan::new(arguments, api_key())?)?.into()),
         Command::Mask(arguments) => measure::run(&mask_plan(arguments)?),
+        Command::Preflight(arguments) => preflight::command::run(&preflight_plan(arguments, api_key())?),
         Command::Serve(arguments) => serve::run(serve_plan(arguments)?),
         Command::MaskWorker => {
             mask::worker::serve(BufReader::new(std::io::stdin()), std::io::stdout()).map(|()| Ending::default())
         }
     }
+}
+
+fn api_key() -> Option<String> {
+    std::env::var("OPENAI_API_KEY").ok().filter(|key| !key.is_empty())
 }
 
 /// The report to stdout, the closing lines to stderr. A reader who has gone away (`| head`) has what he wanted.

@@ -3,6 +3,7 @@
 
 mod engines;
 mod mask;
+mod preflight;
 mod serve;
 
 use std::path::PathBuf;
@@ -24,6 +25,7 @@ use crate::metrics::{MetricsOptions, Slo};
 use crate::report::LatencyMetric;
 pub use engines::Pace;
 pub use mask::{Format, MeasureOutput, MeasurePlan, mask_plan};
+pub use preflight::{Dialects, PreflightPlan, PreflightTarget, preflight_plan};
 pub use serve::serve_plan;
 
 /// What a run does, complete before anything is sent.

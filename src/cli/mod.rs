@@ -3,6 +3,7 @@
 mod bench;
 mod engine;
 mod mask;
+mod preflight;
 mod serve;
 
 use std::ffi::OsString;
@@ -12,6 +13,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 pub use bench::{BenchArgs, ConstraintArgs, DatasetArgs, JsonSchemaName, OutputArgs, SamplingArgs, ServerArgs, TrafficArgs};
 pub use engine::{EmbeddedArgs, EngineArgs};
 pub use mask::{MaskArgs, MaskFormat, MaskOutputArgs};
+pub use preflight::{PreflightArgs, PreflightFormat};
 pub use serve::ServeArgs;
 
 /// sobench measures structured output (guided decoding) from language-model servers: does the constraint bite, is the answer
@@ -34,6 +36,8 @@ pub enum Command {
     Bench(Box<BenchArgs>),
     /// Measure decoding engines in this process over a corpus of schemas: outcomes, compile and mask times, memory
     Mask(Box<MaskArgs>),
+    /// Ask a server which constraints it enforces, and in which dialect
+    Preflight(Box<PreflightArgs>),
     /// Run the embedded server: vLLM's API over a synthetic model, for trying clients without a GPU
     Serve(Box<ServeArgs>),
     /// One child process of `mask`; speaks JSON lines over its standard streams

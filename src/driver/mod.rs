@@ -22,7 +22,7 @@ use tokio::task::JoinSet;
 pub use client::{Client, DEFAULT_REQUEST_TIMEOUT, DriverOptions, Limits};
 pub use endpoint::{ApiKey, Endpoint};
 pub use files::make_room;
-pub use probe::{ModelInfo, models, version, wait_ready};
+pub use probe::{ModelInfo, Page, models, page, version, wait_ready};
 pub use stop::{Stop, StopState, Stopper, stop};
 
 use crate::backend::{Adapter, RequestOptions};

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use reqwest::header::{HeaderMap, SERVER};
 use reqwest::{Request, StatusCode};
 use serde::Deserialize;
 
@@ -65,6 +66,24 @@ pub async fn version(client: &Client) -> Option<String> {
     version.filter(|_| status == StatusCode::OK).map(|answer| answer.version)
 }
 
+/// One page as the server gave it, whatever its status.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    pub status: u16,
+    /// The `server` header.
+    pub server: Option<String>,
+    pub body: String,
+}
+
+/// The page at a path beside `/v1`, such as `/props`; `None` where no answer came. Pages larger than the bound of every such
+/// question count as none.
+pub async fn page(client: &Client, path: &str) -> Option<Page> {
+    let url = client.options().endpoint.root_url(path).ok()?;
+    let (status, headers, body) = fetch(client, client.get(url)).await.ok()?;
+    let server = headers.get(SERVER).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+    Some(Page { status: status.as_u16(), server, body: String::from_utf8_lossy(&body).into_owned() })
+}
+
 /// Waits until the server answers at all, for at most `timeout`; zero does not wait and does not look.
 ///
 /// vLLM's client sends the first real request until one succeeds. This asks for `/v1/models` instead, so that nothing is
@@ -99,6 +118,10 @@ struct ModelList {
 
 /// One question and its answer; the error is in words.
 async fn ask(client: &Client, request: Request) -> std::result::Result<(StatusCode, Vec<u8>), String> {
+    fetch(client, request).await.map(|(status, _, body)| (status, body))
+}
+
+async fn fetch(client: &Client, request: Request) -> std::result::Result<(StatusCode, HeaderMap, Vec<u8>), String> {
     let limit = client.options().limits.probe_timeout;
     let answer = async {
         let mut response = client.http().execute(request).await?;
@@ -108,10 +131,10 @@ async fn ask(client: &Client, request: Request) -> std::result::Result<(StatusCo
         {
             body.extend_from_slice(&bytes);
         }
-        Ok((response.status(), body))
+        Ok((response.status(), response.headers().clone(), body))
     };
     match tokio::time::timeout(limit, answer).await {
-        Ok(Ok((_, body))) if body.len() > MAX_PROBE_BODY_BYTES => {
+        Ok(Ok((_, _, body))) if body.len() > MAX_PROBE_BODY_BYTES => {
             Err(format!("an answer larger than {MAX_PROBE_BODY_BYTES} bytes"))
         }
         Ok(Ok(answer)) => Ok(answer),

@@ -7,6 +7,7 @@ mod details;
 mod filename;
 pub mod json;
 pub mod mask;
+pub mod preflight;
 mod tables;
 pub mod text;
 

@@ -8,6 +8,7 @@ mod engines;
 mod grammars;
 mod hub;
 mod mask;
+mod preflight;
 mod ratchet;
 mod readme;
 mod scripted;

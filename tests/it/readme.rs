@@ -54,7 +54,11 @@ fn every_sobench_command_of_the_readme_runs() {
         }
         let ran = sobench(&arguments);
         assert_eq!(ran.code, 0, "{command}\n{}", ran.stderr);
-        let title = if arguments[0] == "mask" { "Outcomes of schemas" } else { "Serving Benchmark Result" };
+        let title = match arguments[0].as_str() {
+            "mask" => "Outcomes of schemas",
+            "preflight" => "enforced",
+            _ => "Serving Benchmark Result",
+        };
         assert!(ran.stdout.contains(title), "{command}\n{}", ran.stdout);
     }
     let written = |folder: &Path| std::fs::read_dir(folder).unwrap().count();

@@ -17,7 +17,7 @@ struct Rule {
     why: &'static str,
 }
 
-const RULES: [Rule; 8] = [
+const RULES: [Rule; 9] = [
     Rule {
         within: &["src/evaluate/", "src/grammar/", "src/metrics/", "src/report/"],
         except: &[],
@@ -55,6 +55,12 @@ const RULES: [Rule; 8] = [
         why: "the clock is read in driver/clock.rs, server/timetable.rs and mask/clock.rs alone",
     },
     Rule { within: &["src/"], except: &["src/dataset/hub.rs"], words: &["hf_hub"], why: "only dataset/hub.rs knows the Hub" },
+    Rule {
+        within: &["src/preflight/"],
+        except: &["src/preflight/ask.rs", "src/preflight/target.rs", "src/preflight/command.rs"],
+        words: &["tokio", "reqwest", "crate::driver", "crate::server", "crate::plan", "crate::report"],
+        why: "what an answer proves is judged without a network",
+    },
     Rule {
         within: &["src/driver/", "src/backend/", "src/dataset/"],
         except: &[],

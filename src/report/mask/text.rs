@@ -139,7 +139,8 @@ fn table(section: &Section) -> String {
     table.to_string().lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
 }
 
-fn add_wrapped(page: &mut String, sentence: &str) {
+/// Adds a sentence, wrapped at the page's width.
+pub(in crate::report) fn add_wrapped(page: &mut String, sentence: &str) {
     let wrapped = Wrap::wrap(sentence, PAGE_WIDTH, true);
     for line in wrapped.lines() {
         let _ = writeln!(page, "{}", line.trim());

@@ -1,0 +1,82 @@
+//! The flags of `sobench preflight`. Clap types only.
+
+use std::path::PathBuf;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, ValueEnum};
+
+use crate::backend::{ConstraintDialect, ServerKind};
+use crate::engine::{EngineName, SERVER_ONLY};
+
+/// Which constraints a server enforces, and in which dialect.
+#[derive(Args, Clone, Debug)]
+pub struct PreflightArgs {
+    /// Where the server is, e.g. http://127.0.0.1:8000; without it the embedded engine is asked
+    #[arg(long, value_name = "URL")]
+    pub base_url: Option<String>,
+    /// Kind of server [default: vllm]; the endpoint's path follows it
+    #[arg(long, value_name = "KIND",
+          value_parser = PossibleValuesParser::new(ServerKind::ALL.map(ServerKind::name))
+              .map(|name| name.parse::<ServerKind>().expect("the parser let only listed names through")))]
+    pub backend: Option<ServerKind>,
+    /// Path to post to [default: by backend, e.g. /v1/completions]
+    #[arg(long, value_name = "PATH", requires = "base_url")]
+    pub endpoint: Option<String>,
+    /// Model to ask for, as the server knows it [default: the first that /v1/models lists]
+    #[arg(long, visible_alias = "served-model-name", value_name = "NAME", requires = "base_url")]
+    pub model: Option<String>,
+    /// Extra request headers (OPENAI_API_KEY in the environment becomes the bearer token)
+    #[arg(long, value_name = "KEY=VALUE", num_args = 1.., requires = "base_url")]
+    pub header: Vec<String>,
+    /// Do not check the server's TLS certificate
+    #[arg(long, requires = "base_url")]
+    pub insecure: bool,
+    /// Wait up to so many seconds for the server to be ready; 0 does not wait
+    #[arg(long, value_name = "SECONDS", default_value_t = 0, requires = "base_url")]
+    pub ready_check_timeout_sec: u64,
+    /// Decoding engine of the embedded engine [default: guidance]
+    #[arg(long, visible_alias = "structured-output-backend", value_name = "ENGINE", conflicts_with = "base_url",
+          value_parser = PossibleValuesParser::new(EngineName::ALL.map(EngineName::name).into_iter().chain(SERVER_ONLY)))]
+    pub guided_decoding_backend: Option<String>,
+    /// How constraints are put into requests; all tries each
+    #[arg(long, value_name = "DIALECT", default_value = "all",
+          value_parser = PossibleValuesParser::new(["all", "auto"].into_iter().chain(ConstraintDialect::ALL.map(ConstraintDialect::name))))]
+    pub constraint_dialect: String,
+    /// Notation in which grammars are asked first; the other one is tried where the server refuses it
+    #[arg(long, value_name = "DIALECT", default_value = "auto", value_parser = ["auto", "lark", "ebnf"])]
+    pub grammar_dialect: String,
+    /// Kinds of constraints to ask about: json, json_object, regex, choice, grammar, structural_tag
+    #[arg(long, value_name = "A,B", value_delimiter = ',', default_value = "json,json_object,regex,choice,grammar")]
+    pub kind: Vec<String>,
+    /// Seed of the random words
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+    /// Most tokens of an answer; one that is cut before it proves anything is asked again with 16 times as many
+    #[arg(long, value_name = "TOKENS", default_value_t = 64, value_parser = clap::value_parser!(u32).range(16..=4096))]
+    pub output_len: u32,
+    /// End a question that takes longer than so many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 60.0, allow_negative_numbers = true)]
+    pub request_timeout: f64,
+    /// JSON object merged into every request body
+    #[arg(long, value_name = "JSON")]
+    pub extra_body: Option<String>,
+    /// Ask for whole answers instead of streams
+    #[arg(long)]
+    pub disable_stream: bool,
+    /// Also write the result as JSON
+    #[arg(long, value_name = "PATH")]
+    pub json: Option<PathBuf>,
+    /// What stdout gets
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = PreflightFormat::Text)]
+    pub format: PreflightFormat,
+    /// No progress on stderr
+    #[arg(long)]
+    pub disable_tqdm: bool,
+}
+
+/// Forms of the result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PreflightFormat {
+    Text,
+    Json,
+}

@@ -1,0 +1,69 @@
+//! `sobench preflight` from plan to what is printed. Knows no question and no wire format.
+
+use std::path::Path;
+
+use tokio::runtime::Runtime;
+
+use super::target::Target;
+use super::{Preflight, ask};
+use crate::driver::Stop;
+use crate::ending::Ending;
+use crate::error::{Error, Result};
+use crate::plan::{Format, PreflightPlan};
+use crate::progress;
+use crate::report::preflight::{json, text};
+
+/// Exit code where no dialect enforces every kind that it carries.
+const NOT_ENFORCED: u8 = 1;
+
+/// Exit code where the same request fails without a constraint, so that nothing was learnt.
+const NOTHING_LEARNT: u8 = 3;
+
+/// Asks, prints, writes.
+///
+/// # Errors
+/// Whatever keeps it from asking: wrong input, no server. A file that cannot be written is told at the end, with exit code 3.
+pub fn run(plan: &PreflightPlan) -> Result<Ending> {
+    let runtime = Runtime::new().map_err(|error| Error::environment(format!("no threads to run on: {error}")))?;
+    let target = Target::open(plan, &runtime)?;
+    let told = |cell: &super::Cell| {
+        if plan.progress {
+            progress::say(&format!("{} in {}: {}", cell.label(), cell.dialect, cell.finding.class.name()));
+        }
+    };
+    let preflight = runtime.block_on(ask::run(&target.client, &target.options, Stop::never(), told))?;
+    let file = pretty(&json::render(&preflight));
+    let mut ending = Ending { exit_code: exit_code(&preflight), ..Ending::default() };
+    if let Some(path) = &plan.json {
+        match write(path, &file) {
+            Ok(()) => ending.lines.push(format!("written: {}", path.display())),
+            Err(error) => {
+                ending.lines.push(format!("error: {error}"));
+                ending.exit_code = error.exit_code();
+            }
+        }
+    }
+    ending.stdout = if plan.format == Format::Json { file } else { text::render(&preflight) };
+    Ok(ending)
+}
+
+fn exit_code(preflight: &Preflight) -> u8 {
+    match () {
+        () if preflight.control.failure.is_some() => NOTHING_LEARNT,
+        () if preflight.passed() => 0,
+        () => NOT_ENFORCED,
+    }
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    std::fs::write(path, text).map_err(|error| {
+        Error::environment(format!("cannot write the result ({error}): {}", path.display()))
+            .hint("name a file in a folder that is there and may be written to")
+    })
+}
+
+fn pretty(value: &serde_json::Value) -> String {
+    let mut text = serde_json::to_string_pretty(value).expect("a value of strings, numbers and lists is written");
+    text.push('\n');
+    text
+}

@@ -1,0 +1,90 @@
+//! Whether a run may begin: decides by what a preflight found out. Pure.
+
+use super::class::Class;
+use super::{Cell, Preflight};
+use crate::error::{Error, Result};
+use crate::printable::printable;
+
+/// Begins every notice of a run whose constraint is known not to hold.
+pub const UNENFORCED: &str = "constraint not enforced";
+
+/// Characters of an answer, or of a server's words, that one line shows.
+const SHOWN_CHARS: usize = 200;
+
+/// What a run should do about a constraint that its server drops without a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unenforced {
+    /// Not begin: the figures would be those of plain text.
+    Refuse,
+    /// Begin, and say so in every output (`--allow-unenforced`).
+    Allow,
+}
+
+/// Looks at every kind that was asked, in the dialect that was asked; what a run's reader has to know comes back as notices.
+///
+/// # Errors
+/// Environment, exit code 3: a constraint is ignored, or its envelope is taken for it, and the user did not allow that.
+pub fn gate(preflight: &Preflight, unenforced: Unenforced) -> Result<Vec<String>> {
+    let mut notices = Vec::new();
+    for cell in answers(preflight) {
+        let found = format!("{} in {}: {}", cell.label(), cell.dialect, in_words(cell));
+        match (cell.finding.class, unenforced) {
+            (class, Unenforced::Refuse) if class.is_silent_loss() => return Err(refusal(&found)),
+            (class, Unenforced::Allow) if class.is_silent_loss() => notices.push(format!("{UNENFORCED}: {found}")),
+            (Class::Enforced | Class::NotCarried, _) => {}
+            _ => notices.push(format!("preflight could not prove the constraint: {found}")),
+        }
+    }
+    Ok(notices)
+}
+
+/// The cell that counts of every kind and dialect.
+fn answers(preflight: &Preflight) -> impl Iterator<Item = &Cell> {
+    let about = &preflight.about;
+    about.dialects.iter().flat_map(|dialect| about.kinds.iter().filter_map(|kind| preflight.verdict_for(*kind, *dialect)))
+}
+
+fn in_words(cell: &Cell) -> String {
+    let finding = &cell.finding;
+    let answer = finding.answer.as_deref().map(|answer| format!(" (the answer: {})", printable(answer, SHOWN_CHARS)));
+    format!("{}: {}{}", finding.class.name(), printable(&finding.words, SHOWN_CHARS), answer.unwrap_or_default())
+}
+
+fn refusal(found: &str) -> Error {
+    Error::environment(format!("the server answers 200 and does not apply the constraint: {found}")).hint(
+        "`sobench preflight` tells which --constraint-dialect works; --allow-unenforced measures all the same and says so in every \
+         output; --skip-preflight does not ask",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{cell, preflight};
+    use super::*;
+    use crate::backend::ConstraintDialect::{Guided, StructuredOutputs};
+    use crate::preflight::Kind;
+
+    #[test]
+    fn a_silent_loss_stops_the_run_unless_allowed() {
+        for class in Class::ALL {
+            let asked = preflight(vec![cell(Kind::Json, Guided, class)]);
+            let refused = gate(&asked, Unenforced::Refuse);
+            assert_eq!(refused.is_err(), class.is_silent_loss(), "{class:?}");
+            if let Err(error) = refused {
+                assert!(error.exit_code() == 3 && error.what.contains("json in guided"), "{error}");
+                assert!(error.hint.is_some_and(|hint| hint.contains("--allow-unenforced")));
+            }
+            let notices = gate(&asked, Unenforced::Allow).unwrap();
+            assert_eq!(notices.iter().any(|notice| notice.starts_with(UNENFORCED)), class.is_silent_loss());
+            assert_eq!(notices.is_empty(), matches!(class, Class::Enforced | Class::NotCarried), "{class:?}");
+        }
+    }
+
+    #[test]
+    fn an_answer_cannot_speak_to_the_terminal() {
+        let mut loud = cell(Kind::Regex, StructuredOutputs, Class::Ignored);
+        loud.finding.answer = Some("\u{1b}[2J\n".repeat(500));
+        let error = gate(&preflight(vec![loud]), Unenforced::Refuse).unwrap_err();
+        assert!(!error.what.chars().any(char::is_control) && error.what.len() < 900, "{error}");
+    }
+}

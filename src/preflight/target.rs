@@ -1,0 +1,105 @@
+//! Who is asked: a server that runs, or the embedded one, started for it; and what was left to `auto`, settled. Knows no question.
+
+use tokio::runtime::Runtime;
+
+use super::ask::{self, Extent, Options};
+use crate::backend::ConstraintDialect;
+use crate::backend::identify::{Server, identify};
+use crate::constraint::GrammarDialect;
+use crate::driver::{self, Client, DriverOptions, Endpoint, Limits};
+use crate::error::Result;
+use crate::plan::{Dialects, PreflightPlan, PreflightTarget};
+use crate::server::{EmbeddedOptions, EmbeddedServer, SYNTHETIC_MODEL};
+
+/// A server that is there, and what it is asked.
+pub(super) struct Target {
+    pub(super) client: Client,
+    pub(super) options: Options,
+    /// Kept for as long as it is asked: dropping it stops the server.
+    _embedded: Option<EmbeddedServer>,
+}
+
+impl Target {
+    /// Makes sure that somebody answers.
+    ///
+    /// # Errors
+    /// Nobody does, or says which model there is.
+    pub(super) fn open(plan: &PreflightPlan, runtime: &Runtime) -> Result<Self> {
+        match &plan.target {
+            PreflightTarget::Server { endpoint, model, ready_timeout } => {
+                let client = client(endpoint.clone())?;
+                let options = runtime.block_on(async {
+                    driver::wait_ready(&client, *ready_timeout).await?;
+                    let (server, model) = identified(plan, &client, model.as_deref()).await?;
+                    Ok(options(plan, model, server, server.grammar_dialect()))
+                })?;
+                Ok(Self { client, options, _embedded: None })
+            }
+            PreflightTarget::Embedded { engine } => {
+                let embedded =
+                    EmbeddedServer::start(EmbeddedOptions { engine: *engine, seed: plan.seed, ..EmbeddedOptions::default() })?;
+                let client = client(Endpoint {
+                    base_url: embedded.base_url().to_owned(),
+                    path: plan.backend.default_path().to_owned(),
+                    headers: Vec::new(),
+                    api_key: None,
+                    insecure: false,
+                })?;
+                let notation = embedded.grammar_dialect().unwrap_or(Server::Embedded.grammar_dialect());
+                let options = options(plan, SYNTHETIC_MODEL.to_owned(), Server::Embedded, notation);
+                Ok(Self { client, options, _embedded: Some(embedded) })
+            }
+        }
+    }
+}
+
+/// What kind of server it is, and the model to ask for: the one that the user names, else the first listed, else the one that the
+/// server's other pages name.
+async fn identified(plan: &PreflightPlan, client: &Client, named: Option<&str>) -> Result<(Server, String)> {
+    let listed = driver::models(client).await;
+    let version = driver::version(client).await;
+    let owned_by = listed.as_ref().ok().and_then(|models| models.first()?.owned_by.as_deref());
+    let server = identify(plan.backend, version.as_deref(), owned_by);
+    let model = match (named, listed) {
+        (Some(name), _) => name.to_owned(),
+        (None, Ok(models)) => models.into_iter().next().map(|model| model.id).unwrap_or_default(),
+        (None, Err(error)) => ask::facts(client).await.model.ok_or(error)?,
+    };
+    Ok((server, model))
+}
+
+fn options(plan: &PreflightPlan, model: String, server: Server, notation: GrammarDialect) -> Options {
+    let preferred = server.constraint_dialect();
+    let dialects = match plan.dialects {
+        Dialects::One(dialect) => vec![dialect],
+        Dialects::Auto => vec![preferred],
+        Dialects::All => {
+            let others = ConstraintDialect::ALL.into_iter().filter(|dialect| *dialect != preferred);
+            std::iter::once(preferred).chain(others).collect()
+        }
+    };
+    Options {
+        backend: plan.backend,
+        model,
+        kinds: plan.kinds.clone(),
+        dialects,
+        notation: plan.grammar_dialect.unwrap_or(notation),
+        seed: plan.seed,
+        output_len: plan.output_len,
+        stream: plan.stream,
+        guided_decoding_backend: None,
+        extra_body: plan.extra_body.clone(),
+        timeout: plan.timeout,
+        extent: Extent::Whole,
+    }
+}
+
+fn client(endpoint: Endpoint) -> Result<Client> {
+    Client::new(DriverOptions {
+        endpoint,
+        max_concurrency: None,
+        request_timeout: None,
+        request_id_prefix: None,
+        limits: Limits::default(),
+    })
+}

@@ -1,0 +1,129 @@
+//! A server that reads a request's constraint in vLLM's dialects, and does with it what a test says. Knows no preflight.
+
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+
+use crate::scripted::{STREAM_HEAD, Scripted, Then, chunk, models, whole};
+
+/// What a server does with a request.
+#[derive(Clone)]
+pub(super) enum Reply {
+    /// An answer that no constraint asked for.
+    Prose,
+    /// This answer, ended by itself.
+    Say(String),
+    /// This answer, cut at the token limit, with reasoning before it.
+    Cut(String),
+    /// A status and a body.
+    Status(&'static str, &'static str),
+    /// A 200 stream with this event alone.
+    Event(String),
+    /// The beginning of what the constraint allows, and then the end of the stream.
+    CutOff,
+}
+
+/// A server that lists one model and answers each generating request as `script` says.
+pub(super) fn answering(script: impl Fn(&Value) -> Reply + Send + Sync + 'static) -> Scripted {
+    Scripted::new(move |request, stream| {
+        if request.line.starts_with("GET ") {
+            let page = if request.asks_for_models() { models() } else { whole("404 Not Found", "text/plain", "no such page") };
+            return written(stream, page.as_bytes());
+        }
+        let body: Value = serde_json::from_slice(&request.body).unwrap();
+        written(stream, &bytes(&body, script(&body)))
+    })
+}
+
+fn written(stream: &mut TcpStream, bytes: &[u8]) -> Then {
+    // A client that has gone away is not the server's matter.
+    if stream.write_all(bytes).is_ok() { Then::Keep } else { Then::Close }
+}
+
+fn bytes(body: &Value, reply: Reply) -> Vec<u8> {
+    let choice = |text: &str, finish: Value| json!({"choices": [{"index": 0, "text": text, "finish_reason": finish}]});
+    let thought = json!({"choices": [{"index": 0, "delta": {"reasoning_content": "hm"}}]});
+    let events = match reply {
+        Reply::Status(status, body) => return whole(status, "application/json", body).into_bytes(),
+        Reply::Prose => vec![choice("The waves are high", Value::Null).to_string(), choice(" today.", json!("stop")).to_string()],
+        Reply::Say(text) => vec![choice(&text, json!("stop")).to_string()],
+        Reply::Cut(text) => vec![thought.to_string(), choice(&text, json!("length")).to_string()],
+        Reply::Event(event) => vec![event],
+        Reply::CutOff => {
+            let text = allowed(body).expect("only constrained requests are cut off");
+            return stream(&[choice(&text[..text.len() - 2], Value::Null).to_string()], false);
+        }
+    };
+    stream(&events, true)
+}
+
+fn stream(events: &[String], done: bool) -> Vec<u8> {
+    let mut text: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
+    if done {
+        text.push_str("data: [DONE]\n\n");
+    }
+    [STREAM_HEAD.as_bytes(), &chunk(text.as_bytes()), &chunk(b"")].concat()
+}
+
+/// The constraint of a request as JSON text, if it has one.
+pub(super) fn text_of_constraint(body: &Value) -> Option<String> {
+    let fields = body.as_object()?;
+    let is_constraint = |name: &str| name.starts_with("guided_") || matches!(name, "structured_outputs" | "response_format");
+    fields.iter().find(|(name, _)| is_constraint(name)).map(|(_, value)| value.to_string())
+}
+
+/// A text that the constraint of a request allows; `None` where it has none.
+pub(super) fn allowed(body: &Value) -> Option<String> {
+    let outputs = &body["structured_outputs"];
+    let found = |guided: &str, name: &str| Some(&body[guided]).filter(|it| !it.is_null()).or(outputs.get(name)).cloned();
+    if let Some(schema) = found("guided_json", "json").or_else(|| body.pointer("/response_format/json_schema/schema").cloned()) {
+        let (name, member) = schema["properties"].as_object()?.iter().next()?;
+        return Some(json!({name: member["const"]}).to_string());
+    }
+    if let Some(choices) = found("guided_choice", "choice") {
+        return choices[0].as_str().map(str::to_owned);
+    }
+    if let Some(regex) = found("guided_regex", "regex") {
+        return regex.as_str()?.trim_matches(['(', ')']).split('|').next().map(str::to_owned);
+    }
+    if let Some(grammar) = found("guided_grammar", "grammar") {
+        return grammar.as_str()?.split('"').nth(1).map(str::to_owned);
+    }
+    text_of_constraint(body).map(|_| r#"{"waves": "high"}"#.to_owned())
+}
+
+/// A server that answers rightly until a request's constraint holds `poison`.
+pub(super) struct Mortal {
+    base_url: String,
+}
+
+impl Mortal {
+    pub(super) fn base_url(&self) -> String {
+        self.base_url.clone()
+    }
+}
+
+/// See [`Mortal`]. When it dies, nobody listens at its port any more, and the last request gets no answer.
+pub(super) fn dying_of(poison: &'static str) -> Mortal {
+    let own: Arc<Mutex<Option<Scripted>>> = Arc::default();
+    let mine = Arc::clone(&own);
+    let server = Scripted::new(move |request, stream| {
+        let body: Value = serde_json::from_slice(&request.body).unwrap();
+        if text_of_constraint(&body).is_some_and(|constraint| constraint.contains(poison)) {
+            let address = stream.local_addr().unwrap();
+            drop(mine.lock().unwrap().take());
+            // The listener ends in a thread of its own; the port is free when it has.
+            while TcpListener::bind(address).is_err() {
+                std::thread::yield_now();
+            }
+            return Then::Close;
+        }
+        let reply = allowed(&body).map_or(Reply::Prose, Reply::Say);
+        written(stream, &bytes(&body, reply))
+    });
+    let base_url = server.base_url.clone();
+    *own.lock().unwrap() = Some(server);
+    Mortal { base_url }
+}
