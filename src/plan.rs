@@ -22,6 +22,7 @@ use crate::engine::{EngineName, EnginePolicy};
 use crate::error::{Error, Result};
 use crate::evaluate::EvaluateOptions;
 use crate::metrics::{MetricsOptions, Slo};
+use crate::preflight::gate::Unenforced;
 use crate::report::LatencyMetric;
 pub use engines::Pace;
 pub use mask::{Format, MeasureOutput, MeasurePlan, mask_plan};
@@ -72,6 +73,8 @@ pub struct ConstraintPlan {
     pub guided_decoding_backend: Option<String>,
     /// Say where `auto` sends each distinct constraint.
     pub explain: bool,
+    /// What to do about a server that drops the constraint; `None` does not ask.
+    pub preflight: Option<Unenforced>,
 }
 
 /// How much, how fast.
@@ -129,6 +132,7 @@ impl RunPlan {
                 grammar_dialect: arguments.constraint.grammar_notation(),
                 guided_decoding_backend: arguments.constraint.guided_decoding_backend.clone(),
                 explain: arguments.constraint.explain,
+                preflight: preflighting(&arguments.constraint),
             },
             traffic: traffic(&arguments.traffic)?,
             request: request(arguments, backend)?,
@@ -274,6 +278,14 @@ fn dataset(arguments: &BenchArgs, backend: ServerKind) -> Result<DatasetPlan> {
         choice: arguments.dataset.choice.clone(),
         dataset_path: dataset_path.clone(),
     })
+}
+
+fn preflighting(flags: &ConstraintArgs) -> Option<Unenforced> {
+    match (flags.skip_preflight, flags.allow_unenforced) {
+        (true, _) => None,
+        (false, true) => Some(Unenforced::Allow),
+        (false, false) => Some(Unenforced::Refuse),
+    }
 }
 
 /// A flag that the chosen dataset would ignore is a mistake worth stopping for.

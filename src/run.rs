@@ -2,6 +2,7 @@
 
 mod explain;
 mod judge;
+mod preflight;
 mod record;
 mod sending;
 
@@ -136,6 +137,8 @@ fn drive(plan: &RunPlan, session: &Session, dataset: &Dataset, runtime: &Runtime
         let watcher = tokio::spawn(watch_ctrl_c(stopper));
         let sending = Sending { session, adapter, request: &request, stop };
         let trial = sending.try_out(&dataset.cases).await?;
+        // After the run's own first constrained request: on a vLLM server in `auto` that one fixes the engine, not a question of ours.
+        notices.extend(preflight::before_run(plan, &sending, &dataset.cases).await?);
         let warmups = sending.warm_up(trial.answered, traffic.warmups).await?;
         notices.extend(trial.notices);
         notices.extend((warmups.failed > 0).then(|| format!("{} of {} warm-ups got no answer", warmups.failed, warmups.sent)));

@@ -139,6 +139,12 @@ pub struct ConstraintArgs {
     #[arg(long, value_name = "DIALECT", default_value = "auto",
           value_parser = PossibleValuesParser::new(std::iter::once("auto").chain(ConstraintDialect::ALL.map(ConstraintDialect::name))))]
     pub constraint_dialect: String,
+    /// Measure although the server drops the constraint, and say so in every output
+    #[arg(long)]
+    pub allow_unenforced: bool,
+    /// Do not ask the server beforehand whether it applies constraints
+    #[arg(long, conflicts_with = "allow_unenforced")]
+    pub skip_preflight: bool,
     /// Notation that grammars are sent in; one of the other notation is converted
     #[arg(long, value_name = "DIALECT", default_value = "auto", value_parser = ["auto", "lark", "ebnf"])]
     pub grammar_dialect: String,

@@ -283,8 +283,13 @@ fn a_server_that_ignores_the_constraint_is_noticed() {
             whole("200 OK", "text/event-stream", &format!("{event}\n\ndata: [DONE]\n\n"))
         }
     });
-    let ran =
-        sobench(&["--base-url", &server.base_url, "--num-prompts", "20", "--guided-decoding-ratio", "0.5", "--disable-tqdm"]);
+    let arguments = ["--base-url", &server.base_url, "--num-prompts", "20", "--guided-decoding-ratio", "0.5", "--disable-tqdm"];
+    let refused = sobench(&arguments);
+    assert_fails(&refused, 3, &["does not apply the constraint", "json in structured-outputs", "--allow-unenforced"]);
+    let ran = sobench(&[&arguments[..], &["--allow-unenforced"]].concat());
     assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(ran.stdout.contains("constraint not enforced: json"), "{}", ran.stdout);
     assert!(ran.stdout.contains("no effect of the constraint is visible: 0/10"), "{}", ran.stdout);
+    let unasked = sobench(&[&arguments[..], &["--skip-preflight"]].concat());
+    assert!(unasked.code == 0 && !unasked.stdout.contains("constraint not enforced"), "{}", unasked.stdout);
 }

@@ -11,7 +11,8 @@ fn sobench_counts_what_was_planted() {
     let run = |faults: &[&str]| {
         let faults = faults.iter().map(|fault| Fault::parse(fault).unwrap()).collect();
         let server = EmbeddedServer::start(EmbeddedOptions { faults, ..EmbeddedOptions::default() }).unwrap();
-        let arguments = ["--base-url", server.base_url(), "--num-prompts", "40", "--request-id-prefix", "fault-"];
+        let arguments =
+            ["--base-url", server.base_url(), "--num-prompts", "40", "--request-id-prefix", "fault-", "--skip-preflight"];
         let (ran, result) = sobench_result(&arguments);
         assert_eq!(ran.code, 0, "{}", ran.stderr);
         let planted: u64 = server.stats().faults.iter().map(|(_, count)| count).sum();
