@@ -91,13 +91,14 @@ pub fn preflight_plan(flags: &PreflightArgs, api_key: Option<String>) -> Result<
 
 fn target(flags: &PreflightArgs, backend: ServerKind, api_key: Option<String>) -> Result<PreflightTarget> {
     let Some(url) = &flags.base_url else {
+        refuse_unembedded(flags, backend)?;
         let name = flags.guided_decoding_backend.as_deref();
         return Ok(PreflightTarget::Embedded { engine: name.map_or(Ok(EngineName::Guidance), EngineName::parse)? });
     };
     Ok(PreflightTarget::Server {
         endpoint: Endpoint {
             base_url: checked_url(url)?,
-            path: flags.endpoint.clone().unwrap_or_else(|| backend.default_path().to_owned()),
+            path: flags.endpoint.clone().unwrap_or_else(|| backend.path(!flags.disable_stream).to_owned()),
             headers: key_values("--header", &flags.header)?,
             api_key: api_key.map(ApiKey::new),
             insecure: flags.insecure,
@@ -105,6 +106,21 @@ fn target(flags: &PreflightArgs, backend: ServerKind, api_key: Option<String>) -
         model: flags.model.clone(),
         ready_timeout: Duration::from_secs(flags.ready_check_timeout_sec),
     })
+}
+
+/// The embedded server would answer 404, or not see the constraint.
+fn refuse_unembedded(flags: &PreflightArgs, backend: ServerKind) -> Result<()> {
+    if !backend.is_embedded() {
+        return Err(Error::usage(format!("no server is named, and the embedded engine is no such backend: {backend}"))
+            .hint("name a server with --base-url, or leave --backend out"));
+    }
+    match flags.constraint_dialect.parse::<ConstraintDialect>() {
+        Ok(dialect) if !dialect.is_embedded() => {
+            Err(Error::usage(format!("no server is named, and the embedded engine reads no such dialect: {dialect}"))
+                .hint("name a server with --base-url, or leave --constraint-dialect out"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The kinds in the order in which they are asked, whatever the order typed.
@@ -119,9 +135,9 @@ fn kinds(names: &[String]) -> Result<Vec<Kind>> {
 /// An own field that constrains would constrain the control, and be taken for what is asked.
 fn extra_body(text: &str) -> Result<Map<String, Value>> {
     let fields = json_object(text)?;
-    match fields.keys().find(|field| ConstraintDialect::is_constraint_field(field)) {
+    match fields.iter().find(|(field, value)| ConstraintDialect::constrains(field, value)) {
         None => Ok(fields),
-        Some(field) => Err(Error::usage(format!("--extra-body would constrain every question, the control too: {field}"))
+        Some((field, _)) => Err(Error::usage(format!("--extra-body would constrain every question, the control too: {field}"))
             .hint("take the field out: preflight sends constraints itself")),
     }
 }
@@ -172,7 +188,13 @@ mod tests {
                 &["--extra-body", r#"{"response_format": {}}"#],
                 "--extra-body would constrain every question, the control too: response_format",
             ),
+            (
+                &["--extra-body", r#"{"sampling_params": {"regex": "a"}}"#],
+                "--extra-body would constrain every question, the control too: sampling_params",
+            ),
             (&["--base-url", "h:1"], "h:1"),
+            (&["--backend", "tgi"], "no server is named, and the embedded engine is no such backend: tgi"),
+            (&["--constraint-dialect", "sglang"], "no server is named, and the embedded engine reads no such dialect: sglang"),
             (&["--guided-decoding-backend", "llama.cpp"], "llama.cpp"),
         ] {
             let error = plan(arguments).expect_err("the value is wrong");

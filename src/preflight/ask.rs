@@ -143,7 +143,7 @@ impl Asking<'_> {
         let dialect = self.options.dialects.first().copied().unwrap_or(ConstraintDialect::ResponseFormat);
         let mut request = self.request(dialect);
         if let Some(extra) = &mut request.extra_body {
-            extra.retain(|field, _| !ConstraintDialect::is_constraint_field(field));
+            extra.retain(|field, value| !ConstraintDialect::constrains(field, value));
         }
         let seen = self.send(&control_case(self.options.output_len), &request).await?;
         if let Some(error) = self.unusable(&seen.outcome) {

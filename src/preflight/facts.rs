@@ -1,9 +1,9 @@
 //! Which server is it, by what it says of itself. Pure: reads pages that somebody else fetched.
 //!
 //! Where the words come from: `/version` is vLLM's (and the embedded server's, which names its engine there), `owned_by` of
-//! `/v1/models` names vLLM, SGLang and llama.cpp, `/get_server_info` (older name) and `/server_info` are SGLang's and name its
-//! grammar backend, `/props` is llama.cpp's, `/info` is Text Generation Inference's, `/api/version` is Ollama's. A server that says
-//! nothing is "unknown": nobody guesses.
+//! `/v1/models` names vLLM, SGLang, llama.cpp, LMDeploy and TensorRT-LLM, `/get_server_info` (older name) and `/server_info` are SGLang's and name its
+//! grammar backend, `/props` is llama.cpp's, `/info` is Text Generation Inference's, `/api/version` is Ollama's, `/v2` is the
+//! server metadata of Triton's inference protocol. A server that says nothing is "unknown": nobody guesses.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -21,7 +21,8 @@ pub struct Page {
 }
 
 /// The pages that are asked for, by the order in which they are believed.
-pub const PATHS: [&str; 7] = ["/version", "/v1/models", "/get_server_info", "/server_info", "/props", "/info", "/api/version"];
+pub const PATHS: [&str; 8] =
+    ["/version", "/v1/models", "/get_server_info", "/server_info", "/props", "/info", "/api/version", "/v2"];
 
 /// What a server says of itself. `None` where it says nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -51,6 +52,9 @@ pub enum Product {
     LlamaCpp,
     Tgi,
     Ollama,
+    Lmdeploy,
+    TensorrtLlm,
+    Triton,
     Embedded,
 }
 
@@ -63,6 +67,9 @@ impl Product {
             Self::LlamaCpp => "llama.cpp",
             Self::Tgi => "Text Generation Inference",
             Self::Ollama => "Ollama",
+            Self::Lmdeploy => "LMDeploy",
+            Self::TensorrtLlm => "TensorRT-LLM",
+            Self::Triton => "Triton Inference Server",
             Self::Embedded => "sobench's embedded server",
         }
     }
@@ -97,6 +104,7 @@ impl ServerFacts {
             "/props" => self.read_llama_cpp(body),
             "/info" => self.read_tgi(body),
             "/api/version" => self.read_ollama(body),
+            "/v2" => self.read_triton(body),
             _ => false,
         }
     }
@@ -119,6 +127,8 @@ impl ServerFacts {
             Some("vllm") => Some(Product::Vllm),
             Some("sglang") => Some(Product::Sglang),
             Some("llamacpp") => Some(Product::LlamaCpp),
+            Some("lmdeploy") => Some(Product::Lmdeploy),
+            Some("tensorrt_llm") => Some(Product::TensorrtLlm),
             _ => None,
         });
         self.model.is_some()
@@ -157,6 +167,15 @@ impl ServerFacts {
         let Some(version) = text(body, "version") else { return false };
         self.product.get_or_insert(Product::Ollama);
         self.version.get_or_insert(version);
+        true
+    }
+
+    fn read_triton(&mut self, body: &Value) -> bool {
+        if text(body, "name").as_deref() != Some("triton") {
+            return false;
+        }
+        self.product.get_or_insert(Product::Triton);
+        set(&mut self.version, text(body, "version"));
         true
     }
 }
@@ -206,6 +225,14 @@ mod tests {
         let info = r#"{"router":"text-generation-router","version":"3.3.0","model_id":"a/b"}"#;
         check(&[("/info", info)], Some(Product::Tgi), Some("3.3.0"), None);
         check(&[("/api/version", r#"{"version":"0.9.1"}"#)], Some(Product::Ollama), Some("0.9.1"), None);
+        check(&[("/v1/models", &models("lmdeploy"))], Some(Product::Lmdeploy), None, None);
+        check(
+            &[("/version", r#"{"version":"1.2.0"}"#), ("/v1/models", &models("tensorrt_llm"))],
+            Some(Product::TensorrtLlm),
+            Some("1.2.0"),
+            None,
+        );
+        check(&[("/v2", r#"{"name":"triton","version":"2.60.0"}"#)], Some(Product::Triton), Some("2.60.0"), None);
         let embedded = r#"{"version":"sobench-embedded 0.1.0","engine":"guidance","engine_version":"llguidance 1.9.1"}"#;
         check(&[("/version", embedded)], Some(Product::Embedded), Some("sobench-embedded 0.1.0"), Some("llguidance 1.9.1"));
     }

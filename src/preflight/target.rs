@@ -3,7 +3,6 @@
 use tokio::runtime::Runtime;
 
 use super::ask::{self, Extent, Options};
-use crate::backend::ConstraintDialect;
 use crate::backend::identify::{Server, identify};
 use crate::constraint::GrammarDialect;
 use crate::driver::{self, Client, DriverOptions, Endpoint, Limits};
@@ -40,7 +39,7 @@ impl Target {
                     EmbeddedServer::start(EmbeddedOptions { engine: *engine, seed: plan.seed, ..EmbeddedOptions::default() })?;
                 let client = client(Endpoint {
                     base_url: embedded.base_url().to_owned(),
-                    path: plan.backend.default_path().to_owned(),
+                    path: plan.backend.path(plan.stream).to_owned(),
                     headers: Vec::new(),
                     api_key: None,
                     insecure: false,
@@ -74,7 +73,9 @@ fn options(plan: &PreflightPlan, model: String, server: Server, notation: Gramma
         Dialects::One(dialect) => vec![dialect],
         Dialects::Auto => vec![preferred],
         Dialects::All => {
-            let others = ConstraintDialect::ALL.into_iter().filter(|dialect| *dialect != preferred);
+            let others = plan.backend.dialects().iter().copied().filter(|dialect| *dialect != preferred);
+            // Of the embedded server it is known what it reads; a constraint in another dialect it would not see.
+            let others = others.filter(|dialect| server != Server::Embedded || dialect.is_embedded());
             std::iter::once(preferred).chain(others).collect()
         }
     };

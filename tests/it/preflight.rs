@@ -140,6 +140,37 @@ async fn dropped_constraints_are_ignored_and_the_dialect_that_works_is_named() {
     assert!(guided.passed());
 }
 
+#[test]
+fn every_dialect_that_a_server_kind_could_take_is_asked_and_the_one_it_reads_is_named() {
+    let server = answering(scripts::as_sglang);
+    let ran = command(Some(&server), &["--backend", "openai-chat", "--kind", "json,regex,grammar", "--format", "json"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let found: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let dialects: Vec<&str> =
+        found["about"]["constraint_dialects"].as_array().unwrap().iter().map(|it| it.as_str().unwrap()).collect();
+    assert_eq!((dialects.len(), dialects[0]), (ServerKind::OpenaiChat.dialects().len(), "response-format"));
+    let mut classes: Vec<(&str, &str, &str)> = Vec::new();
+    for cell in found["cells"].as_array().unwrap() {
+        let word = |name: &str| cell[name].as_str().unwrap();
+        classes.push((word("constraint_dialect"), word("kind"), word("class")));
+    }
+    for (dialect, [json, regex, grammar]) in [
+        ("response-format", ["enforced", "not_carried", "not_carried"]),
+        ("sglang", ["enforced"; 3]),
+        ("structured-outputs", ["ignored"; 3]),
+        ("guided", ["ignored"; 3]),
+        ("llama-cpp", ["ignored", "not_carried", "ignored"]),
+        ("tgi-grammar", ["ignored", "ignored", "not_carried"]),
+        ("tool-call", ["ignored", "not_carried", "not_carried"]),
+        ("regex-schema", ["enforced", "ignored", "not_carried"]),
+    ] {
+        for expected in [(dialect, "json", json), (dialect, "regex", regex), (dialect, "grammar", grammar)] {
+            assert!(classes.contains(&expected), "{expected:?} is not in {classes:?}");
+        }
+    }
+    assert_eq!(found["recommendation"]["flags"], "--constraint-dialect sglang");
+}
+
 #[tokio::test]
 async fn planted_faults_are_named_and_not_blamed_on_the_constraint() {
     let fenced = found_with(&["extra-text"], GuidedFields::Honour).await;

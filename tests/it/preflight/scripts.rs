@@ -43,7 +43,11 @@ fn written(stream: &mut TcpStream, bytes: &[u8]) -> Then {
 }
 
 fn bytes(body: &Value, reply: Reply) -> Vec<u8> {
-    let choice = |text: &str, finish: Value| json!({"choices": [{"index": 0, "text": text, "finish_reason": finish}]});
+    let is_chat = body.get("messages").is_some();
+    let choice = |text: &str, finish: Value| match is_chat {
+        true => json!({"choices": [{"index": 0, "delta": {"content": text}, "finish_reason": finish}]}),
+        false => json!({"choices": [{"index": 0, "text": text, "finish_reason": finish}]}),
+    };
     let thought = json!({"choices": [{"index": 0, "delta": {"reasoning_content": "hm"}}]});
     let events = match reply {
         Reply::Status(status, body) => return whole(status, "application/json", body).into_bytes(),
@@ -92,6 +96,17 @@ pub(super) fn allowed(body: &Value) -> Option<String> {
         return grammar.as_str()?.split('"').nth(1).map(str::to_owned);
     }
     text_of_constraint(body).map(|_| r#"{"waves": "high"}"#.to_owned())
+}
+
+/// What SGLang's chat endpoint makes of a request: it reads `response_format`, `regex` and `ebnf`, and drops all else.
+pub(super) fn as_sglang(body: &Value) -> Reply {
+    let member = |name: &str| body[name].clone();
+    let response_format = if body["response_format"]["type"] == "regex_schema" { Value::Null } else { member("response_format") };
+    let read = json!({"guided_regex": member("regex"), "guided_grammar": member("ebnf"), "response_format": response_format});
+    let mut read = read.as_object().cloned().unwrap();
+    read.retain(|_, value| !value.is_null());
+    let read = Value::Object(read);
+    allowed(&read).map_or(Reply::Prose, Reply::Say)
 }
 
 /// A server that answers rightly until a request's constraint holds `poison`.
