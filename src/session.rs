@@ -164,7 +164,7 @@ impl Session {
             model_id: model,
             dialect,
             grammar_dialect: plan.constraint.grammar_dialect.unwrap_or(server.grammar_dialect()),
-            grammar_spelling: grammar_spelling(server, owned_by, plan.constraint.grammar_dialect),
+            grammar_spelling: grammar_spelling(server, dialect, plan.constraint.grammar_dialect),
             server_version,
             engine_choice,
             notices,
@@ -215,13 +215,17 @@ fn honours_engine(server: Server) -> bool {
     !matches!(server, Server::Vllm { version: Some(version) } if version >= (0, 8))
 }
 
-/// vLLM takes either notation, to its engine or through a conversion of its own; what other servers than those are known to read
-/// is one notation, and so is what the user asks for.
-fn grammar_spelling(server: Server, owned_by: Option<&str>, asked: Option<GrammarDialect>) -> GrammarSpelling {
-    match (server, owned_by, asked) {
-        (_, Some("llamacpp"), _) => GrammarSpelling::Portable,
-        (Server::Vllm { .. } | Server::Embedded, _, None) => GrammarSpelling::AsWritten,
-        _ => GrammarSpelling::Converted,
+/// The fields of llama.cpp, SGLang and TensorRT-LLM hold EBNF; vLLM takes either notation, to its engine or through a conversion of
+/// its own, and of servers that are not known nothing is known. What the user asks for is done everywhere.
+fn grammar_spelling(server: Server, dialect: ConstraintDialect, asked: Option<GrammarDialect>) -> GrammarSpelling {
+    match (dialect, asked) {
+        _ if server == Server::LlamaCpp => GrammarSpelling::Portable,
+        (ConstraintDialect::LlamaCpp, _) => GrammarSpelling::Portable,
+        (ConstraintDialect::Sglang | ConstraintDialect::TrtllmFormat | ConstraintDialect::TritonGuide, _) => {
+            GrammarSpelling::Converted
+        }
+        (_, Some(_)) => GrammarSpelling::Converted,
+        (_, None) => GrammarSpelling::AsWritten,
     }
 }
 
@@ -242,17 +246,22 @@ mod tests {
 
     #[test]
     fn grammars_are_converted_where_one_notation_is_known_to_be_read() {
+        use ConstraintDialect::{LlamaCpp, ResponseFormat, Sglang, StructuredOutputs, TritonGuide, TrtllmFormat};
         use GrammarSpelling::{AsWritten, Converted, Portable};
         let (vllm, lark) = (Server::Vllm { version: None }, Some(GrammarDialect::Lark));
-        for (server, owned_by, asked, expected) in [
-            (vllm, Some("vllm"), None, AsWritten),
-            (vllm, Some("vllm"), lark, Converted),
-            (Server::Embedded, Some("sobench"), None, AsWritten),
-            (Server::Other, Some("sglang"), None, Converted),
-            (Server::Other, None, None, Converted),
-            (Server::Other, Some("llamacpp"), None, Portable),
+        for (server, dialect, asked, expected) in [
+            (vllm, StructuredOutputs, None, AsWritten),
+            (vllm, StructuredOutputs, lark, Converted),
+            (Server::Embedded, StructuredOutputs, None, AsWritten),
+            (Server::Sglang, Sglang, None, Converted),
+            (Server::TrtllmServe, TrtllmFormat, None, Converted),
+            (Server::Triton, TritonGuide, None, Converted),
+            (Server::Other, ResponseFormat, None, AsWritten),
+            (Server::Other, Sglang, None, Converted),
+            (Server::Other, LlamaCpp, None, Portable),
+            (Server::LlamaCpp, ResponseFormat, None, Portable),
         ] {
-            assert_eq!(grammar_spelling(server, owned_by, asked), expected, "{server:?} {owned_by:?} {asked:?}");
+            assert_eq!(grammar_spelling(server, dialect, asked), expected, "{server:?} {dialect} {asked:?}");
         }
     }
 }
