@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::constraint::Constraint;
+use crate::sound::Clip;
 
 /// One request to be, complete before the clock starts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -35,6 +36,22 @@ pub enum Prompt {
     Text(Arc<str>),
     /// Chat messages, for the server to put into its template.
     Messages(Arc<[Message]>),
+    /// Sound to be transcribed.
+    Audio(Arc<Clip>),
+    /// Documents to be ranked by how well they fit a query.
+    Ranking { query: Arc<str>, documents: Arc<[Arc<str>]> },
+}
+
+impl Prompt {
+    /// What it is, for messages to people.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Text(_) => "text",
+            Self::Messages(_) => "chat messages",
+            Self::Audio(_) => "sound",
+            Self::Ranking { .. } => "a query with documents",
+        }
+    }
 }
 
 /// One chat message. `content` is a string or a list of content parts, passed on as it is.

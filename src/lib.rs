@@ -39,5 +39,6 @@ pub mod run;
 pub mod serve;
 pub mod server;
 pub mod session;
+pub mod sound;
 pub mod tokenizer;
 pub mod verdict;

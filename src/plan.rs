@@ -5,6 +5,7 @@ mod engines;
 mod mask;
 mod preflight;
 mod serve;
+mod unconstrained;
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -15,13 +16,13 @@ use serde_json::{Map, Value};
 use crate::backend::{ConstraintDialect, Sampling, ServerKind};
 use crate::cli::{BenchArgs, ConstraintArgs, DatasetArgs, JsonSchemaName, OutputArgs, SamplingArgs, ServerArgs, TrafficArgs};
 use crate::constraint::{GrammarDialect, GrammarSpelling};
-use crate::dataset::{DatasetName, DatasetPlan, JsonSchemaSource, OwnInput, PromptForm};
+use crate::dataset::{Constraints, DatasetName, DatasetPlan, JsonSchemaSource, OwnInput};
 use crate::driver::schedule::Rate;
 use crate::driver::{ApiKey, Endpoint};
 use crate::engine::{EngineName, EnginePolicy};
 use crate::error::{Error, Result};
 use crate::evaluate::EvaluateOptions;
-use crate::metrics::{MetricsOptions, Slo};
+use crate::metrics::{Answers, MetricsOptions, Slo};
 use crate::preflight::gate::Unenforced;
 use crate::report::LatencyMetric;
 pub use engines::Pace;
@@ -123,6 +124,7 @@ impl RunPlan {
     /// Usage errors that name the flag and its value.
     pub fn new(arguments: &BenchArgs, api_key: Option<String>) -> Result<Self> {
         let backend = arguments.server.backend.unwrap_or(ServerKind::Vllm);
+        unconstrained::refuse(arguments, backend)?;
         let target = target(arguments, backend, api_key)?;
         Ok(Self {
             backend,
@@ -137,8 +139,8 @@ impl RunPlan {
             traffic: traffic(&arguments.traffic)?,
             request: request(arguments, backend)?,
             evaluate: EvaluateOptions { assert_formats: !arguments.constraint.no_format_assertion },
-            metrics: metrics(&arguments.output, !arguments.traffic.disable_stream)?,
-            output: output(&arguments.output)?,
+            metrics: metrics(&arguments.output, backend, streams(arguments, backend))?,
+            output: output(&arguments.output, backend)?,
             tokenizer: arguments.server.tokenizer.clone(),
             target,
         })
@@ -195,7 +197,7 @@ fn target(arguments: &BenchArgs, backend: ServerKind, api_key: Option<String>) -
     Ok(Target::Server(ServerTarget {
         endpoint: Endpoint {
             base_url,
-            path: arguments.server.endpoint.clone().unwrap_or_else(|| backend.path(!arguments.traffic.disable_stream).to_owned()),
+            path: arguments.server.endpoint.clone().unwrap_or_else(|| backend.path(streams(arguments, backend)).to_owned()),
             headers: key_values("--header", &arguments.server.header)?,
             api_key: api_key.map(ApiKey::new),
             insecure: arguments.server.insecure,
@@ -249,7 +251,7 @@ fn bracketed(host: &str) -> String {
 
 fn dataset(arguments: &BenchArgs, backend: ServerKind) -> Result<DatasetPlan> {
     let DatasetArgs { dataset, dataset_path, json_schema_path, json_schema, .. } = &arguments.dataset;
-    let name = DatasetName::from_str(dataset)?;
+    let name = dataset.as_deref().map_or(Ok(unconstrained::default_dataset(backend)), DatasetName::from_str)?;
     refuse_stray_flags(name, arguments)?;
     refuse_odd_choices(arguments.dataset.choice.as_deref().unwrap_or_default())?;
     if arguments.traffic.num_prompts == 0 {
@@ -263,8 +265,10 @@ fn dataset(arguments: &BenchArgs, backend: ServerKind) -> Result<DatasetPlan> {
         num_prompts: arguments.traffic.num_prompts,
         output_len: arguments.traffic.output_len,
         seed: arguments.traffic.seed,
-        constrained_ratio: constrained_ratio(&arguments.constraint)?,
-        prompt_form: if backend.takes_messages() { PromptForm::Messages } else { PromptForm::Text },
+        constrained_ratio: if backend.takes_constraints() { constrained_ratio(&arguments.constraint)? } else { 0.0 },
+        constraints: if backend.takes_constraints() { Constraints::Kept } else { Constraints::LeftOut },
+        prompt_form: unconstrained::prompt_form(backend, &arguments.dataset)?,
+        audio: unconstrained::audio(&arguments.dataset),
         json_schema: match (json_schema_path, json_schema) {
             (Some(path), _) => JsonSchemaSource::Path(path.clone()),
             (None, JsonSchemaName::Brief) => JsonSchemaSource::Brief,
@@ -300,6 +304,8 @@ fn refuse_stray_flags(name: DatasetName, arguments: &BenchArgs) -> Result<()> {
         ("--regex", flags.regex.is_some(), OwnInput::Regex),
         ("--choice", flags.choice.is_some(), OwnInput::Choice),
         ("--dataset-path", flags.dataset_path.is_some(), OwnInput::Path),
+        ("--audio-path", !flags.audio_path.is_empty(), OwnInput::Audio),
+        ("--audio-seconds", flags.audio_seconds.is_some(), OwnInput::Audio),
     ];
     match rows.iter().find(|(_, given, input)| *given && !name.reads(*input)) {
         None => Ok(()),
@@ -364,12 +370,17 @@ fn traffic(flags: &TrafficArgs) -> Result<Traffic> {
 fn request(arguments: &BenchArgs, backend: ServerKind) -> Result<RequestPlan> {
     let SamplingArgs { extra_body, ignore_eos, .. } = &arguments.sampling;
     Ok(RequestPlan {
-        stream: !arguments.traffic.disable_stream,
+        stream: streams(arguments, backend),
         sampling: sampling(&arguments.sampling, backend),
         ignore_eos: *ignore_eos,
         extra_body: extra_body.as_deref().map(json_object).transpose()?,
         request_id_prefix: arguments.server.request_id_prefix.clone(),
     })
+}
+
+/// Whether answers are asked for as streams: where nothing is generated, there is nothing to stream.
+fn streams(arguments: &BenchArgs, backend: ServerKind) -> bool {
+    !arguments.traffic.disable_stream && backend.generates()
 }
 
 /// What was typed; and the penalty of 1 that vLLM's own client sends, so that it is in the record as well.
@@ -393,11 +404,12 @@ fn json_object(text: &str) -> Result<Map<String, Value>> {
     })
 }
 
-fn metrics(flags: &OutputArgs, streamed: bool) -> Result<MetricsOptions> {
+fn metrics(flags: &OutputArgs, backend: ServerKind, streamed: bool) -> Result<MetricsOptions> {
     if let Some(wrong) = flags.metric_percentiles.iter().find(|percentile| !(0.0..=100.0).contains(*percentile)) {
         return Err(Error::usage(format!("--metric-percentiles is not between 0 and 100: {wrong}")).hint("try 50,90,99"));
     }
-    Ok(MetricsOptions { percentiles: flags.metric_percentiles.clone(), goodput: goodput(&flags.goodput)?, streamed })
+    let answers = if backend.generates() { Answers::Generated } else { Answers::Computed };
+    Ok(MetricsOptions { percentiles: flags.metric_percentiles.clone(), goodput: goodput(&flags.goodput)?, streamed, answers })
 }
 
 fn goodput(pairs: &[String]) -> Result<Option<Slo>> {
@@ -422,7 +434,7 @@ fn goodput(pairs: &[String]) -> Result<Option<Slo>> {
     Ok((!pairs.is_empty()).then_some(slo))
 }
 
-fn output(flags: &OutputArgs) -> Result<OutputPlan> {
+fn output(flags: &OutputArgs, backend: ServerKind) -> Result<OutputPlan> {
     Ok(OutputPlan {
         save: flags.save_result || flags.save_detailed,
         detailed: flags.save_detailed,
@@ -430,7 +442,10 @@ fn output(flags: &OutputArgs) -> Result<OutputPlan> {
         filename: flags.result_filename.clone(),
         metadata: key_values("--metadata", &flags.metadata)?,
         label: flags.label.clone(),
-        percentile_metrics: flags.percentile_metrics.iter().map(|name| name.parse::<LatencyMetric>()).collect::<Result<_>>()?,
+        percentile_metrics: match &flags.percentile_metrics[..] {
+            [] => unconstrained::default_latencies(backend),
+            named => named.iter().map(|name| name.parse::<LatencyMetric>()).collect::<Result<_>>()?,
+        },
         progress: !flags.disable_tqdm,
     })
 }

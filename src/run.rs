@@ -98,7 +98,7 @@ pub fn run(plan: &RunPlan) -> Result<Finished> {
     let unjudged = judge::look_ahead(plan, &dataset.cases, &mut evaluator)?;
     unjudged.iter().for_each(|notice| progress::warn(notice));
     let driven = drive(plan, &session, &dataset, &runtime)?;
-    let judged = judge::judge(&dataset.cases, &driven.outcome.observations, &mut evaluator, &tokenizer);
+    let judged = judge::judge(&dataset.cases, &driven.outcome.observations, &mut evaluator, &tokenizer, plan.metrics.answers);
     let samples = judge::samples(&dataset.cases, &driven.outcome.observations, &judged);
     let report = record::report(plan, &session, &dataset, &driven, &tokenizer, &samples);
     let saved = if plan.output.save { record::save(plan, &report).map(Some) } else { Ok(None) };

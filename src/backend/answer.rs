@@ -33,6 +33,8 @@ pub struct Answer {
     pub usage: Option<Usage>,
     /// Whether any generated content came.
     pub has_content: bool,
+    /// Whether the server stated the whole answer, which may be empty.
+    pub stated: bool,
     /// Whether the terminal event (`[DONE]`), or a whole body, came.
     pub terminated: bool,
     /// What went wrong inside a 200 answer; the first such thing wins over all that follows.
@@ -64,8 +66,8 @@ impl Answer {
     /// - A finish reason ends the answer, with or without `[DONE]`: `length` is [`Outcome::Truncated`], `abort` and `error` are
     ///   [`Outcome::StreamError`], any other is [`Outcome::Completed`].
     /// - `[DONE]` without a finish reason ends an answer that has content: [`Outcome::Completed`], with `finish_reason` left
-    ///   empty, so that nobody counts it as ended by `stop`. With neither content nor a finish reason, nothing was answered:
-    ///   [`Outcome::StreamError`].
+    ///   empty, so that nobody counts it as ended by `stop`. So does the end of one that the server stated whole, if empty. With
+    ///   neither content nor a finish reason, nothing was answered: [`Outcome::StreamError`].
     /// - Neither is a stream that broke off: [`Outcome::StreamError`].
     pub fn outcome(&self) -> Outcome {
         match &self.broken {
@@ -80,7 +82,7 @@ impl Answer {
             Some("length") => Outcome::Truncated,
             Some(reason) if FAILED_FINISH_REASONS.contains(&reason) => stream_error(format!("finish reason {reason:?}")),
             Some(_) => Outcome::Completed,
-            None if self.terminated && self.has_content => Outcome::Completed,
+            None if self.terminated && (self.has_content || self.stated) => Outcome::Completed,
             None if self.terminated => stream_error("ended with neither content nor a finish reason"),
             None => stream_error("ended without a terminal event and without a finish reason"),
         }

@@ -7,16 +7,23 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::shape::Shape;
-use super::{Answer, ConstraintDialect, RequestOptions, Sampling, ServerKind, adapter};
+use super::{Answer, ConstraintDialect, Input, JSON, RequestOptions, Sampling, ServerKind, adapter};
 use crate::case::{Arm, Case, Message, Prompt};
 use crate::constraint::{AlwaysTrue, Constraint, GrammarDialect};
 use crate::observation::Outcome;
+use crate::sound::Clip;
 
 fn case(kind: ServerKind, constraint: Option<Constraint>, arm: Arm) -> Case {
     let messages = || [Message { role: "user".to_owned(), content: json!("Say it") }].into();
+    let documents = || ["first".into(), "second".into()].into();
     Case {
         id: "t-0".to_owned(),
-        prompt: if kind.takes_messages() { Prompt::Messages(messages()) } else { Prompt::Text("Say it".into()) },
+        prompt: match kind.input() {
+            Input::Messages => Prompt::Messages(messages()),
+            Input::Text => Prompt::Text("Say it".into()),
+            Input::Audio => Prompt::Audio(Arc::new(Clip::new("a.wav", "<sound>"))),
+            Input::Ranking => Prompt::Ranking { query: "Say it".into(), documents: documents() },
+        },
         prompt_tokens: Some(2),
         constraint: constraint.map(Arc::new),
         arm,
@@ -42,6 +49,9 @@ fn options(dialect: ConstraintDialect) -> RequestOptions {
 /// The body, or why there is none.
 fn line(kind: ServerKind, case: &Case, options: &RequestOptions) -> String {
     match adapter(kind).encode(case, options) {
+        Ok(body) if adapter(kind).content_type() != JSON => {
+            format!("{}\n  {}", adapter(kind).content_type(), String::from_utf8(body.to_vec()).unwrap().replace("\r\n", "\n  "))
+        }
         Ok(body) => {
             assert!(serde_json::from_slice::<serde_json::Value>(&body).unwrap().is_object());
             String::from_utf8(body.to_vec()).unwrap()
@@ -74,12 +84,15 @@ fn page(kind: ServerKind) -> String {
     writeln!(page, "control\n  {}", line(kind, &control, &options(dialects[0]))).unwrap();
     let whole = RequestOptions {
         stream: false,
-        sampling: Sampling {
-            temperature: Some(0.5),
-            top_p: Some(0.9),
-            top_k: Some(40),
-            frequency_penalty: Shape::of(kind).sampling_field("frequency_penalty").map(|_| 0.1),
-            ..Sampling::default()
+        sampling: match kind.generates() {
+            true => Sampling {
+                temperature: Some(0.5),
+                top_p: Some(0.9),
+                top_k: Some(40),
+                frequency_penalty: Shape::of(kind).sampling_field("frequency_penalty").map(|_| 0.1),
+                ..Sampling::default()
+            },
+            false => Sampling::default(),
         },
         ..options(dialects[0])
     };
@@ -135,8 +148,33 @@ fn said(kind: ServerKind) -> Said {
             let message = format!(r#"{{"role":"assistant","content":{text}}}"#);
             (format!(r#"{{"message":{message},"done":true,"done_reason":"stop",{counts}}}"#), Some("stop"))
         }
+        ServerKind::OpenaiAudio => {
+            let usage = r#""usage":{"type":"tokens","input_tokens":3,"output_tokens":4,"total_tokens":7}"#;
+            (format!(r#"{{"text":{text},{usage}}}"#), None)
+        }
+        ServerKind::OpenaiEmbeddings => return computed(include_str!("../../fixtures/bodies/vllm-embeddings.json")),
+        ServerKind::VllmPooling => return computed(include_str!("../../fixtures/bodies/vllm-pooling.json")),
+        ServerKind::VllmRerank => return computed(include_str!("../../fixtures/bodies/vllm-rerank.json")),
     };
     (body, finish_reason, (Some(3), Some(4)))
+}
+
+/// A whole answer that is no text, to a prompt of three tokens.
+fn computed(body: &str) -> Said {
+    (body.to_owned(), None, (Some(3), None))
+}
+
+#[test]
+fn other_whole_answers() {
+    for (kind, body, text, counts) in [
+        (ServerKind::OpenaiEmbeddings, include_str!("../../fixtures/bodies/openai-embeddings-base64.json"), "", Some(3)),
+        (ServerKind::VllmRerank, include_str!("../../fixtures/bodies/vllm-rerank-total.json"), "", Some(3)),
+        (ServerKind::OpenaiAudio, include_str!("../../fixtures/bodies/vllm-transcription.json"), r#" {"a": 1}"#, None),
+    ] {
+        let answer = whole(kind, body);
+        assert_eq!((answer.text.as_str(), answer.outcome()), (text, Outcome::Completed), "{kind}");
+        assert_eq!(answer.usage.and_then(|usage| usage.prompt_tokens), counts, "{kind}");
+    }
 }
 
 #[test]
@@ -144,7 +182,9 @@ fn whole_answers_of_every_kind() {
     for kind in ServerKind::ALL {
         let (body, finish_reason, counts) = said(kind);
         let answer = whole(kind, &body);
-        assert_eq!((answer.text.as_str(), answer.outcome()), (r#"{"a": 1}"#, Outcome::Completed), "{kind}");
+        let text = if kind.generates() { r#"{"a": 1}"# } else { "" };
+        assert_eq!((answer.text.as_str(), answer.outcome()), (text, Outcome::Completed), "{kind}");
+        assert!(answer.has_content, "{kind}");
         assert_eq!(answer.finish_reason.as_deref(), finish_reason, "{kind}");
         let usage = answer.usage.map_or((None, None), |usage| (usage.prompt_tokens, usage.completion_tokens));
         assert_eq!(usage, counts, "{kind}");

@@ -25,19 +25,36 @@ pub(super) fn text(kind: ServerKind, case: &Case) -> Result<&str, Unsendable> {
             what: format!("the {kind} backend takes text, not chat messages"),
             hint: "name a tokenizer with a chat template, or use --backend openai-chat".to_owned(),
         }),
+        other => Err(no_such_prompt(kind, "text", other)),
+    }
+}
+
+/// A prompt that the plan does not let come this far.
+pub(super) fn no_such_prompt(kind: ServerKind, wanted: &str, prompt: &Prompt) -> Unsendable {
+    Unsendable {
+        what: format!("the {kind} backend takes {wanted}, not {}", prompt.kind()),
+        hint: "use a dataset and a --backend that go together".to_owned(),
     }
 }
 
 /// The messages of a prompt; a text becomes one message of the user.
-pub(super) fn messages(case: &Case) -> Value {
+pub(super) fn messages(kind: ServerKind, case: &Case) -> Result<Value, Unsendable> {
     match &case.prompt {
-        Prompt::Text(text) => json!([{"role": "user", "content": text}]),
-        Prompt::Messages(messages) => json!(messages),
+        Prompt::Text(text) => Ok(json!([{"role": "user", "content": text}])),
+        Prompt::Messages(messages) => Ok(json!(messages)),
+        other => Err(no_such_prompt(kind, "chat messages", other)),
     }
 }
 
-/// Puts everything that is not the endpoint's own on top of `fields` and writes the body.
-pub(super) fn finish(kind: ServerKind, mut fields: Fields, case: &Case, options: &RequestOptions) -> Result<Bytes, Unsendable> {
+/// Puts everything that is not the endpoint's own on top of `fields` and writes the body as JSON.
+pub(super) fn finish(kind: ServerKind, fields: Fields, case: &Case, options: &RequestOptions) -> Result<Bytes, Unsendable> {
+    let body = assemble(kind, fields, case, options)?;
+    let bytes = serde_json::to_vec(&body).expect("a JSON value has only string keys and writes to memory");
+    Ok(Bytes::from(bytes))
+}
+
+/// Puts everything that is not the endpoint's own on top of `fields`.
+pub(super) fn assemble(kind: ServerKind, mut fields: Fields, case: &Case, options: &RequestOptions) -> Result<Value, Unsendable> {
     let shape = Shape::of(kind);
     if shape.says_stream {
         fields.insert("stream".to_owned(), Value::Bool(options.stream));
@@ -64,8 +81,7 @@ pub(super) fn finish(kind: ServerKind, mut fields: Fields, case: &Case, options:
     if let Some(carried) = carried {
         refuse_clash(&body, carried)?;
     }
-    let bytes = serde_json::to_vec(&body).expect("a JSON value has only string keys and writes to memory");
-    Ok(Bytes::from(bytes))
+    Ok(body)
 }
 
 /// The constraint's fields, where this case sends one.

@@ -26,7 +26,7 @@ impl Adapter for Chat {
     fn encode(&self, case: &Case, options: &RequestOptions) -> Result<Bytes, Unsendable> {
         let mut fields = Fields::new();
         fields.insert("model".to_owned(), Value::from(options.model.as_str()));
-        fields.insert("messages".to_owned(), body::messages(case));
+        fields.insert("messages".to_owned(), body::messages(self.kind, case)?);
         fields.insert(Shape::of(self.kind).length.to_owned(), Value::from(case.output_len));
         body::finish(self.kind, fields, case, options)
     }

@@ -191,6 +191,7 @@ impl State {
         };
         answer.reasoning.push_str(&delta.reasoning);
         answer.has_content |= is_content;
+        answer.stated |= delta.is_whole;
         if delta.finish_reason.is_some() {
             answer.finish_reason = delta.finish_reason;
         }

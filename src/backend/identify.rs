@@ -60,7 +60,15 @@ pub fn identify(kind: ServerKind, version: Option<&str>, owned_by: Option<&str>)
         (ServerKind::Lmdeploy, _) => Server::Lmdeploy,
         (ServerKind::Aphrodite, _) => Server::Aphrodite,
         (ServerKind::Ollama, _) => Server::Ollama,
-        (ServerKind::Scalellm | ServerKind::DeepspeedMii, _) => Server::Other,
+        (
+            ServerKind::Scalellm
+            | ServerKind::DeepspeedMii
+            | ServerKind::OpenaiAudio
+            | ServerKind::OpenaiEmbeddings
+            | ServerKind::VllmPooling
+            | ServerKind::VllmRerank,
+            _,
+        ) => Server::Other,
     }
 }
 

@@ -37,11 +37,32 @@ pub enum ServerKind {
     DeepspeedMii,
     /// Ollama's own `/api/chat`: one JSON object a line.
     Ollama,
+    /// The transcriptions endpoint of OpenAI and vLLM: a file of sound, answered by its text.
+    OpenaiAudio,
+    /// The embeddings endpoint of OpenAI, vLLM and many others.
+    OpenaiEmbeddings,
+    /// vLLM's pooling endpoint.
+    VllmPooling,
+    /// vLLM's rerank endpoint.
+    VllmRerank,
+}
+
+/// What a kind's requests are made from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// Text: messages are put into a template here.
+    Text,
+    /// Chat messages: the server has the template.
+    Messages,
+    /// Files of sound.
+    Audio,
+    /// A query and documents.
+    Ranking,
 }
 
 impl ServerKind {
     /// Every kind, in the order of help texts.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 18] = [
         Self::Vllm,
         Self::Openai,
         Self::OpenaiChat,
@@ -56,6 +77,10 @@ impl ServerKind {
         Self::Scalellm,
         Self::DeepspeedMii,
         Self::Ollama,
+        Self::OpenaiAudio,
+        Self::OpenaiEmbeddings,
+        Self::VllmPooling,
+        Self::VllmRerank,
     ];
 
     /// The name used in flags, files and messages.
@@ -75,6 +100,10 @@ impl ServerKind {
             Self::Scalellm => "scalellm",
             Self::DeepspeedMii => "deepspeed-mii",
             Self::Ollama => "ollama",
+            Self::OpenaiAudio => "openai-audio",
+            Self::OpenaiEmbeddings => "openai-embeddings",
+            Self::VllmPooling => "vllm-pooling",
+            Self::VllmRerank => "vllm-rerank",
         }
     }
 
@@ -90,6 +119,10 @@ impl ServerKind {
             // The model's name is part of Triton's path, and `ensemble` is what TensorRT-LLM's own repository calls it.
             Self::TensorrtLlm => "/v2/models/ensemble/generate_stream",
             Self::Ollama => "/api/chat",
+            Self::OpenaiAudio => "/v1/audio/transcriptions",
+            Self::OpenaiEmbeddings => "/v1/embeddings",
+            Self::VllmPooling => "/pooling",
+            Self::VllmRerank => "/rerank",
         }
     }
 
@@ -104,17 +137,34 @@ impl ServerKind {
 
     /// Whether a path looks like one that this kind's requests fit.
     pub fn fits(self, path: &str) -> bool {
+        let has = |words: &[&str]| words.iter().any(|word| path.contains(word));
         match self {
-            Self::OpenaiResponses => path.contains("responses"),
-            Self::Sglang | Self::Tgi | Self::TensorrtLlm => path.contains("generate"),
-            _ => path.contains("chat") == self.takes_messages() && !path.contains("generate") && !path.contains("responses"),
+            Self::OpenaiResponses => has(&["responses"]),
+            Self::Sglang | Self::Tgi | Self::TensorrtLlm => has(&["generate"]),
+            Self::OpenaiAudio => has(&["transcriptions", "translations"]),
+            Self::OpenaiEmbeddings => has(&["embeddings"]),
+            Self::VllmPooling => has(&["pooling"]),
+            Self::VllmRerank => has(&["rerank"]),
+            Self::Vllm
+            | Self::Openai
+            | Self::OpenaiChat
+            | Self::LlamaCpp
+            | Self::TrtllmServe
+            | Self::Lmdeploy
+            | Self::Aphrodite
+            | Self::Scalellm
+            | Self::DeepspeedMii
+            | Self::Ollama => {
+                path.contains("chat") == self.takes_messages()
+                    && !has(&["generate", "responses", "audio", "embeddings", "pooling", "rerank"])
+            }
         }
     }
 
-    /// Whether the server templates chat messages itself, so that a dataset must not.
-    pub fn takes_messages(self) -> bool {
+    /// What requests are made from.
+    pub fn input(self) -> Input {
         match self {
-            Self::OpenaiChat | Self::OpenaiResponses | Self::TrtllmServe | Self::Lmdeploy | Self::Ollama => true,
+            Self::OpenaiChat | Self::OpenaiResponses | Self::TrtllmServe | Self::Lmdeploy | Self::Ollama => Input::Messages,
             Self::Vllm
             | Self::Openai
             | Self::Sglang
@@ -123,8 +173,29 @@ impl ServerKind {
             | Self::TensorrtLlm
             | Self::Aphrodite
             | Self::Scalellm
-            | Self::DeepspeedMii => false,
+            | Self::DeepspeedMii
+            | Self::OpenaiEmbeddings
+            | Self::VllmPooling => Input::Text,
+            Self::OpenaiAudio => Input::Audio,
+            Self::VllmRerank => Input::Ranking,
         }
+    }
+
+    /// Whether the server templates chat messages itself, so that a dataset must not.
+    pub fn takes_messages(self) -> bool {
+        self.input() == Input::Messages
+    }
+
+    /// Whether answers are text that is generated token by token. The other kinds answer with vectors or scores, whole: they have
+    /// no output tokens, and no latency but the one to the end.
+    pub fn generates(self) -> bool {
+        !matches!(self, Self::OpenaiEmbeddings | Self::VllmPooling | Self::VllmRerank)
+    }
+
+    /// Whether a constraint is a thing that these answers could have. Kinds that merely have no field for one take it, and refuse
+    /// it for each case.
+    pub fn takes_constraints(self) -> bool {
+        self.generates() && self != Self::OpenaiAudio
     }
 
     /// Whether the embedded server speaks this kind's wire format.
@@ -150,7 +221,12 @@ impl ServerKind {
             Self::TrtllmServe => &[TrtllmFormat, ResponseFormat, ToolCall],
             Self::Lmdeploy => &[RegexSchema, ResponseFormat, ToolCall],
             Self::Aphrodite => &[Guided, StructuredOutputs, ResponseFormat],
-            Self::Scalellm | Self::DeepspeedMii => &[],
+            Self::Scalellm
+            | Self::DeepspeedMii
+            | Self::OpenaiAudio
+            | Self::OpenaiEmbeddings
+            | Self::VllmPooling
+            | Self::VllmRerank => &[],
             Self::Ollama => &[OllamaFormat],
         }
     }
@@ -197,10 +273,14 @@ mod tests {
             (ServerKind::Sglang, "/v1/completions"),
             (ServerKind::LlamaCpp, "/v1/chat/completions"),
             (ServerKind::Ollama, "/api/generate"),
+            (ServerKind::Vllm, "/v1/embeddings"),
+            (ServerKind::OpenaiAudio, "/v1/completions"),
+            (ServerKind::VllmRerank, "/pooling"),
         ] {
             assert!(!kind.fits(path), "{kind} {path}");
         }
         assert!(ServerKind::TensorrtLlm.fits("/v2/models/mine/generate_stream"));
+        assert!(ServerKind::VllmRerank.fits("/v2/rerank") && ServerKind::OpenaiAudio.fits("/v1/audio/translations"));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! a new file and a new arm in the matches that the compiler then points at.
 
 mod answer;
+mod audio;
 #[cfg(test)]
 mod bodies;
 mod body;
@@ -13,11 +14,15 @@ mod check;
 mod completions;
 mod decode;
 pub mod dialect;
+mod embeddings;
 pub mod identify;
 mod kind;
+mod lists;
 mod llama_cpp;
 mod ndjson;
 mod ollama;
+mod pooling;
+mod rerank;
 mod responses;
 mod sglang;
 mod shape;
@@ -34,10 +39,13 @@ pub use answer::{Answer, Broken, Decoder, Fed, outcome_of_status};
 pub use check::check;
 pub use decode::{DEFAULT_MAX_EVENT_BYTES, QUOTED_BYTES};
 pub use dialect::ConstraintDialect;
-pub use kind::ServerKind;
+pub use kind::{Input, ServerKind};
 
 use crate::case::Case;
 use crate::error::Error;
+
+/// The media type of most request bodies.
+const JSON: &str = "application/json";
 
 /// What every request of a run has in common.
 #[derive(Clone, Debug, PartialEq)]
@@ -74,12 +82,17 @@ pub trait Adapter: Send + Sync {
     /// The kind it speaks for.
     fn kind(&self) -> ServerKind;
 
-    /// The whole request body, as JSON.
+    /// The whole request body, of [`Self::content_type`].
     fn encode(&self, case: &Case, options: &RequestOptions) -> Result<Bytes, Unsendable>;
 
     /// A fresh decoder for one answer: of an event stream, or of one whole body.
     /// `max_event_bytes` bounds one event of a stream; a whole body is bounded by whoever reads it.
     fn decoder(&self, stream: bool, max_event_bytes: usize) -> Box<dyn Decoder>;
+
+    /// What request bodies are.
+    fn content_type(&self) -> &'static str {
+        JSON
+    }
 
     /// The media type, without parameters, by which a stream of this kind is known. Anything else is read as one whole body.
     fn stream_media_type(&self) -> &'static str {
@@ -100,6 +113,10 @@ pub fn adapter(kind: ServerKind) -> Box<dyn Adapter> {
         ServerKind::Tgi => Box::new(tgi::Tgi),
         ServerKind::TensorrtLlm => Box::new(triton::Triton),
         ServerKind::Ollama => Box::new(ollama::Ollama),
+        ServerKind::OpenaiAudio => Box::new(audio::Audio::default()),
+        ServerKind::OpenaiEmbeddings => Box::new(embeddings::Embeddings),
+        ServerKind::VllmPooling => Box::new(pooling::Pooling),
+        ServerKind::VllmRerank => Box::new(rerank::Rerank),
     }
 }
 

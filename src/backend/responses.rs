@@ -31,7 +31,7 @@ impl Adapter for Responses {
 
     /// Text parts of messages have another type here than in chat completions; other parts go as they are.
     fn encode(&self, case: &Case, options: &RequestOptions) -> Result<Bytes, Unsendable> {
-        let mut input = body::messages(case);
+        let mut input = body::messages(self.kind(), case)?;
         for message in input.as_array_mut().into_iter().flatten() {
             let part_type = if message["role"] == "assistant" { "output_text" } else { "input_text" };
             let parts = message.get_mut("content").and_then(Value::as_array_mut);

@@ -9,14 +9,14 @@
 
 use super::ServerKind;
 
-/// How a kind's body is laid out.
+/// How a kind's body is laid out: its JSON, or the fields of its form.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     /// The member that holds length, sampling and a constraint of the server's own; `None` where they stand at the top.
     pub(super) nest: Option<&'static str>,
     /// The field of the prompt.
     pub(super) prompt: &'static str,
-    /// The field of the token limit, inside `nest`.
+    /// The field of the token limit, inside `nest`; where nothing is generated, a name that nobody asks for.
     pub(super) length: &'static str,
     /// Whether the body says if a stream is wanted; elsewhere the path does.
     pub(super) says_stream: bool,
@@ -106,6 +106,9 @@ const COMPLETIONS: Shape = Shape {
     sampling: &ALL,
 };
 
+/// Kinds that generate nothing, and so sample nothing.
+const COMPUTED: Shape = Shape { says_stream: false, asks_usage: false, ignores_eos: false, sampling: &[], ..COMPLETIONS };
+
 impl Shape {
     /// The layout of a kind's bodies.
     pub(super) fn of(kind: ServerKind) -> Self {
@@ -146,6 +149,12 @@ impl Shape {
             }
             ServerKind::Scalellm => Self { asks_usage: false, sampling: &SCALELLM, ..COMPLETIONS },
             ServerKind::DeepspeedMii => Self { asks_usage: false, ignores_eos: false, sampling: &MII, ..COMPLETIONS },
+            // vLLM's `TranscriptionRequest` has every parameter; its options of streams are fields of their own.
+            ServerKind::OpenaiAudio => {
+                Self { prompt: "file", length: "max_completion_tokens", asks_usage: false, ignores_eos: false, ..COMPLETIONS }
+            }
+            ServerKind::OpenaiEmbeddings | ServerKind::VllmPooling => Self { prompt: "input", ..COMPUTED },
+            ServerKind::VllmRerank => Self { prompt: "documents", ..COMPUTED },
             ServerKind::Ollama => Self {
                 nest: Some("options"),
                 prompt: "messages",
@@ -165,7 +174,7 @@ impl Shape {
 
     /// Whether sobench itself sets a field, at the top or inside `nest`: then nothing else may.
     pub(super) fn owns(&self, field: &str) -> bool {
-        matches!(field, "stream" | "model" | "prompt" | "messages" | "max_tokens" | "max_completion_tokens")
+        matches!(field, "stream" | "model" | "prompt" | "messages" | "query" | "max_tokens" | "max_completion_tokens")
             || field == self.prompt
             || field == self.length
     }

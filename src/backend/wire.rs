@@ -23,6 +23,8 @@ pub(super) struct Delta {
     pub(super) error: Option<WireError>,
     /// Whether it has the shape of an answer at all.
     pub(super) is_answer: bool,
+    /// Whether it states the whole answer, so that one without text is an empty answer and not the lack of one.
+    pub(super) is_whole: bool,
     /// Whether it says that nothing follows. Kinds that end with `[DONE]` leave it unset.
     pub(super) is_last: bool,
 }

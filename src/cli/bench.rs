@@ -82,10 +82,10 @@ pub struct ServerArgs {
 /// What is asked.
 #[derive(Args, Clone, Debug)]
 pub struct DatasetArgs {
-    /// Dataset
-    #[arg(long, visible_alias = "dataset-name", value_name = "NAME", default_value = "json",
+    /// Dataset [default: json; audio with --backend openai-audio]
+    #[arg(long, visible_alias = "dataset-name", value_name = "NAME",
           value_parser = PossibleValuesParser::new(DatasetName::ALL.map(DatasetName::name)))]
-    pub dataset: String,
+    pub dataset: Option<String>,
     /// File of the dataset (custom: JSONL; xgrammar_bench: parquet, JSON, JSONL or a Hub id)
     #[arg(long, value_name = "PATH")]
     pub dataset_path: Option<String>,
@@ -107,6 +107,15 @@ pub struct DatasetArgs {
     /// Own choices for the choice dataset
     #[arg(long, value_name = "A,B,C", value_delimiter = ',', allow_hyphen_values = true)]
     pub choice: Option<Vec<String>>,
+    /// Own files of sound for the audio dataset, sent in turn [default: generated WAV files]
+    #[arg(long, value_name = "PATH", num_args = 1.., conflicts_with = "audio_seconds")]
+    pub audio_path: Vec<PathBuf>,
+    /// Length of each generated file of sound [default: 5]
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
+    pub audio_seconds: Option<f64>,
+    /// Documents of each request to rank them, for --backend vllm-rerank [default: 1]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub rerank_documents: Option<usize>,
 }
 
 /// The JSON Schemas that ship.
@@ -238,8 +247,8 @@ pub struct OutputArgs {
     /// A name for the run, kept in the result
     #[arg(long)]
     pub label: Option<String>,
-    /// Metrics to print in full
-    #[arg(long, value_name = "A,B", value_delimiter = ',', default_value = "ttft,tpot,itl",
+    /// Metrics to print in full [default: ttft,tpot,itl; e2el where nothing is generated]
+    #[arg(long, value_name = "A,B", value_delimiter = ',',
           value_parser = ["ttft", "tpot", "itl", "e2el"])]
     pub percentile_metrics: Vec<String>,
     /// Percentiles of those metrics

@@ -105,7 +105,7 @@ mod tests {
         let arguments = parse(&["--num_prompts", "7", "--result_filename=a_b.json", "--dataset_name", "xgrammar_bench"]).unwrap();
         assert_eq!(arguments.traffic.num_prompts, 7);
         assert_eq!(arguments.output.result_filename.as_deref(), Some("a_b.json"));
-        assert_eq!(arguments.dataset.dataset, "xgrammar_bench");
+        assert_eq!(arguments.dataset.dataset.as_deref(), Some("xgrammar_bench"));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
-use super::{Dataset, DatasetPlan, PromptForm, Row, Rows, RowsKind};
+use super::{Constraints, Dataset, DatasetPlan, PromptForm, Row, Rows, RowsKind};
 use crate::case::{Arm, Case, Prompt};
 use crate::constraint::Constraint;
 use crate::error::{Error, Result};
@@ -19,12 +19,16 @@ pub(super) fn deal(plan: &DatasetPlan, rows: Rows, tokenizer: &Tokenizer) -> Res
     if kind == RowsKind::Collected && available < plan.num_prompts {
         notices.push(format!("{available} rows cycled to {} prompts", plan.num_prompts));
     }
-    let is_templated = |row: &Row| plan.prompt_form == PromptForm::Text && matches!(row.prompt, Prompt::Messages(_));
+    let is_templated = |row: &Row| takes_text(plan.prompt_form) && matches!(row.prompt, Prompt::Messages(_));
     if let Some(date) = tokenizer.template_date().filter(|_| rows.iter().any(is_templated)) {
         notices.push(format!("the chat template prints the present day, which is set to {date} to keep prompts the same"));
     }
-    let asked = rows.into_iter().take(plan.num_prompts);
+    let asked = rows.into_iter().take(rows_needed(plan));
     let prepared = asked.map(|row| Prepared::new(row, plan, tokenizer)).collect::<Result<Vec<_>>>()?;
+    let prepared = match plan.prompt_form {
+        PromptForm::Ranking { documents } => rankings(prepared, documents),
+        PromptForm::Text | PromptForm::Messages | PromptForm::Audio => prepared,
+    };
     let is_constrained = constrained(plan);
     let mut hash = AskedHash::default();
     let mut cases = Vec::with_capacity(plan.num_prompts);
@@ -34,6 +38,46 @@ pub(super) fn deal(plan: &DatasetPlan, rows: Rows, tokenizer: &Tokenizer) -> Res
         cases.push(case);
     }
     Ok(Dataset { cases, rows: available, sha256: hash.hex(), source, converted_from, notices })
+}
+
+/// Whether chat messages have to be put into a template.
+fn takes_text(form: PromptForm) -> bool {
+    match form {
+        PromptForm::Text | PromptForm::Ranking { .. } => true,
+        PromptForm::Messages | PromptForm::Audio => false,
+    }
+}
+
+/// How many rows the cases can be about.
+fn rows_needed(plan: &DatasetPlan) -> usize {
+    match plan.prompt_form {
+        PromptForm::Ranking { documents } => plan.num_prompts.saturating_mul(documents).saturating_add(1),
+        PromptForm::Text | PromptForm::Messages | PromptForm::Audio => plan.num_prompts,
+    }
+}
+
+/// Queries with documents, as many as there are rows: as vLLM's `random-rerank` has it, the first text is every request's query
+/// and the others are documents, `documents` to a request, in turn. A text that is alone is both.
+fn rankings(texts: Vec<Prepared>, documents: usize) -> Vec<Prepared> {
+    let known: Vec<(Arc<str>, u32)> = texts
+        .iter()
+        .filter_map(|prepared| match &prepared.row.prompt {
+            Prompt::Text(text) => Some((Arc::clone(text), prepared.prompt_tokens.unwrap_or(0))),
+            Prompt::Messages(_) | Prompt::Audio(_) | Prompt::Ranking { .. } => None,
+        })
+        .collect();
+    let Some((query, query_tokens)) = known.first().cloned() else { return texts };
+    let offered = if known.len() > 1 { &known[1..] } else { &known[..] };
+    let ranked = texts.into_iter().enumerate().map(|(index, prepared)| {
+        let asked: Vec<&(Arc<str>, u32)> =
+            (0..documents).map(|place| &offered[(index * documents + place) % offered.len()]).collect();
+        // Each document is read together with the query.
+        let tokens = asked.iter().fold(0_u32, |sum, (_, tokens)| sum.saturating_add(*tokens).saturating_add(query_tokens));
+        let documents = asked.into_iter().map(|(text, _)| Arc::clone(text)).collect();
+        let row = Row { prompt: Prompt::Ranking { query: Arc::clone(&query), documents }, ..prepared.row };
+        Prepared { row, prompt_tokens: Some(tokens) }
+    });
+    ranked.collect()
 }
 
 /// For each case, whether its constraint is sent: `int(N * ratio)` of them, chosen as `random.seed(seed);
@@ -55,14 +99,18 @@ struct Prepared {
 
 impl Prepared {
     fn new(mut row: Row, plan: &DatasetPlan, tokenizer: &Tokenizer) -> Result<Self> {
-        if let (Prompt::Messages(messages), PromptForm::Text) = (&row.prompt, plan.prompt_form) {
+        if let (Prompt::Messages(messages), true) = (&row.prompt, takes_text(plan.prompt_form)) {
             let text = tokenizer.apply_chat_template(messages, true).map_err(|error| at(&row.name, error))?;
             row.prompt = Prompt::Text(text.into());
         }
         let prompt_tokens = match &row.prompt {
             Prompt::Text(text) => Some(u32::try_from(tokenizer.count(text)).unwrap_or(u32::MAX)),
-            Prompt::Messages(_) => None,
+            // The server templates messages and splits sound; queries with documents are made later.
+            Prompt::Messages(_) | Prompt::Audio(_) | Prompt::Ranking { .. } => None,
         };
+        if plan.constraints == Constraints::LeftOut {
+            row = Row { constraint: None, grammar_oracle: None, completion: None, ..row };
+        }
         Ok(Self { row, prompt_tokens })
     }
 

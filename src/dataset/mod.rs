@@ -1,5 +1,6 @@
 //! Names and files to cases. Knows nothing of servers, but for which form of prompt and grammar they take.
 
+mod audio;
 mod cases;
 mod choice;
 pub(crate) mod custom;
@@ -14,8 +15,11 @@ pub(crate) mod parquet;
 mod plan;
 mod regex;
 
+pub use audio::{MAX_AUDIO_SECONDS, MAX_CLIP_BYTES, MAX_CLIPS_BYTES};
 pub use file::{MAX_DATASET_BYTES, MAX_ROWS};
-pub use plan::{DatasetName, DatasetPlan, JsonSchemaSource, MAX_PROMPTS, OwnInput, PromptForm};
+pub use plan::{
+    AudioSource, Constraints, DatasetName, DatasetPlan, JsonSchemaSource, MAX_DOCUMENTS, MAX_PROMPTS, OwnInput, PromptForm,
+};
 
 use std::sync::Arc;
 
@@ -60,9 +64,14 @@ struct Row {
 impl Row {
     /// A row with a text to ask and a constraint, which is all that the generated datasets have.
     fn new(prompt: &str, constraint: Constraint) -> Self {
+        Self { constraint: Some(Arc::new(constraint)), ..Self::free(Prompt::Text(prompt.into())) }
+    }
+
+    /// A row that is only asked.
+    fn free(prompt: Prompt) -> Self {
         Self {
-            prompt: Prompt::Text(prompt.into()),
-            constraint: Some(Arc::new(constraint)),
+            prompt,
+            constraint: None,
             output_len: None,
             completion: None,
             tags: Vec::new(),
@@ -125,6 +134,7 @@ pub fn load_with(plan: &DatasetPlan, tokenizer: &Tokenizer, hub: &HubSettings) -
         DatasetName::Choice => Ok(choice::rows(plan)),
         DatasetName::XgrammarBench => json_mode_eval::rows(plan, hub),
         DatasetName::Custom => custom::rows(plan),
+        DatasetName::Audio => audio::rows(plan),
     }?;
     cases::deal(plan, rows, tokenizer)
 }

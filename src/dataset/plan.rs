@@ -11,6 +11,8 @@ use crate::error::{Error, Result};
 
 /// The most requests of one run; each is kept in memory from the start.
 pub const MAX_PROMPTS: usize = 10_000_000;
+/// The most documents of one request to rank them.
+pub const MAX_DOCUMENTS: usize = 10_000;
 
 /// Which dataset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -36,6 +38,9 @@ pub enum DatasetName {
     /// The user's own rows.
     #[serde(rename = "custom")]
     Custom,
+    /// Sound, generated or the user's own, without constraints.
+    #[serde(rename = "audio")]
+    Audio,
 }
 
 /// Something of the user's own that takes the place of what ships, or is all there is.
@@ -49,6 +54,7 @@ pub enum OwnInput {
     Regex,
     Choice,
     Path,
+    Audio,
 }
 
 impl DatasetName {
@@ -61,12 +67,13 @@ impl DatasetName {
             OwnInput::Regex => self == Self::Regex,
             OwnInput::Choice => self == Self::Choice,
             OwnInput::Path => self.has_rows(),
+            OwnInput::Audio => self == Self::Audio,
         }
     }
 
     /// All of them, in the order in which they are listed to people.
-    pub const ALL: [Self; 7] =
-        [Self::Json, Self::JsonUnique, Self::Grammar, Self::Regex, Self::Choice, Self::XgrammarBench, Self::Custom];
+    pub const ALL: [Self; 8] =
+        [Self::Json, Self::JsonUnique, Self::Grammar, Self::Regex, Self::Choice, Self::XgrammarBench, Self::Custom, Self::Audio];
 
     /// Whether each row brings a constraint of its own; elsewhere one constraint (with its variants) is the run's.
     pub fn has_rows(self) -> bool {
@@ -83,6 +90,7 @@ impl DatasetName {
             Self::Choice => "choice",
             Self::XgrammarBench => "xgrammar_bench",
             Self::Custom => "custom",
+            Self::Audio => "audio",
         }
     }
 }
@@ -126,6 +134,30 @@ pub enum PromptForm {
     Text,
     /// Chat messages, which are passed as they are: the server has the template, and a prompt must not be templated twice.
     Messages,
+    /// Sound, which only the dataset `audio` has.
+    Audio,
+    /// A query and so many documents, made from texts.
+    Ranking { documents: usize },
+}
+
+/// What becomes of the constraints that rows have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Constraints {
+    /// Answers are judged by them, and [`DatasetPlan::constrained_ratio`] of the requests carry them.
+    Kept,
+    /// Only the prompts are asked: the answers are nothing that a constraint could be about.
+    LeftOut,
+}
+
+/// Which sound the dataset `audio` has.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AudioSource {
+    /// WAV files of our own making, so many seconds long.
+    Generated { seconds: f64 },
+    /// The user's own files, in turn.
+    Files(Vec<PathBuf>),
 }
 
 /// Everything that decides what is loaded.
@@ -138,7 +170,10 @@ pub struct DatasetPlan {
     pub seed: u64,
     /// Share of the requests whose constraint is sent, from 0 to 1.
     pub constrained_ratio: f64,
+    pub constraints: Constraints,
     pub prompt_form: PromptForm,
+    /// For `audio`.
+    pub audio: AudioSource,
     pub json_schema: JsonSchemaSource,
     /// The user's own grammar, for `grammar`.
     pub grammar_path: Option<PathBuf>,
@@ -180,6 +215,16 @@ impl DatasetPlan {
                 return Err(Error::usage(format!("{flag} is given, and not read by the dataset {}", self.name))
                     .hint("name the dataset that reads it, or leave it away"));
             }
+        }
+        let audio = self.name == DatasetName::Audio;
+        if audio != (self.prompt_form == PromptForm::Audio) {
+            return Err(Error::usage(format!("the dataset {} has no prompts in the form that the endpoint takes", self.name))
+                .hint("the dataset audio goes with --backend openai-audio, and nothing else does"));
+        }
+        if let PromptForm::Ranking { documents } = self.prompt_form
+            && (documents == 0 || documents > MAX_DOCUMENTS)
+        {
+            return Err(Error::usage(format!("the documents of a request have to be from 1 to {MAX_DOCUMENTS}: {documents}")));
         }
         if self.choice.as_ref().is_some_and(Vec::is_empty) {
             return Err(Error::usage("the choice list is empty").hint("give at least one choice"));

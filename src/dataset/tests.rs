@@ -18,7 +18,9 @@ pub(super) fn plan(name: DatasetName) -> DatasetPlan {
         output_len: 128,
         seed: 0,
         constrained_ratio: 1.0,
+        constraints: Constraints::Kept,
         prompt_form: PromptForm::Text,
+        audio: AudioSource::Generated { seconds: 1.0 },
         json_schema: JsonSchemaSource::Brief,
         grammar_path: None,
         grammar_dialect: GrammarDialect::Ebnf,
@@ -42,7 +44,7 @@ fn loaded(plan: &DatasetPlan) -> Dataset {
 fn prompt_of(case: &Case) -> &str {
     match &case.prompt {
         Prompt::Text(text) => text,
-        Prompt::Messages(_) => panic!("a text was expected"),
+        other => panic!("a text was expected, and not {}", other.kind()),
     }
 }
 

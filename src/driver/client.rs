@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Request, Url, redirect, retry};
 
-use super::endpoint::Endpoint;
+use super::endpoint::{Endpoint, JSON};
 use crate::backend::DEFAULT_MAX_EVENT_BYTES;
 use crate::error::{Error, Result};
 
@@ -141,9 +141,13 @@ impl Client {
         &self.http
     }
 
-    /// A generating request; `label` completes `x-request-id`.
-    pub(super) fn post(&self, body: Bytes, label: &str) -> Request {
+    /// A generating request; `label` completes `x-request-id`. A form names its boundary in `content_type`, which no header of the
+    /// user's may replace.
+    pub(super) fn post(&self, body: Bytes, content_type: &'static str, label: &str) -> Request {
         let mut request = self.request(Method::POST, self.url.clone());
+        if content_type != JSON {
+            request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+        }
         *request.body_mut() = Some(body.into());
         if let Some(prefix) = &self.options.request_id_prefix {
             let id = HeaderValue::from_str(&format!("{prefix}{label}"));

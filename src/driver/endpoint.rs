@@ -7,6 +7,9 @@ use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, Header
 
 use crate::error::{Error, Result};
 
+/// The media type of bodies, unless a header or the kind of server says something else.
+pub(super) const JSON: &str = "application/json";
+
 /// Where requests go and what every one of them carries.
 #[derive(Clone)]
 pub struct Endpoint {
@@ -79,7 +82,7 @@ impl Endpoint {
     /// Every header that requests have in common.
     pub(super) fn header_map(&self) -> Result<HeaderMap> {
         let mut map = HeaderMap::new();
-        map.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        map.insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
         if let Some(ApiKey(key)) = &self.api_key {
             let mut value = HeaderValue::from_str(&format!("Bearer {key}")).map_err(|_| {
                 Error::usage("the API key has characters that a header cannot carry")

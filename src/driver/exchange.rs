@@ -38,7 +38,7 @@ pub(super) struct Prepared {
 pub(super) async fn observe(sender: &Sender, prepared: Prepared) -> Observation {
     let options = sender.client.options();
     let limit = options.request_timeout.unwrap_or(DEFAULT_REQUEST_TIMEOUT);
-    let request = sender.client.post(prepared.body, &prepared.label);
+    let request = sender.client.post(prepared.body, sender.adapter.content_type(), &prepared.label);
     let decoder = sender.adapter.decoder(sender.stream, options.limits.max_event_bytes);
     let timing = Timing { due_ns: as_ns(prepared.due), ..Timing::default() };
     let mut exchange = Exchange { sender, timing, decoder };

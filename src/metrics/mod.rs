@@ -65,6 +65,18 @@ pub struct MetricsOptions {
     /// Whether answers were asked for in a stream; without one there is no TTFT, TPOT or ITL. What came is the server's doing: see
     /// [`Sample::streamed`].
     pub streamed: bool,
+    pub answers: Answers,
+}
+
+/// What answers are made of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answers {
+    /// Text, token by token.
+    #[default]
+    Generated,
+    /// Vectors or scores, computed whole: there are no output tokens, and no latency but the one to the end.
+    Computed,
 }
 
 /// Service level objectives, in milliseconds; an answer is good that passes none of them.
@@ -157,7 +169,7 @@ pub fn summarise(samples: &[Sample<'_>], duration_ns: u64, options: &MetricsOpti
 impl Default for MetricsOptions {
     /// vLLM's defaults: p99, no goodput, streaming.
     fn default() -> Self {
-        Self { percentiles: vec![99.0], goodput: None, streamed: true }
+        Self { percentiles: vec![99.0], goodput: None, streamed: true, answers: Answers::Generated }
     }
 }
 
@@ -223,7 +235,7 @@ impl ArmMetrics {
             truncated: samples.iter().filter(|it| it.observation.outcome == Outcome::Truncated).count(),
             cancelled,
             failed: samples.len() - completed - cancelled,
-            tokens: TokenTotals::of(samples),
+            tokens: TokenTotals::of(samples, options),
             throughput: Throughput::of(samples, duration_ns, options),
             latency: Latency::of(samples, options),
         }
@@ -231,13 +243,20 @@ impl ArmMetrics {
 }
 
 impl TokenTotals {
-    fn of(samples: &[&Sample<'_>]) -> Self {
+    fn of(samples: &[&Sample<'_>], options: &MetricsOptions) -> Self {
         let answers = || samples.iter().filter(|it| it.observation.outcome.is_answer()).map(|it| it.tokens);
-        Self {
+        let of_prompts = Self {
             input: throughput::sum(answers().map(|it| it.input)),
-            output: throughput::sum(answers().map(|it| it.output)),
             input_sources: Sources::of(answers().map(|it| it.input_source)),
-            output_sources: Sources::of(answers().map(|it| it.output_source)),
+            ..Self::default()
+        };
+        match options.answers {
+            Answers::Computed => of_prompts,
+            Answers::Generated => Self {
+                output: throughput::sum(answers().map(|it| it.output)),
+                output_sources: Sources::of(answers().map(|it| it.output_source)),
+                ..of_prompts
+            },
         }
     }
 }

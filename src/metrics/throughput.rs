@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::{MetricsOptions, Sample, Slo};
+use super::{Answers, MetricsOptions, Sample, Slo};
 use crate::verdict::Verdict;
 
 const NS_PER_S: u64 = 1_000_000_000;
@@ -21,7 +21,7 @@ pub struct Throughput {
     pub request_throughput: Option<f64>,
     /// Output tokens of answers per second.
     pub output_throughput: Option<f64>,
-    /// Input and output tokens of answers per second.
+    /// Input and output tokens of answers per second; where answers have no tokens, those of the input.
     pub total_token_throughput: Option<f64>,
     /// Answers that met every SLO, per second; `None` without an SLO, or where one cannot be checked.
     pub request_goodput: Option<f64>,
@@ -46,15 +46,21 @@ impl Throughput {
     pub fn of(samples: &[&Sample<'_>], duration_ns: u64, options: &MetricsOptions) -> Self {
         let answers: Vec<&Sample<'_>> = samples.iter().copied().filter(|it| it.observation.outcome.is_answer()).collect();
         let per_second = |count: f64| if duration_ns == 0 { None } else { Some(count / (duration_ns as f64 / 1e9)) };
-        let output = sum(answers.iter().map(|it| it.tokens.output));
         let input = sum(answers.iter().map(|it| it.tokens.input));
+        let (output, total) = match options.answers {
+            Answers::Computed => (None, input),
+            Answers::Generated => {
+                let output = sum(answers.iter().map(|it| it.tokens.output));
+                (output, output.zip(input).map(|(output, input)| output.saturating_add(input)))
+            }
+        };
         let valid = |it: &&&Sample<'_>| *it.verdict == Verdict::Valid;
         let good: Option<Vec<&Sample<'_>>> = options.goodput.and_then(|slo| good(&answers, slo, options));
-        let peaks = Peaks::of(&answers);
+        let peaks = Peaks::of(&answers, options.answers);
         Self {
             request_throughput: per_second(answers.len() as f64),
             output_throughput: output.and_then(|output| per_second(output as f64)),
-            total_token_throughput: output.zip(input).and_then(|(output, input)| per_second((output + input) as f64)),
+            total_token_throughput: total.and_then(|total| per_second(total as f64)),
             request_goodput: good.as_ref().and_then(|good| per_second(good.len() as f64)),
             valid_goodput: good.as_ref().and_then(|good| per_second(good.iter().filter(valid).count() as f64)),
             valid_throughput: per_second(answers.iter().filter(valid).count() as f64),
@@ -101,7 +107,7 @@ struct Peaks {
 }
 
 impl Peaks {
-    fn of(answers: &[&Sample<'_>]) -> Self {
+    fn of(answers: &[&Sample<'_>], made: Answers) -> Self {
         let Some(start_ns) = answers.iter().filter_map(|it| it.observation.timing.sent_ns).min() else {
             return Self::default();
         };
@@ -123,10 +129,11 @@ impl Peaks {
                 touching.push((bucket(end_ns) + 1, -1));
             }
         }
-        let known = answers.iter().all(|it| it.tokens.output.is_some());
+        let generated = made == Answers::Generated;
+        let known = generated && answers.iter().all(|it| it.tokens.output.is_some());
         Self {
             tokens: tokens.into_values().max_by(f64::total_cmp).filter(|_| known),
-            chunks: chunks.into_values().max(),
+            chunks: chunks.into_values().max().filter(|_| generated),
             touching: highest(touching),
         }
     }
@@ -183,6 +190,17 @@ mod tests {
         assert_eq!(throughput.total_token_throughput, Some(5.0));
         assert_eq!(throughput.valid_throughput, Some(0.5));
         assert_eq!((throughput.request_goodput, throughput.valid_goodput), (None, None));
+    }
+
+    #[test]
+    fn what_is_computed_has_no_output_tokens() {
+        let computed = MetricsOptions { streamed: false, answers: Answers::Computed, ..MetricsOptions::default() };
+        let run = [Made { output: None, chunks: vec![30], streamed: false, ..made() }];
+        let throughput = measured(&run, 1000, &computed);
+        assert_eq!((throughput.request_throughput, throughput.total_token_throughput), (Some(1.0), Some(7.0)));
+        assert_eq!((throughput.output_throughput, throughput.max_output_tokens_per_s), (None, None));
+        assert_eq!((throughput.max_output_chunks_per_s, throughput.max_concurrent_requests), (None, Some(1)));
+        assert_eq!(measured(&[Made { input: None, ..made() }], 1000, &computed).total_token_throughput, None);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 
 use super::*;
 use crate::cli::{Cli, Command};
+use crate::dataset::PromptForm;
 
 fn plan(arguments: &[&str]) -> Result<RunPlan> {
     let arguments = std::iter::once("sobench").chain(arguments.iter().copied()).map(OsString::from);
@@ -42,6 +43,10 @@ fn the_endpoint_and_the_form_of_prompts_follow_the_backend() {
         ("openai-responses", "/v1/responses", PromptForm::Messages),
         ("llama.cpp", "/completion", PromptForm::Text),
         ("tgi", "/generate_stream", PromptForm::Text),
+        ("openai-audio", "/v1/audio/transcriptions", PromptForm::Audio),
+        ("openai-embeddings", "/v1/embeddings", PromptForm::Text),
+        ("vllm-pooling", "/pooling", PromptForm::Text),
+        ("vllm-rerank", "/rerank", PromptForm::Ranking { documents: 1 }),
     ] {
         let plan = plan(&["--backend", backend, "--port", "1"]).unwrap();
         let Target::Server(ServerTarget { endpoint, .. }) = plan.target else { panic!("a port names a server") };
@@ -120,4 +125,59 @@ fn ratio_and_objectives_are_taken() {
     assert_eq!(slo, Some(Slo { ttft_ms: Some(200.0), tpot_ms: None, e2el_ms: Some(5000.0) }));
     assert_eq!(plan(&["--ignore-eos"]).unwrap().warnings().len(), 1);
     assert!(plan(&["--ignore-eos", "--no-guided-decoding"]).unwrap().warnings().is_empty());
+}
+
+#[test]
+fn kinds_without_constraints_have_defaults_of_their_own() {
+    use LatencyMetric::{E2el, Itl, Tpot, Ttft};
+    for (backend, dataset, streamed, latencies) in [
+        ("openai-audio", DatasetName::Audio, true, &[Ttft, Tpot, Itl][..]),
+        ("openai-embeddings", DatasetName::Json, false, &[E2el]),
+        ("vllm-pooling", DatasetName::Json, false, &[E2el]),
+        ("vllm-rerank", DatasetName::Json, false, &[E2el]),
+    ] {
+        let plan = plan(&["--backend", backend, "--port", "1", "--guided-decoding-ratio", "0"]).unwrap();
+        assert_eq!((plan.dataset.name, plan.dataset.constrained_ratio), (dataset, 0.0), "{backend}");
+        assert_eq!(plan.dataset.constraints, Constraints::LeftOut);
+        assert_eq!((plan.request.stream, plan.metrics.streamed), (streamed, streamed), "{backend}");
+        assert_eq!(plan.output.percentile_metrics, latencies, "{backend}");
+    }
+    let plan = plan(&["--backend", "vllm-rerank", "--port", "1", "--rerank-documents", "8"]).unwrap();
+    assert_eq!(plan.dataset.prompt_form, PromptForm::Ranking { documents: 8 });
+}
+
+#[test]
+fn what_kinds_without_constraints_cannot_do_is_refused_by_name() {
+    let rerank = &["--port", "1", "--backend", "vllm-rerank"][..];
+    let audio = &["--port", "1", "--backend", "openai-audio"][..];
+    for (kind, arguments, words) in [
+        (
+            rerank,
+            &["--guided-decoding-ratio", "0.5"][..],
+            "the vllm-rerank backend takes no constraint: --guided-decoding-ratio 0.5",
+        ),
+        (audio, &["--guided-decoding-ratio", "1"], "the openai-audio backend takes no constraint: --guided-decoding-ratio 1"),
+        (audio, &["--constraint-dialect", "guided"], "the openai-audio backend takes no constraint: --constraint-dialect guided"),
+        (rerank, &["--guided-decoding-backend", "guidance"], "takes no constraint: --guided-decoding-backend guidance"),
+        (
+            rerank,
+            &["--percentile-metrics", "e2el,ttft"],
+            "the vllm-rerank backend generates no tokens: --percentile-metrics ttft",
+        ),
+        (rerank, &["--goodput", "tpot:5"], "the vllm-rerank backend generates no tokens: --goodput tpot:5"),
+        (rerank, &["--rerank-documents", "0"], "--rerank-documents is not from 1 to 10000: 0"),
+        (rerank, &["--audio-seconds", "3"], "--audio-seconds has no meaning with --dataset json"),
+        (&["--port", "1"], &["--rerank-documents", "2"], "--rerank-documents has no meaning with --backend vllm"),
+        (
+            &[],
+            &["--backend", "openai-embeddings"],
+            "no server is named, and the embedded engine is no such backend: openai-embeddings",
+        ),
+    ] {
+        let error = plan(&[kind, arguments].concat()).unwrap_err();
+        assert!(error.what.contains(words), "{arguments:?}: {error}");
+        assert_eq!(error.exit_code(), 2);
+    }
+    assert!(plan(&[rerank, &["--goodput", "e2el:5", "--percentile-metrics", "e2el"]].concat()).is_ok());
+    assert!(plan(&[audio, &["--goodput", "ttft:5", "--audio-path", "a.wav", "b.wav"]].concat()).is_ok());
 }

@@ -9,10 +9,10 @@ use tabled::settings::{Alignment, Modify, Style, Width};
 use super::text::figure;
 use super::{LatencyMetric, Report};
 use crate::case::Arm;
-use crate::metrics::ArmMetrics;
 use crate::metrics::excerpt::{Excerpt, Group};
 use crate::metrics::quality::Quality;
 use crate::metrics::stats::{Percentile, Rate, Summary};
+use crate::metrics::{Answers, ArmMetrics};
 use crate::printable::printable;
 use crate::report::json::summary_of;
 use crate::verdict::NotScored;
@@ -27,7 +27,7 @@ const EXAMPLE_MAX_CHARS: usize = 160;
 pub(super) fn all(report: &Report) -> Vec<(&'static str, String)> {
     let quality = &report.metrics.quality;
     let tables = [
-        ("Quality of the answers", Some(rates(quality))),
+        ("Quality of the answers", is_judged(report).then(|| rates(quality))),
         ("Why constrained answers are not valid (share of the constrained requests)", reasons(quality)),
         ("Constrained requests that could not be judged (share of the constrained requests)", unjudged(quality)),
         (
@@ -39,6 +39,12 @@ pub(super) fn all(report: &Report) -> Vec<(&'static str, String)> {
         ("The client's own part", Some(client(report))),
     ];
     tables.into_iter().filter_map(|(title, table)| Some((title, trimmed(&table?)))).collect()
+}
+
+/// Whether requests have constraints, sent or not, that answers are judged by.
+fn is_judged(report: &Report) -> bool {
+    let arms = &report.metrics.arms;
+    arms.constrained.is_some() || arms.control.is_some() || arms.free.is_none()
 }
 
 /// The table without the padding at the end of its lines.
@@ -149,10 +155,11 @@ fn example(excerpt: &Excerpt) -> String {
     wrapped.iter().flat_map(|line| line.lines()).map(str::trim_end).collect::<Vec<_>>().join("\n")
 }
 
-/// The arms side by side, unless the constrained one is the only one: the other tables have its figures.
+/// The arms side by side, unless the constrained one is the only one, or no arm can be: the other tables have its figures.
 fn arms(report: &Report) -> Option<String> {
     let arms: Vec<(&str, &ArmMetrics)> = report.metrics.arms.iter().collect();
-    if arms.iter().all(|(name, _)| *name == "constrained") {
+    let is_alone = arms.iter().all(|(name, _)| *name == "constrained") || report.metrics.options.answers == Answers::Computed;
+    if is_alone {
         return None;
     }
     let mut builder = Builder::default();
@@ -193,11 +200,11 @@ fn percentile_cell(summary: &Summary, place: usize) -> String {
 fn client(report: &Report) -> String {
     let overall = &report.metrics.overall;
     let latency = &overall.latency;
-    let mut rows = vec![
-        ("schedule lag: due to sent (ms)", &latency.schedule_lag_ms),
-        ("TTFT from due (ms)", &latency.ttft_from_due_ms),
-        ("E2EL from due (ms)", &latency.e2el_from_due_ms),
-    ];
+    let mut rows = vec![("schedule lag: due to sent (ms)", &latency.schedule_lag_ms)];
+    if report.metrics.options.answers == Answers::Generated {
+        rows.push(("TTFT from due (ms)", &latency.ttft_from_due_ms));
+    }
+    rows.push(("E2EL from due (ms)", &latency.e2el_from_due_ms));
     if latency.multi_token_chunk_answers > 0 {
         rows.push(("ITL spread over tokens (ms)", &latency.itl_per_token_ms));
     }

@@ -9,9 +9,9 @@ use tabled::settings::width::Wrap;
 
 use super::json::summary_of;
 use super::{EngineChoice, LatencyMetric, Report, tables};
-use crate::metrics::Slo;
 use crate::metrics::quality::Quality;
 use crate::metrics::stats::{Percentile, Summary};
+use crate::metrics::{Answers, Slo};
 use crate::printable::printable;
 
 /// The width of vLLM's block, and of every heading.
@@ -71,14 +71,19 @@ fn add_block(page: &mut String, report: &Report) {
     }
     row(page, "Benchmark duration (s):", &figure(Some(metrics.duration_ns as f64 / 1e9)));
     row(page, "Total input tokens:", &count(overall.tokens.input));
-    row(page, "Total generated tokens:", &count(overall.tokens.output));
+    let generated = metrics.options.answers == Answers::Generated;
+    if generated {
+        row(page, "Total generated tokens:", &count(overall.tokens.output));
+    }
     row(page, "Request throughput (req/s):", &figure(throughput.request_throughput));
     if metrics.options.goodput.is_some() {
         row(page, "Request goodput (req/s):", &figure(throughput.request_goodput));
         row(page, "Valid request goodput (req/s):", &figure(throughput.valid_goodput));
     }
-    row(page, "Output token throughput (tok/s):", &figure(throughput.output_throughput));
-    row(page, "Peak output token throughput (tok/s):", &figure(throughput.max_output_tokens_per_s));
+    if generated {
+        row(page, "Output token throughput (tok/s):", &figure(throughput.output_throughput));
+        row(page, "Peak output token throughput (tok/s):", &figure(throughput.max_output_tokens_per_s));
+    }
     row(page, "Peak concurrent requests:", &figure(throughput.max_concurrent_requests.map(|it| it as f64)));
     row(page, "Total token throughput (tok/s):", &figure(throughput.total_token_throughput));
     for metric in LatencyMetric::ALL.into_iter().filter(|it| report.percentile_metrics.contains(it)) {
@@ -141,6 +146,7 @@ fn conditions(report: &Report) -> [(&'static str, Vec<Option<String>>); 8] {
         if is_sent { named("sent as", text(&about.constraint_dialect)) } else { Some("not sent, only judged".to_owned()) };
     let carried = carried.filter(|_| kinds.is_some());
     let converted = named("converted from", text(&dataset.grammar_converted_from));
+    let generated = report.metrics.options.answers == Answers::Generated;
     let sources = report.metrics.overall.tokens.output_sources;
     let counted = [("server", sources.server), ("tokenizer", sources.tokenizer), ("nobody", sources.unknown)]
         .map(|(who, count)| format!("{who} {count}"))
@@ -165,7 +171,7 @@ fn conditions(report: &Report) -> [(&'static str, Vec<Option<String>>); 8] {
             "answers",
             vec![
                 about.output_len.map(|tokens| format!("at most {tokens} tokens")),
-                Some(format!("output tokens counted by: {counted}")),
+                generated.then(|| format!("output tokens counted by: {counted}")),
             ],
         ),
         (
@@ -243,7 +249,12 @@ fn remarks(report: &Report) -> Vec<String> {
         ("requests not sent when the run was stopped", latency.never_sent),
     ];
     let counted = facts.into_iter().filter(|(_, count)| *count > 0).map(|(fact, count)| format!("{fact}: {count}"));
-    let streamed = (!metrics.options.streamed).then(|| "answers were not streamed: there is no TTFT, TPOT or ITL".to_owned());
+    let streamed = match (metrics.options.answers, metrics.options.streamed) {
+        (Answers::Computed, _) => Some("answers are computed whole: there are no output tokens, and no TTFT, TPOT or ITL"),
+        (Answers::Generated, false) => Some("answers were not streamed: there is no TTFT, TPOT or ITL"),
+        (Answers::Generated, true) => None,
+    };
+    let streamed = streamed.map(str::to_owned);
     let throughput = &overall.throughput;
     let peak_and_mean = throughput.max_output_tokens_per_s.zip(throughput.output_throughput);
     let short = peak_and_mean.is_some_and(|(peak, mean)| peak < mean);

@@ -4,7 +4,7 @@
 use crate::case::Case;
 use crate::error::{Error, Result};
 use crate::evaluate::{Evaluator, legacy};
-use crate::metrics::{Sample, TokenSource, Tokens};
+use crate::metrics::{Answers, Sample, TokenSource, Tokens};
 use crate::observation::{Observation, Outcome};
 use crate::plan::RunPlan;
 use crate::tokenizer::Tokenizer;
@@ -46,10 +46,16 @@ pub(super) fn judge(
     observations: &[Observation],
     evaluator: &mut Evaluator,
     tokenizer: &Tokenizer,
+    answers: Answers,
 ) -> Vec<Judged> {
     let one = |(case, observation): (&Case, &Observation)| Judged {
         verdict: evaluator.evaluate(case, observation),
-        tokens: tokens(case, observation, tokenizer),
+        tokens: match answers {
+            Answers::Generated => tokens(case, observation, tokenizer),
+            Answers::Computed => {
+                Tokens { output: None, output_source: TokenSource::Unknown, ..tokens(case, observation, tokenizer) }
+            }
+        },
         vllm_correct: vllm_correct(case, observation),
     };
     cases.iter().zip(observations).map(one).collect()

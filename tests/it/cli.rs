@@ -13,7 +13,7 @@ fn quality<'a>(result: &'a Value, key: &str) -> &'a Value {
 }
 
 #[track_caller]
-fn assert_fails(ran: &Ran, code: i32, words: &[&str]) {
+pub(crate) fn assert_fails(ran: &Ran, code: i32, words: &[&str]) {
     assert_eq!(ran.code, code, "{}", ran.stderr);
     assert!(ran.stdout.is_empty(), "{}", ran.stdout);
     for word in words {

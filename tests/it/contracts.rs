@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use sobench::case::{Arm, Case, Prompt};
 use sobench::constraint::Constraint;
-use sobench::metrics::{MetricsOptions, Sample, Slo, TokenSource, Tokens, summarise};
+use sobench::metrics::{Answers, MetricsOptions, Sample, Slo, TokenSource, Tokens, summarise};
 use sobench::observation::{Observation, Outcome, Timing, TransportCause};
 use sobench::report::{About, Details, EngineAbout, EngineChoice, EngineWork, Report, json};
 use sobench::verdict::{NotScored, Reason, Verdict};
@@ -154,7 +154,7 @@ fn check(file: &Value) -> Result<(), String> {
 
 fn goodput_options() -> MetricsOptions {
     let slo = Slo { ttft_ms: Some(5.0), ..Slo::default() };
-    MetricsOptions { percentiles: vec![0.0, 50.0, 99.9, 100.0], goodput: Some(slo), streamed: true }
+    MetricsOptions { percentiles: vec![0.0, 50.0, 99.9, 100.0], goodput: Some(slo), streamed: true, answers: Answers::Generated }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use sobench::constraint::{GrammarDialect, GrammarSpelling};
 use sobench::dataset::hub::HubSettings;
-use sobench::dataset::{Dataset, DatasetName, DatasetPlan, JsonSchemaSource, PromptForm, load_with};
+use sobench::dataset::{AudioSource, Constraints, Dataset, DatasetName, DatasetPlan, JsonSchemaSource, PromptForm, load_with};
 use sobench::error::{Error, Kind};
 use sobench::tokenizer::Tokenizer;
 
@@ -40,7 +40,9 @@ fn load(dataset_path: Option<&str>, settings: &HubSettings) -> Result<Dataset, E
         output_len: 128,
         seed: 0,
         constrained_ratio: 1.0,
+        constraints: Constraints::Kept,
         prompt_form: PromptForm::Messages,
+        audio: AudioSource::Generated { seconds: 1.0 },
         json_schema: JsonSchemaSource::Brief,
         grammar_path: None,
         grammar_dialect: GrammarDialect::Ebnf,

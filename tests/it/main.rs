@@ -16,4 +16,5 @@ mod server;
 mod streams;
 mod support;
 mod tidy;
+mod unconstrained;
 mod verdicts;

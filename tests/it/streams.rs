@@ -9,10 +9,11 @@ mod runs;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sobench::backend::{Adapter, ConstraintDialect, RequestOptions, Sampling, ServerKind, adapter};
+use sobench::backend::{Adapter, ConstraintDialect, Input, RequestOptions, Sampling, ServerKind, adapter};
 use sobench::case::{Arm, Case, Prompt};
 use sobench::driver::{Client, DriverOptions, Endpoint, Limits, Stop, send_one};
 use sobench::observation::Observation;
+use sobench::sound::Clip;
 
 fn case(id: &str) -> Case {
     Case {
@@ -58,7 +59,11 @@ fn shared(kind: ServerKind) -> Arc<dyn Adapter> {
 /// Sends one request and returns what was seen of it.
 async fn observe(options: DriverOptions, kind: ServerKind, stream: bool) -> Observation {
     let client = Client::new(options).unwrap();
-    send_one(&client, shared(kind), &request(stream), &case("t-0"), "trial", Stop::never()).await.unwrap()
+    let mut case = case("t-0");
+    if kind.input() == Input::Audio {
+        case.prompt = Prompt::Audio(Arc::new(Clip::new("a.wav", "sound")));
+    }
+    send_one(&client, shared(kind), &request(stream), &case, "trial", Stop::never()).await.unwrap()
 }
 
 /// Instants must come in the order of what happened, whatever happened.

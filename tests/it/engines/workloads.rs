@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use serde::Deserialize;
 use sobench::constraint::{Constraint, GrammarDialect, GrammarSpelling};
-use sobench::dataset::{self, DatasetName, DatasetPlan, JsonSchemaSource, PromptForm};
+use sobench::dataset::{self, AudioSource, Constraints, DatasetName, DatasetPlan, JsonSchemaSource, PromptForm};
 use sobench::evaluate::{EvaluateOptions, Evaluator};
 use sobench::tokenizer::Tokenizer;
 use sobench::verdict::Verdict;
@@ -65,7 +65,9 @@ fn asked_by(name: DatasetName, json_schema: JsonSchemaSource, grammar_dialect: G
         output_len: 128,
         seed: 0,
         constrained_ratio: 1.0,
+        constraints: Constraints::Kept,
         prompt_form: PromptForm::Text,
+        audio: AudioSource::Generated { seconds: 1.0 },
         json_schema,
         grammar_path: None,
         grammar_dialect,
