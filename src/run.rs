@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use tokio::runtime::Runtime;
 
+use self::preflight::Settling;
 pub(crate) use self::record::date;
 use self::sending::Sending;
 use crate::backend::{self, Adapter};
@@ -22,7 +23,7 @@ use crate::error::{Error, Result};
 use crate::evaluate::Evaluator;
 use crate::plan::RunPlan;
 use crate::progress::{self, Mode};
-use crate::report::{Report, text};
+use crate::report::{Enforcement, Report, text};
 use crate::session::Session;
 use crate::tokenizer::Tokenizer;
 
@@ -86,7 +87,7 @@ pub fn run(plan: &RunPlan) -> Result<Finished> {
     }
     let runtime = Runtime::new().map_err(|error| Error::environment(format!("no threads to run on: {error}")))?;
     let tokenizer = plan.tokenizer.as_deref().map_or_else(|| Ok(Tokenizer::embedded()), Tokenizer::open)?;
-    let session = Session::open(plan, &runtime)?;
+    let mut session = Session::open(plan, &runtime)?;
     let dataset = load(plan, &session, &tokenizer)?;
     for notice in session.notices.iter().chain(&dataset.notices) {
         progress::say(notice);
@@ -97,7 +98,7 @@ pub fn run(plan: &RunPlan) -> Result<Finished> {
     let mut evaluator = Evaluator::new(plan.evaluate);
     let unjudged = judge::look_ahead(plan, &dataset.cases, &mut evaluator)?;
     unjudged.iter().for_each(|notice| progress::warn(notice));
-    let driven = drive(plan, &session, &dataset, &runtime)?;
+    let driven = drive(plan, &mut session, &dataset, &runtime)?;
     let judged = judge::judge(&dataset.cases, &driven.outcome.observations, &mut evaluator, &tokenizer, plan.metrics.answers);
     let samples = judge::samples(&dataset.cases, &driven.outcome.observations, &judged);
     let report = record::report(plan, &session, &dataset, &driven, &tokenizer, &samples);
@@ -111,6 +112,7 @@ struct Driven {
     trials: usize,
     warmups: usize,
     interrupted: bool,
+    enforcement: Enforcement,
     /// What happened before the run that the reader has to know.
     notices: Vec<String>,
 }
@@ -124,41 +126,34 @@ fn load(plan: &RunPlan, session: &Session, tokenizer: &Tokenizer) -> Result<Data
     dataset::load(&plan, tokenizer)
 }
 
-fn drive(plan: &RunPlan, session: &Session, dataset: &Dataset, runtime: &Runtime) -> Result<Driven> {
-    let request = session.request_options(plan);
-    backend::check(plan.backend, &dataset.cases, &request).map_err(|error| explain_auto(error, plan, session))?;
+fn drive(plan: &RunPlan, session: &mut Session, dataset: &Dataset, runtime: &Runtime) -> Result<Driven> {
+    let cases = &dataset.cases;
     let adapter: Arc<dyn Adapter> = Arc::from(backend::adapter(plan.backend));
     let traffic = &plan.traffic;
-    let due = due_times(dataset.cases.len(), traffic.rate, traffic.burstiness, plan.dataset.seed);
-    let mut notices: Vec<String> = room_notice(traffic.max_concurrency, dataset.cases.len()).into_iter().collect();
+    let due = due_times(cases.len(), traffic.rate, traffic.burstiness, plan.dataset.seed);
+    let (stopper, stop) = driver::stop();
+    let settling = Settling { plan, session, adapter: &adapter, stop: &stop };
+    let candidates = settling.candidates(cases)?;
+    let mut notices: Vec<String> = room_notice(traffic.max_concurrency, cases.len()).into_iter().collect();
     notices.iter().for_each(|notice| progress::warn(notice));
+    let watcher = runtime.spawn(watch_ctrl_c(stopper));
+    let settled = runtime.block_on(settling.settle(candidates, cases))?;
+    notices.extend(settled.notices);
+    if settled.request.dialect != session.dialect {
+        session.speak(plan, settled.request.dialect);
+    }
+    let sending = Sending { session, adapter, request: &settled.request, stop };
     runtime.block_on(async {
-        let (stopper, stop) = driver::stop();
-        let watcher = tokio::spawn(watch_ctrl_c(stopper));
-        let sending = Sending { session, adapter, request: &request, stop };
-        let trial = sending.try_out(&dataset.cases).await?;
-        // After the run's own first constrained request: on a vLLM server in `auto` that one fixes the engine, not a question of ours.
-        notices.extend(preflight::before_run(plan, &sending, &dataset.cases).await?);
+        let trial = settled.trial;
         let warmups = sending.warm_up(trial.answered, traffic.warmups).await?;
         notices.extend(trial.notices);
         notices.extend((warmups.failed > 0).then(|| format!("{} of {} warm-ups got no answer", warmups.failed, warmups.sent)));
-        let outcome = sending.measure(&dataset.cases, &due, Mode::detect(plan.output.progress)).await?;
+        let outcome = sending.measure(cases, &due, Mode::detect(plan.output.progress)).await?;
         let interrupted = sending.stop.state() != StopState::Running;
         watcher.abort();
-        Ok(Driven { outcome, trials: trial.requests, warmups: warmups.sent, interrupted, notices })
+        let (trials, warmups, enforcement) = (trial.requests, warmups.sent, settled.enforcement);
+        Ok(Driven { outcome, trials, warmups, interrupted, enforcement, notices })
     })
-}
-
-/// A dialect that nobody typed needs a word on where it comes from.
-fn explain_auto(mut error: Error, plan: &RunPlan, session: &Session) -> Error {
-    if plan.constraint.dialect.is_none() {
-        let hint = error.hint.take().unwrap_or_default();
-        error.hint = Some(format!(
-            "{hint} (--constraint-dialect auto chose {}, from /version and from who /v1/models says owns the model)",
-            session.dialect
-        ));
-    }
-    error
 }
 
 /// Makes room for the connections, and says where the system does not give enough.

@@ -33,6 +33,8 @@ pub struct Session {
     pub engine_choice: EngineChoice,
     /// Things found out that the reader of the result has to know.
     pub notices: Vec<String>,
+    /// What it is taken for, by its kind and its own words.
+    server: Server,
     /// Kept for as long as the run: dropping it stops the server.
     embedded: Option<EmbeddedServer>,
 }
@@ -55,6 +57,17 @@ impl Session {
     /// Whether the answers come from our own synthetic model.
     pub fn is_embedded(&self) -> bool {
         self.embedded.is_some()
+    }
+
+    /// Whether it is a vLLM server, which in `auto` fixes its engine by the first constrained request of its life.
+    pub fn is_vllm(&self) -> bool {
+        matches!(self.server, Server::Vllm { .. })
+    }
+
+    /// Speaks another dialect to a server that runs, from now on.
+    pub fn speak(&mut self, plan: &RunPlan, dialect: ConstraintDialect) {
+        self.dialect = dialect;
+        (self.engine_choice, self.notices) = known_of(plan, self.server, dialect);
     }
 
     /// Where the embedded `auto` sends a constraint; `None` for every other engine.
@@ -138,6 +151,7 @@ impl Session {
                 "answers come from the embedded engine: its model is synthetic, and the figures are not those of a GPU server"
                     .to_owned(),
             ],
+            server: Server::Embedded,
             embedded: Some(embedded),
         })
     }
@@ -152,10 +166,7 @@ impl Session {
         let owned_by = listed.as_ref().and_then(|first| first.owned_by.as_deref());
         let server = identify(plan.backend, server_version.as_deref(), owned_by);
         let dialect = plan.constraint.dialect.unwrap_or(server.constraint_dialect());
-        let ignored = ignored_dialect(server, dialect);
-        let honoured = ignored.is_none() && honours_engine(server);
-        let (engine_choice, declared) = declared_engine(plan.constraint.guided_decoding_backend.as_deref(), dialect, honoured);
-        let notices = declared.into_iter().chain(ignored).collect();
+        let (engine_choice, notices) = known_of(plan, server, dialect);
         Ok(Self {
             client,
             base_url: endpoint.base_url.clone(),
@@ -168,6 +179,7 @@ impl Session {
             server_version,
             engine_choice,
             notices,
+            server,
             embedded: None,
         })
     }
@@ -194,6 +206,14 @@ async fn listed_model(client: &Client, named: Option<&str>) -> Result<Option<Mod
         (Err(_), Some(_)) => Ok(None),
         (Err(error), None) => Err(error),
     }
+}
+
+/// What becomes of the engine that the user named, and what is known beforehand of the dialect.
+fn known_of(plan: &RunPlan, server: Server, dialect: ConstraintDialect) -> (EngineChoice, Vec<String>) {
+    let ignored = ignored_dialect(server, dialect);
+    let honoured = ignored.is_none() && honours_engine(server);
+    let (choice, declared) = declared_engine(plan.constraint.guided_decoding_backend.as_deref(), dialect, honoured);
+    (choice, declared.into_iter().chain(ignored).collect())
 }
 
 /// Only the guided dialect has a field for the engine; elsewhere the user's word is recorded as such.

@@ -4,6 +4,7 @@
 //! the statistics in [`stats`].
 
 pub mod excerpt;
+pub mod holding;
 pub mod latency;
 pub mod quality;
 pub mod stats;

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::Sample;
 use super::excerpt::{Group, failure_words};
+use super::holding::{self, LostFrom};
 use super::stats::Rate;
 use crate::case::Arm;
 use crate::observation::Outcome;
@@ -35,6 +36,10 @@ pub struct Quality {
     pub control: usize,
     /// Answers cut at the token limit.
     pub truncated: usize,
+    /// Those of them that wrote nothing but white space in the end.
+    pub white_space_runs: usize,
+    /// Where constraints stopped to hold, if they did so for good.
+    pub lost_from: Option<LostFrom>,
     /// Requests that the server refused.
     pub refused: usize,
     /// Requests that failed in the server, in the stream, on the way, or by time.
@@ -107,6 +112,8 @@ impl Quality {
             control_rate: correctness(control()).rate(),
             control: control().count(),
             truncated: with_outcome(|it| matches!(it, Outcome::Truncated)),
+            white_space_runs: holding::white_space_runs(&constrained),
+            lost_from: holding::lost_from(&ended(&constrained)),
             refused: with_outcome(|it| matches!(it, Outcome::Rejected { .. })),
             failed: with_outcome(is_failure),
             cancelled: with_outcome(|it| matches!(it, Outcome::Cancelled)),
@@ -147,17 +154,18 @@ fn correctness<'s, 'a: 's>(samples: impl Iterator<Item = &'s Sample<'a>>) -> Tal
 
 fn compliance(constrained: &[&Sample<'_>]) -> Tally {
     let mut tally = Tally::default();
-    for sample in constrained {
-        let finish_reason = sample.observation.finish_reason.as_deref();
-        let ended =
-            sample.observation.outcome == Outcome::Completed && finish_reason.is_some_and(|it| ENDED_BY_ITSELF.contains(&it));
-        match sample.verdict {
-            Verdict::Valid if ended => tally.add(true),
-            Verdict::Invalid { .. } if ended => tally.add(false),
-            Verdict::Valid | Verdict::Invalid { .. } | Verdict::NotScored { .. } => {}
-        }
-    }
+    ended(constrained).into_iter().for_each(|it| tally.add(*it.verdict == Verdict::Valid));
     tally
+}
+
+/// Answers that ended by themselves and have a verdict.
+fn ended<'s, 'a>(constrained: &[&'s Sample<'a>]) -> Vec<&'s Sample<'a>> {
+    let has_ended = |it: &&&Sample<'_>| {
+        let reason = it.observation.finish_reason.as_deref();
+        it.observation.outcome == Outcome::Completed && reason.is_some_and(|reason| ENDED_BY_ITSELF.contains(&reason))
+    };
+    let is_judged = |it: &&&Sample<'_>| !matches!(it.verdict, Verdict::NotScored { .. });
+    constrained.iter().filter(has_ended).filter(is_judged).copied().collect()
 }
 
 fn coverage(constrained: &[&Sample<'_>]) -> Tally {

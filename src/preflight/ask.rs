@@ -70,7 +70,7 @@ pub struct Options {
 pub enum Extent {
     /// Everything: what the server says of itself, grammars in the second notation, how JSON is spelt.
     Whole,
-    /// Only whether each kind is enforced, a grammar in the one notation: what a run has to know.
+    /// What a run has to know: a grammar in the one notation, and no dialect more after one that enforces every kind.
     BeforeRun,
 }
 
@@ -82,7 +82,6 @@ pub enum Extent {
 pub async fn run(client: &Client, options: &Options, stop: Stop, mut told: impl FnMut(&Cell)) -> Result<Preflight> {
     let client = Client::new(DriverOptions { request_timeout: Some(options.timeout), ..client.options().clone() })?;
     let is_whole = options.extent == Extent::Whole;
-    let facts = if is_whole { self::facts(&client).await } else { ServerFacts::default() };
     let mut asking = Asking {
         adapter: Arc::from(adapter(options.backend)),
         words: Words::new(options.seed),
@@ -91,20 +90,27 @@ pub async fn run(client: &Client, options: &Options, stop: Stop, mut told: impl 
         requests: 0,
         gone: None,
         cells: Vec::new(),
+        asked: Vec::new(),
         options,
         client,
         stop,
     };
     asking.ask_control().await?;
+    let facts = self::facts(&asking.client).await;
     for dialect in &options.dialects {
+        asking.asked.push(*dialect);
         for kind in &options.kinds {
             let before = asking.cells.len();
             asking.ask_kind(*kind, *dialect).await?;
             asking.cells[before..].iter().for_each(&mut told);
         }
+        let of_dialect = |cell: &&Cell| cell.dialect == *dialect;
+        if !is_whole && asking.cells.iter().filter(of_dialect).all(|cell| cell.finding.class == Class::Enforced) {
+            break;
+        }
     }
     let mut preflight = asking.finish(facts);
-    if is_whole {
+    if is_whole || options.kinds.contains(&Kind::Json) {
         asking.ask_spelling(&mut preflight).await?;
     }
     preflight.requests = asking.requests;
@@ -134,6 +140,8 @@ struct Asking<'a> {
     /// What was asked last before the server was gone.
     gone: Option<String>,
     cells: Vec<Cell>,
+    /// The dialects that were asked.
+    asked: Vec<ConstraintDialect>,
 }
 
 impl Asking<'_> {
@@ -278,7 +286,10 @@ impl Asking<'_> {
 
     fn finish(&mut self, facts: ServerFacts) -> Preflight {
         let endpoint = &self.client.options().endpoint;
-        let notices = notices(&facts, &self.control, self.gone.as_deref(), &self.cells);
+        let mut notices = notices(&self.control, self.gone.as_deref(), &self.cells);
+        if self.options.extent == Extent::Whole {
+            notices.extend(fixed_engine(&facts, &self.cells));
+        }
         Preflight {
             about: About {
                 backend: self.options.backend,
@@ -289,7 +300,7 @@ impl Asking<'_> {
                 output_len: self.options.output_len,
                 stream: self.options.stream,
                 kinds: self.options.kinds.clone(),
-                dialects: self.options.dialects.clone(),
+                dialects: std::mem::take(&mut self.asked),
                 notation: self.options.notation,
             },
             facts,
@@ -303,7 +314,7 @@ impl Asking<'_> {
 }
 
 /// What the reader has to know besides the cells.
-fn notices(facts: &ServerFacts, control: &Control, gone: Option<&str>, cells: &[Cell]) -> Vec<String> {
+fn notices(control: &Control, gone: Option<&str>, cells: &[Cell]) -> Vec<String> {
     let mut notices = Vec::new();
     if let Some(failure) = &control.failure {
         notices.push(format!(
@@ -312,14 +323,6 @@ fn notices(facts: &ServerFacts, control: &Control, gone: Option<&str>, cells: &[
         ));
     }
     notices.extend(gone.map(|last| format!("the server takes no connections any more; the last that it was asked: {last}")));
-    let constrained = cells.iter().find(|cell| !matches!(cell.finding.class, Class::NotCarried | Class::NotAsked));
-    if let (Some(Product::Vllm), Some(first)) = (facts.product, constrained) {
-        notices.push(format!(
-            "a vLLM server in `auto` stays with the decoding engine of its first constrained request; if it had none before, this \
-             preflight's was the first: {}",
-            in_words(first)
-        ));
-    }
     let ran_away = |cell: &&Cell| cell.finding.cause == Some(Cause::WhiteSpaceRunAway);
     if let Some(cell) = cells.iter().find(ran_away) {
         notices.push(format!(
@@ -329,6 +332,18 @@ fn notices(facts: &ServerFacts, control: &Control, gone: Option<&str>, cells: &[
         ));
     }
     notices
+}
+
+/// What a vLLM server in `auto` may have done because of us.
+fn fixed_engine(facts: &ServerFacts, cells: &[Cell]) -> Option<String> {
+    let first = cells.iter().find(|cell| !matches!(cell.finding.class, Class::NotCarried | Class::NotAsked))?;
+    (facts.product == Some(Product::Vllm)).then(|| {
+        format!(
+            "a vLLM server in `auto` stays with the decoding engine of its first constrained request; if it had none before, this \
+             preflight's was the first: {}",
+            in_words(first)
+        )
+    })
 }
 
 fn in_words(cell: &Cell) -> String {

@@ -2,6 +2,7 @@
 
 use super::class::Class;
 use super::{Cell, Preflight};
+use crate::backend::ConstraintDialect;
 use crate::error::{Error, Result};
 use crate::printable::printable;
 
@@ -20,13 +21,13 @@ pub enum Unenforced {
     Allow,
 }
 
-/// Looks at every kind that was asked, in the dialect that was asked; what a run's reader has to know comes back as notices.
+/// Looks at every kind in the dialect of the run; what its reader has to know comes back as notices.
 ///
 /// # Errors
 /// Environment, exit code 3: a constraint is ignored, or its envelope is taken for it, and the user did not allow that.
-pub fn gate(preflight: &Preflight, unenforced: Unenforced) -> Result<Vec<String>> {
+pub fn gate(preflight: &Preflight, dialect: ConstraintDialect, unenforced: Unenforced) -> Result<Vec<String>> {
     let mut notices = Vec::new();
-    for cell in answers(preflight) {
+    for cell in preflight.about.kinds.iter().filter_map(|kind| preflight.verdict_for(*kind, dialect)) {
         let found = format!("{} in {}: {}", cell.label(), cell.dialect, in_words(cell));
         match (cell.finding.class, unenforced) {
             (class, Unenforced::Refuse) if class.is_silent_loss() => return Err(refusal(&found)),
@@ -36,12 +37,6 @@ pub fn gate(preflight: &Preflight, unenforced: Unenforced) -> Result<Vec<String>
         }
     }
     Ok(notices)
-}
-
-/// The cell that counts of every kind and dialect.
-fn answers(preflight: &Preflight) -> impl Iterator<Item = &Cell> {
-    let about = &preflight.about;
-    about.dialects.iter().flat_map(|dialect| about.kinds.iter().filter_map(|kind| preflight.verdict_for(*kind, *dialect)))
 }
 
 fn in_words(cell: &Cell) -> String {
@@ -68,13 +63,13 @@ mod tests {
     fn a_silent_loss_stops_the_run_unless_allowed() {
         for class in Class::ALL {
             let asked = preflight(vec![cell(Kind::Json, Guided, class)]);
-            let refused = gate(&asked, Unenforced::Refuse);
+            let refused = gate(&asked, Guided, Unenforced::Refuse);
             assert_eq!(refused.is_err(), class.is_silent_loss(), "{class:?}");
             if let Err(error) = refused {
                 assert!(error.exit_code() == 3 && error.what.contains("json in guided"), "{error}");
                 assert!(error.hint.is_some_and(|hint| hint.contains("--allow-unenforced")));
             }
-            let notices = gate(&asked, Unenforced::Allow).unwrap();
+            let notices = gate(&asked, Guided, Unenforced::Allow).unwrap();
             assert_eq!(notices.iter().any(|notice| notice.starts_with(UNENFORCED)), class.is_silent_loss());
             assert_eq!(notices.is_empty(), matches!(class, Class::Enforced | Class::NotCarried), "{class:?}");
         }
@@ -84,7 +79,7 @@ mod tests {
     fn an_answer_cannot_speak_to_the_terminal() {
         let mut loud = cell(Kind::Regex, StructuredOutputs, Class::Ignored);
         loud.finding.answer = Some("\u{1b}[2J\n".repeat(500));
-        let error = gate(&preflight(vec![loud]), Unenforced::Refuse).unwrap_err();
+        let error = gate(&preflight(vec![loud]), StructuredOutputs, Unenforced::Refuse).unwrap_err();
         assert!(!error.what.chars().any(char::is_control) && error.what.len() < 900, "{error}");
     }
 }

@@ -4,6 +4,7 @@
 //! person reads, [`json::render`] what is saved, under the name that [`filename`] gives it.
 
 mod details;
+pub mod enforcement;
 mod filename;
 pub mod json;
 pub mod mask;
@@ -16,6 +17,7 @@ use std::str::FromStr;
 use serde::{Serialize, Serializer};
 
 pub use self::details::{Details, Output};
+pub use self::enforcement::Enforcement;
 pub use self::filename::filename;
 use crate::backend::Sampling;
 use crate::error::Error;
@@ -88,6 +90,8 @@ pub struct About {
     pub warmup_requests: usize,
     /// Whether the run was stopped before its end.
     pub partial: bool,
+    /// Whether the constraints were seen to hold before the run.
+    pub enforcement: Enforcement,
     /// What the reader has to know besides the numbers, a sentence each.
     pub notices: Vec<String>,
 }

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use tabled::settings::width::Wrap;
 
 use super::json::summary_of;
-use super::{EngineChoice, LatencyMetric, Report, tables};
+use super::{EngineChoice, LatencyMetric, Report, enforcement, tables};
 use crate::metrics::quality::Quality;
 use crate::metrics::stats::{Percentile, Summary};
 use crate::metrics::{Answers, Slo};
@@ -30,6 +30,10 @@ const HASH_SHOWN_CHARS: usize = 12;
 /// The whole console output, with a final line feed.
 pub fn render(report: &Report) -> String {
     let mut page = String::new();
+    if let Some(stamp) = report.about.enforcement.stamp() {
+        add_wrapped(&mut page, &stamp);
+        page.push('\n');
+    }
     add_block(&mut page, report);
     for (title, table) in tables::all(report) {
         let _ = write!(page, "\n{title}\n{table}\n");
@@ -165,7 +169,17 @@ fn conditions(report: &Report) -> [(&'static str, Vec<Option<String>>); 8] {
                 named("share constrained", about.constrained_ratio.map(|it| it.to_string())),
             ],
         ),
-        ("constraint", vec![kinds, carried, converted, named("engine", engine(report)).filter(|_| is_sent), formats]),
+        (
+            "constraint",
+            vec![
+                kinds,
+                carried,
+                converted,
+                about.enforcement.condition().map(str::to_owned).filter(|_| is_sent),
+                named("engine", engine(report)).filter(|_| is_sent),
+                formats,
+            ],
+        ),
         ("embedded engine", vec![engine_work(report)]),
         (
             "answers",
@@ -176,7 +190,11 @@ fn conditions(report: &Report) -> [(&'static str, Vec<Option<String>>); 8] {
         ),
         (
             "before the run, in no figure",
-            vec![before("trial request", about.trial_requests), before("warm-up", about.warmup_requests)],
+            vec![
+                before("trial request", about.trial_requests),
+                before("preflight question", about.enforcement.requests),
+                before("warm-up", about.warmup_requests),
+            ],
         ),
     ]
 }
@@ -198,7 +216,7 @@ fn engine(report: &Report) -> Option<String> {
         let settings = engine.settings.iter().map(|(choice, value)| format!(", {} {}", name(choice), name(value)));
         format!("{}{}{}", name(&engine.name), version.unwrap_or_default(), settings.collect::<String>())
     });
-    ours.or(chosen)
+    ours.or_else(|| about.enforcement.engine()).or(chosen)
 }
 
 fn engine_work(report: &Report) -> Option<String> {
@@ -216,7 +234,8 @@ fn engine_work(report: &Report) -> Option<String> {
 /// The caller's notices, and what the figures themselves call for.
 fn add_notes(page: &mut String, report: &Report) {
     let notices = report.about.notices.iter().map(|notice| printable(notice, NOTICE_MAX_CHARS));
-    let notes: Vec<String> = notices.chain(remarks(report)).collect();
+    let held = enforcement::remarks(&report.about.enforcement, &report.metrics.quality);
+    let notes: Vec<String> = notices.chain(held).chain(remarks(report)).collect();
     if notes.is_empty() {
         return;
     }

@@ -78,6 +78,7 @@ fn about(plan: &RunPlan, session: &Session, dataset: &Dataset, driven: &Driven, 
         trial_requests: driven.trials,
         warmup_requests: driven.warmups,
         partial: driven.interrupted,
+        enforcement: driven.enforcement.clone(),
         notices: notices(plan, session, dataset, driven),
     }
 }

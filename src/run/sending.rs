@@ -27,6 +27,18 @@ pub(super) struct Sending<'a> {
     pub(super) stop: Stop,
 }
 
+/// How a trial run ended that did not fail.
+pub(super) enum Tried<'a> {
+    Answered(Trial<'a>),
+    /// Every constraint that was tried was refused.
+    Refused {
+        /// Requests that it took.
+        requests: usize,
+        /// The server's words, for the user.
+        error: Error,
+    },
+}
+
 /// What the trial run found out.
 pub(super) struct Trial<'a> {
     /// Requests that it took.
@@ -45,17 +57,19 @@ pub(super) struct Warmups {
 impl Sending<'_> {
     /// Sends the first request alone. Where the server refuses it and the dataset has other constraints, those are tried too, a
     /// few: one schema that an engine cannot do is a result, not the end of the run.
-    pub(super) async fn try_out<'c>(&self, cases: &'c [Case]) -> Result<Trial<'c>> {
+    pub(super) async fn try_out<'c>(&self, cases: &'c [Case]) -> Result<Tried<'c>> {
         let mut notices = Vec::new();
         let candidates = distinct_constraints(cases);
         for (before, case) in candidates.iter().enumerate() {
             let seen = self.send(case, &format!("trial-{before}")).await?;
             if seen.outcome.is_answer() {
-                return Ok(Trial { requests: before + 1, answered: case, notices });
+                return Ok(Tried::Answered(Trial { requests: before + 1, answered: case, notices }));
             }
-            let refused = matches!(seen.outcome, Outcome::Rejected { status: 400 | 422, .. });
-            if !refused || before + 1 == candidates.len() {
-                return Err(self.trial_error(case, &seen.outcome));
+            let error = self.trial_error(case, &seen.outcome);
+            match seen.outcome {
+                Outcome::Rejected { status: 400 | 422, .. } if before + 1 < candidates.len() => {}
+                Outcome::Rejected { status: 400 | 422, .. } => return Ok(Tried::Refused { requests: before + 1, error }),
+                _ => return Err(error),
             }
             notices.push(format!("the trial run's request {} was refused; another one was tried", case.id));
         }
@@ -87,7 +101,8 @@ impl Sending<'_> {
         outcome
     }
 
-    async fn send(&self, case: &Case, label: &str) -> Result<Observation> {
+    /// Sends one case alone.
+    pub(super) async fn send(&self, case: &Case, label: &str) -> Result<Observation> {
         let adapter = Arc::clone(&self.adapter);
         driver::send_one(&self.session.client, adapter, self.request, case, label, self.stop.clone()).await
     }

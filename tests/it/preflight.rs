@@ -1,5 +1,7 @@
 //! `sobench preflight`: every way in which a server loses a constraint is found and named, and a server that enforces is believed.
 
+mod before_run;
+mod faults;
 mod scripts;
 
 use std::time::Duration;
@@ -33,8 +35,14 @@ fn options() -> Options {
         extra_body: None,
         // No test waits for it.
         timeout: Duration::from_secs(600),
-        extent: Extent::BeforeRun,
+        extent: Extent::Whole,
     }
+}
+
+/// What a server was asked to generate.
+fn posts(server: &Scripted) -> Vec<Value> {
+    let asked = server.requests().into_iter().filter(|asked| asked.line.starts_with("POST "));
+    asked.map(|asked| serde_json::from_slice(&asked.body).unwrap()).collect()
 }
 
 async fn try_asked(base_url: &str, options: &Options) -> Result<Preflight> {
@@ -101,7 +109,7 @@ async fn a_healthy_server_enforces_whatever_its_engine_reads() {
         for backend in [ServerKind::Vllm, ServerKind::OpenaiChat] {
             for stream in [true, false] {
                 let model = "sobench-synthetic".to_owned();
-                let options = Options { backend, stream, model, kinds: Kind::ALL.to_vec(), extent: Extent::Whole, ..options() };
+                let options = Options { backend, stream, model, kinds: Kind::ALL.to_vec(), ..options() };
                 let found = asked(server.base_url(), &options).await;
                 for cell in &found.cells {
                     let of_response_format = matches!(cell.kind, Kind::Json | Kind::JsonObject | Kind::StructuralTag);
@@ -257,7 +265,7 @@ async fn an_answer_that_was_cut_is_asked_again_with_room() {
     let found = asked(&server.base_url, &Options { kinds, dialects: vec![StructuredOutputs], ..options() }).await;
     all_are(&found, Class::Enforced, None, "");
     assert!(found.cells.iter().all(|cell| cell.asked_again));
-    assert_eq!((found.requests, server.requests().len()), (5, 5), "the control, and each question twice");
+    assert_eq!((found.requests, posts(&server).len()), (6, 6), "the control, each question twice, and how JSON is spelt");
 }
 
 #[tokio::test]
@@ -266,7 +274,7 @@ async fn the_other_notation_is_tried_only_where_the_first_is_refused() {
         Some(constraint) if constraint.contains("::=") => Reply::Status("400 Bad Request", "lark only"),
         _ => allowed(body).map_or(Reply::Prose, Reply::Say),
     });
-    let options = Options { kinds: vec![Kind::Grammar], dialects: vec![StructuredOutputs], extent: Extent::Whole, ..options() };
+    let options = Options { kinds: vec![Kind::Grammar], dialects: vec![StructuredOutputs], ..options() };
     let found = asked(&lark_only.base_url, &options).await;
     assert_eq!(found.cells.iter().map(|cell| cell.finding.class).collect::<Vec<_>>(), [Class::Rejected, Class::Enforced]);
     let best = found.recommendation().unwrap();
@@ -275,8 +283,7 @@ async fn the_other_notation_is_tried_only_where_the_first_is_refused() {
     let both = answering(|body| allowed(body).map_or(Reply::Prose, Reply::Say));
     let found = asked(&both.base_url, &options).await;
     assert_eq!((found.cells.len(), found.recommendation().unwrap().notation), (1, None));
-    let posts = both.requests().iter().filter(|asked| asked.line.starts_with("POST ")).count();
-    assert_eq!(posts, 2, "the control and one question");
+    assert_eq!(posts(&both).len(), 2, "the control and one question");
 }
 
 #[tokio::test]
@@ -295,12 +302,11 @@ async fn the_same_seed_asks_the_same_and_the_questions_share_nothing() {
     let bodies = |seed| async move {
         let server = answering(|_| Reply::Prose);
         asked(&server.base_url, &Options { seed, ..options() }).await;
-        server.requests().iter().map(|asked| String::from_utf8(asked.body.clone()).unwrap()).collect::<Vec<_>>()
+        posts(&server)
     };
     let (first, again, other) = (bodies(3).await, bodies(3).await, bodies(4).await);
     assert!(first == again && first != other);
-    let constraints: Vec<String> =
-        first.iter().filter_map(|body| text_of_constraint(&serde_json::from_str(body).unwrap())).collect();
+    let constraints: Vec<String> = first.iter().filter_map(text_of_constraint).collect();
     let drawn: Vec<&String> = constraints.iter().filter(|it| !it.contains("json_object")).collect();
     assert!(drawn.len() > 5 && drawn.iter().enumerate().all(|(place, it)| !drawn[..place].contains(it)), "{drawn:?}");
 }

@@ -19,6 +19,12 @@ pub(super) enum Reply {
     Cut(String),
     /// A status and a body.
     Status(&'static str, &'static str),
+    /// This answer in two pieces, after a chunk with a role and no content, as chat endpoints send it.
+    RoleFirst(String),
+    /// This answer, with the account of seven tokens in the chunk that ends it.
+    WithUsage(String),
+    /// This answer in chunks of one byte, so that characters are split.
+    ByteByByte(String),
     /// A 200 stream with this event alone.
     Event(String),
     /// The beginning of what the constraint allows, and then the end of the stream.
@@ -27,9 +33,20 @@ pub(super) enum Reply {
 
 /// A server that lists one model and answers each generating request as `script` says.
 pub(super) fn answering(script: impl Fn(&Value) -> Reply + Send + Sync + 'static) -> Scripted {
+    of_version(None, script)
+}
+
+/// The same, which tells its version as vLLM does.
+pub(super) fn of_version(version: Option<&'static str>, script: impl Fn(&Value) -> Reply + Send + Sync + 'static) -> Scripted {
     Scripted::new(move |request, stream| {
         if request.line.starts_with("GET ") {
-            let page = if request.asks_for_models() { models() } else { whole("404 Not Found", "text/plain", "no such page") };
+            let page = match version {
+                _ if request.asks_for_models() => models(),
+                Some(version) if request.line.starts_with("GET /version ") => {
+                    whole("200 OK", "application/json", &json!({"version": version}).to_string())
+                }
+                _ => whole("404 Not Found", "text/plain", "no such page"),
+            };
             return written(stream, page.as_bytes());
         }
         let body: Value = serde_json::from_slice(&request.body).unwrap();
@@ -54,6 +71,21 @@ fn bytes(body: &Value, reply: Reply) -> Vec<u8> {
         Reply::Prose => vec![choice("The waves are high", Value::Null).to_string(), choice(" today.", json!("stop")).to_string()],
         Reply::Say(text) => vec![choice(&text, json!("stop")).to_string()],
         Reply::Cut(text) => vec![thought.to_string(), choice(&text, json!("length")).to_string()],
+        Reply::RoleFirst(text) => {
+            let role = json!({"choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": null}]});
+            let (head, tail) = text.split_at(1);
+            vec![role.to_string(), choice(head, Value::Null).to_string(), choice(tail, json!("stop")).to_string()]
+        }
+        Reply::WithUsage(text) => {
+            let mut last = choice(&text, json!("stop"));
+            last["usage"] = json!({"prompt_tokens": 3, "completion_tokens": 7, "total_tokens": 10});
+            vec![last.to_string()]
+        }
+        Reply::ByteByByte(text) => {
+            let event = format!("data: {}\n\ndata: [DONE]\n\n", choice(&text, json!("stop")));
+            let bytes = event.bytes().flat_map(|byte| chunk(&[byte]));
+            return STREAM_HEAD.bytes().chain(bytes).chain(chunk(b"")).collect();
+        }
         Reply::Event(event) => vec![event],
         Reply::CutOff => {
             let text = allowed(body).expect("only constrained requests are cut off");
@@ -83,8 +115,7 @@ pub(super) fn allowed(body: &Value) -> Option<String> {
     let outputs = &body["structured_outputs"];
     let found = |guided: &str, name: &str| Some(&body[guided]).filter(|it| !it.is_null()).or(outputs.get(name)).cloned();
     if let Some(schema) = found("guided_json", "json").or_else(|| body.pointer("/response_format/json_schema/schema").cloned()) {
-        let (name, member) = schema["properties"].as_object()?.iter().next()?;
-        return Some(json!({name: member["const"]}).to_string());
+        return document(&schema);
     }
     if let Some(choices) = found("guided_choice", "choice") {
         return choices[0].as_str().map(str::to_owned);
@@ -96,6 +127,19 @@ pub(super) fn allowed(body: &Value) -> Option<String> {
         return grammar.as_str()?.split('"').nth(1).map(str::to_owned);
     }
     text_of_constraint(body).map(|_| r#"{"waves": "high"}"#.to_owned())
+}
+
+/// The required members of a flat schema, with the values that it asks for.
+fn document(schema: &Value) -> Option<String> {
+    let member = |name: &Value| {
+        let name = name.as_str()?;
+        let member = &schema["properties"][name];
+        let asked = member.get("const").or_else(|| member["enum"].get(0)).cloned();
+        let value = asked.unwrap_or_else(|| json!(if name == "email" { "alan@enigma.com" } else { "Alan" }));
+        Some((name.to_owned(), value))
+    };
+    let members: Option<serde_json::Map<String, Value>> = schema["required"].as_array()?.iter().map(member).collect();
+    Some(Value::Object(members?).to_string())
 }
 
 /// What SGLang's chat endpoint makes of a request: it reads `response_format`, `regex` and `ebnf`, and drops all else.
@@ -125,6 +169,9 @@ pub(super) fn dying_of(poison: &'static str) -> Mortal {
     let own: Arc<Mutex<Option<Scripted>>> = Arc::default();
     let mine = Arc::clone(&own);
     let server = Scripted::new(move |request, stream| {
+        if request.line.starts_with("GET ") {
+            return written(stream, whole("404 Not Found", "text/plain", "no such page").as_bytes());
+        }
         let body: Value = serde_json::from_slice(&request.body).unwrap();
         if text_of_constraint(&body).is_some_and(|constraint| constraint.contains(poison)) {
             let address = stream.local_addr().unwrap();

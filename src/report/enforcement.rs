@@ -1,0 +1,246 @@
+//! What is said of a run about whether its constraints held: before it, by a preflight, and in it. Pure.
+
+use serde::{Serialize, Serializer};
+
+use crate::backend::ConstraintDialect;
+use crate::metrics::quality::Quality;
+use crate::preflight::{Class, Kind, ServerFacts, Spelling};
+use crate::printable::printable;
+
+/// The most characters of a name that came from outside.
+const NAME_CHARS: usize = 200;
+
+/// Whether the constraints were seen to hold before the run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Enforcement {
+    pub state: State,
+    /// Generating requests that the questions took; in no figure.
+    pub requests: usize,
+    /// Where the dialect is from.
+    pub dialect: DialectChoice,
+    /// What came of each kind, in the dialect of the run and in those that were tried before it.
+    pub findings: Vec<Held>,
+    /// The constrained request that came first, where that decides about the server's engine.
+    pub first_constrained: Option<FirstConstrained>,
+    /// What the server says of itself; `None` where it was not asked.
+    pub server: Option<ServerFacts>,
+    /// How JSON is spelt; `None` where it was not asked.
+    pub spelling: Option<Spelling>,
+}
+
+/// What came of asking.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// Nobody asked: it was not wanted, nothing is constrained, or the server is our own.
+    #[default]
+    NotAsked,
+    /// Every kind of the run is enforced.
+    Enforced,
+    /// A constraint is dropped without a word, and the user wanted to measure all the same.
+    NotEnforced,
+    /// Neither was proved of every kind.
+    Unproven,
+}
+
+/// Where the dialect of a run is from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DialectChoice {
+    /// The user.
+    #[default]
+    Named,
+    /// What the server says of itself.
+    Suggested,
+    /// The questions.
+    Proved,
+}
+
+/// What came of one kind in one dialect.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Held {
+    pub kind: Kind,
+    #[serde(rename = "constraint_dialect", serialize_with = "named")]
+    pub dialect: ConstraintDialect,
+    pub class: Class,
+    pub words: String,
+}
+
+/// The constrained request that a server saw first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FirstConstrained {
+    pub case_id: String,
+    /// Where vLLM's rule sends it; `None` where that is not known.
+    pub engine: Option<String>,
+    /// Why, or why it is not known.
+    pub why: String,
+}
+
+fn named<S: Serializer>(dialect: &ConstraintDialect, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(dialect.name())
+}
+
+impl Enforcement {
+    /// What stands above everything else, where the figures are not what they seem.
+    pub(super) fn stamp(&self) -> Option<String> {
+        (self.state == State::NotEnforced).then(|| {
+            let lost: Vec<String> = self.findings.iter().filter(|it| it.class.is_silent_loss()).map(Held::in_words).collect();
+            format!(
+                "CONSTRAINT NOT ENFORCED: {}. These are figures of answers that the constraint did not make.",
+                lost.join(", ")
+            )
+        })
+    }
+
+    /// The state in two or three words, for the line on the constraint.
+    pub(super) fn condition(&self) -> Option<&'static str> {
+        match self.state {
+            State::NotAsked => None,
+            State::Enforced => Some("seen to be enforced before the run"),
+            State::NotEnforced => Some("NOT ENFORCED"),
+            State::Unproven => Some("not proved to be enforced"),
+        }
+    }
+
+    /// The server's own word on its engine.
+    pub(super) fn engine(&self) -> Option<String> {
+        let engine = self.server.as_ref()?.engine.as_deref()?;
+        Some(format!("{} (the server says)", printable(engine, NAME_CHARS)))
+    }
+
+    /// By which request a vLLM server in `auto` has fixed its engine.
+    fn fixed(&self) -> Option<String> {
+        let first = self.first_constrained.as_ref()?;
+        let case = printable(&first.case_id, NAME_CHARS);
+        let engine = match &first.engine {
+            Some(engine) => format!("to {engine}, by vLLM's rule ({})", printable(&first.why, NAME_CHARS)),
+            None => format!("to which engine is not known ({})", printable(&first.why, NAME_CHARS)),
+        };
+        Some(format!(
+            "the first constrained request of this run was {case}: a vLLM server in `auto` that had none before has fixed its engine by \
+             it, {engine}"
+        ))
+    }
+}
+
+impl Held {
+    fn in_words(&self) -> String {
+        format!(
+            "{} in {} is {}",
+            self.kind,
+            self.dialect.name(),
+            match self.class {
+                Class::WrongWrapper => "taken for its own envelope",
+                _ => "ignored",
+            }
+        )
+    }
+}
+
+/// Sentences about constraints that did not hold, by name.
+pub(super) fn remarks(enforcement: &Enforcement, quality: &Quality) -> Vec<String> {
+    let although =
+        if enforcement.state == State::Enforced { ", although the server was seen to enforce such constraints" } else { "" };
+    let broken = quality.compliance.filter(|rate| rate.hits < rate.of).map(|rate| {
+        let reasons = quality.reasons.iter().filter(|group| group.name != "truncated").map(|group| {
+            let first = group.excerpts.first().map(|it| printable(&it.case_id, NAME_CHARS)).unwrap_or_default();
+            format!("{} {} (first in {first})", group.count, group.name)
+        });
+        format!(
+            "{} of {} constrained answers that ended by themselves break their constraint{although}: {}",
+            rate.of - rate.hits,
+            rate.of,
+            reasons.collect::<Vec<_>>().join(", ")
+        )
+    });
+    let lost = quality.lost_from.as_ref().map(|lost| {
+        format!(
+            "constraints stopped holding with request {}: all of the {} answers sent before it are valid, none of the {} from it on",
+            printable(&lost.case_id, NAME_CHARS),
+            lost.valid_before,
+            lost.invalid_after
+        )
+    });
+    let white_space = (quality.white_space_runs > 0).then(|| {
+        format!(
+            "white space without end: {} of {} answers that were cut at the token limit wrote nothing else in the end; let the server \
+             allow none between JSON tokens",
+            quality.white_space_runs, quality.truncated
+        )
+    });
+    enforcement.fixed().into_iter().chain(broken).chain(lost).chain(white_space).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::ConstraintDialect::StructuredOutputs;
+    use crate::metrics::testing::{Made, made, with_samples};
+    use crate::observation::Outcome;
+    use crate::verdict::{Reason, Verdict};
+
+    fn held(class: Class) -> Held {
+        Held { kind: Kind::Json, dialect: StructuredOutputs, class, words: String::new() }
+    }
+
+    #[test]
+    fn only_what_is_dropped_is_stamped() {
+        let of = |state, class| Enforcement { state, findings: vec![held(class)], ..Enforcement::default() };
+        for (enforcement, stamped, condition) in [
+            (Enforcement::default(), false, None),
+            (of(State::Enforced, Class::Enforced), false, Some("seen to be enforced before the run")),
+            (of(State::Unproven, Class::Broken), false, Some("not proved to be enforced")),
+            (of(State::NotEnforced, Class::Ignored), true, Some("NOT ENFORCED")),
+            (of(State::NotEnforced, Class::WrongWrapper), true, Some("NOT ENFORCED")),
+        ] {
+            assert_eq!((enforcement.stamp().is_some(), enforcement.condition()), (stamped, condition));
+        }
+        let stamp = of(State::NotEnforced, Class::Ignored).stamp().unwrap();
+        assert!(stamp.starts_with("CONSTRAINT NOT ENFORCED: json in structured-outputs is ignored. "), "{stamp}");
+    }
+
+    #[test]
+    fn what_did_not_hold_in_the_run_is_named() {
+        let said = |run: &[Made<'_>], state| {
+            let enforcement = Enforcement { state, ..Enforcement::default() };
+            with_samples(run, |samples| remarks(&enforcement, &Quality::of(samples)))
+        };
+        let wrong = || Made { verdict: Verdict::Invalid { reason: Reason::Choice }, ..made() };
+        assert!(said(&[made(), made()], State::Enforced).is_empty());
+        let run = [made(), wrong()];
+        assert_eq!(
+            said(&run, State::Enforced),
+            [
+                "1 of 2 constrained answers that ended by themselves break their constraint, although the server was seen to enforce such \
+              constraints: 1 choice (first in case-1)"
+            ]
+        );
+        let late = |made: Made<'static>, sent| Made { sent: Some(sent), ..made };
+        let run: Vec<Made<'_>> = (0..6).map(|at| late(if at < 3 { made() } else { wrong() }, at)).collect();
+        let words = said(&run, State::NotAsked);
+        assert_eq!(
+            (words.len(), words[1].starts_with("constraints stopped holding with request case-3: all of the 3")),
+            (2, true)
+        );
+        let text = " ".repeat(80);
+        let verdict = Verdict::Invalid { reason: Reason::Truncated };
+        let run = [Made { outcome: Outcome::Truncated, finish_reason: Some("length"), text: &text, verdict, ..made() }];
+        let words = said(&run, State::NotAsked);
+        assert!(words.len() == 1 && words[0].starts_with("white space without end: 1 of 1"), "{words:?}");
+    }
+
+    #[test]
+    fn the_request_that_fixed_an_engine_is_named_with_it() {
+        let first = |engine: Option<&str>| Enforcement {
+            first_constrained: Some(FirstConstrained {
+                case_id: "json-0".to_owned(),
+                engine: engine.map(str::to_owned),
+                why: "xgrammar is asked first".to_owned(),
+            }),
+            ..Enforcement::default()
+        };
+        assert!(first(Some("xgrammar")).fixed().unwrap().ends_with("to xgrammar, by vLLM's rule (xgrammar is asked first)"));
+        assert!(first(None).fixed().unwrap().contains("not known"));
+        assert_eq!(Enforcement::default().fixed(), None);
+    }
+}
