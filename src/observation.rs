@@ -24,6 +24,10 @@ pub struct Observation {
 pub struct Timing {
     /// When the schedule wanted it sent.
     pub due_ns: u64,
+    /// Since when nothing but the client itself held it back: it was due, and a slot under the concurrency cap was free. `None` where
+    /// it never came to that, or where nobody noted it.
+    #[serde(default)]
+    pub ready_ns: Option<u64>,
     /// When it was handed to the HTTP client, after waiting for a free slot under the concurrency cap.
     pub sent_ns: Option<u64>,
     /// When the response head arrived.

@@ -5,6 +5,7 @@ mod engines;
 mod mask;
 mod preflight;
 mod serve;
+mod traffic;
 mod unconstrained;
 
 use std::path::PathBuf;
@@ -14,10 +15,9 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use crate::backend::{ConstraintDialect, Sampling, ServerKind};
-use crate::cli::{BenchArgs, ConstraintArgs, DatasetArgs, JsonSchemaName, OutputArgs, SamplingArgs, ServerArgs, TrafficArgs};
+use crate::cli::{BenchArgs, ConstraintArgs, DatasetArgs, JsonSchemaName, OutputArgs, SamplingArgs, ServerArgs};
 use crate::constraint::{GrammarDialect, GrammarSpelling};
 use crate::dataset::{Constraints, DatasetName, DatasetPlan, JsonSchemaSource, OwnInput};
-use crate::driver::schedule::Rate;
 use crate::driver::{ApiKey, Endpoint};
 use crate::engine::{EngineName, EnginePolicy};
 use crate::error::{Error, Result};
@@ -29,6 +29,7 @@ pub use engines::Pace;
 pub use mask::{Format, MeasureOutput, MeasurePlan, mask_plan};
 pub use preflight::{Dialects, PreflightPlan, PreflightTarget, preflight_plan};
 pub use serve::serve_plan;
+pub use traffic::Traffic;
 
 /// What a run does, complete before anything is sent.
 #[derive(Clone, Debug)]
@@ -78,16 +79,6 @@ pub struct ConstraintPlan {
     pub preflight: Option<Unenforced>,
 }
 
-/// How much, how fast.
-#[derive(Clone, Debug)]
-pub struct Traffic {
-    pub rate: Rate,
-    pub burstiness: f64,
-    pub max_concurrency: Option<usize>,
-    pub warmups: usize,
-    pub request_timeout: Duration,
-}
-
 /// What every request carries beside its case.
 #[derive(Clone, Debug)]
 pub struct RequestPlan {
@@ -111,9 +102,6 @@ pub struct OutputPlan {
     pub progress: bool,
 }
 
-/// The longest time over which a rate may spread its requests: a year.
-const LONGEST_SCHEDULE_S: f64 = 366.0 * 86_400.0;
-
 const DEFAULT_HOST: &str = "127.0.0.1";
 const DEFAULT_PORT: u16 = 8000;
 
@@ -126,9 +114,10 @@ impl RunPlan {
         let backend = arguments.server.backend.unwrap_or(ServerKind::Vllm);
         unconstrained::refuse(arguments, backend)?;
         let target = target(arguments, backend, api_key)?;
+        let (traffic, num_prompts) = traffic::traffic(&arguments.traffic)?;
         Ok(Self {
             backend,
-            dataset: dataset(arguments, backend)?,
+            dataset: dataset(arguments, backend, num_prompts)?,
             constraint: ConstraintPlan {
                 dialect: arguments.constraint.dialect(),
                 grammar_dialect: arguments.constraint.grammar_notation(),
@@ -136,7 +125,7 @@ impl RunPlan {
                 explain: arguments.constraint.explain,
                 preflight: preflighting(&arguments.constraint),
             },
-            traffic: traffic(&arguments.traffic)?,
+            traffic,
             request: request(arguments, backend)?,
             evaluate: EvaluateOptions { assert_formats: !arguments.constraint.no_format_assertion },
             metrics: metrics(&arguments.output, backend, streams(arguments, backend))?,
@@ -249,20 +238,17 @@ fn bracketed(host: &str) -> String {
     if host.contains(':') && !host.starts_with('[') { format!("[{host}]") } else { host.to_owned() }
 }
 
-fn dataset(arguments: &BenchArgs, backend: ServerKind) -> Result<DatasetPlan> {
+fn dataset(arguments: &BenchArgs, backend: ServerKind, num_prompts: usize) -> Result<DatasetPlan> {
     let DatasetArgs { dataset, dataset_path, json_schema_path, json_schema, .. } = &arguments.dataset;
     let name = dataset.as_deref().map_or(Ok(unconstrained::default_dataset(backend)), DatasetName::from_str)?;
     refuse_stray_flags(name, arguments)?;
     refuse_odd_choices(arguments.dataset.choice.as_deref().unwrap_or_default())?;
-    if arguments.traffic.num_prompts == 0 {
-        return Err(Error::usage("--num-prompts is 0").hint("ask for at least one request"));
-    }
     if arguments.traffic.output_len == 0 {
         return Err(Error::usage("--output-len is 0").hint("allow at least one token"));
     }
     Ok(DatasetPlan {
         name,
-        num_prompts: arguments.traffic.num_prompts,
+        num_prompts,
         output_len: arguments.traffic.output_len,
         seed: arguments.traffic.seed,
         constrained_ratio: if backend.takes_constraints() { constrained_ratio(&arguments.constraint)? } else { 0.0 },
@@ -332,39 +318,6 @@ fn constrained_ratio(constraint: &ConstraintArgs) -> Result<f64> {
         return Ok(ratio);
     }
     Err(Error::usage(format!("--guided-decoding-ratio is not between 0 and 1: {ratio}")).hint("1.0 constrains every request"))
-}
-
-fn traffic(flags: &TrafficArgs) -> Result<Traffic> {
-    let rate = match flags.request_rate {
-        rate if rate == f64::INFINITY => Rate::Infinite,
-        rate if rate.is_finite() && rate > 0.0 => Rate::PerSecond(rate),
-        rate => {
-            return Err(Error::usage(format!("--request-rate is not a positive number: {rate}"))
-                .hint("give requests per second, or inf to send all at once"));
-        }
-    };
-    let longest = flags.num_prompts as f64 / rate.per_second();
-    if longest > LONGEST_SCHEDULE_S {
-        return Err(Error::usage(format!("--request-rate spreads the requests over {longest:.0} s: {}", flags.request_rate))
-            .hint(format!("raise the rate or lower --num-prompts, to at most {LONGEST_SCHEDULE_S} s in all")));
-    }
-    if flags.burstiness.is_nan() || flags.burstiness <= 0.0 {
-        return Err(Error::usage(format!("--burstiness is not positive: {}", flags.burstiness)).hint("1 is a Poisson process"));
-    }
-    if flags.max_concurrency == Some(0) {
-        return Err(Error::usage("--max-concurrency is 0").hint("allow at least one request in flight, or leave it out"));
-    }
-    let request_timeout = Duration::try_from_secs_f64(flags.request_timeout).ok().filter(|timeout| !timeout.is_zero());
-    let request_timeout = request_timeout.ok_or_else(|| {
-        Error::usage(format!("--request-timeout is not a time: {}", flags.request_timeout)).hint("give seconds above 0")
-    })?;
-    Ok(Traffic {
-        rate,
-        burstiness: flags.burstiness,
-        max_concurrency: flags.max_concurrency,
-        warmups: flags.num_warmups,
-        request_timeout,
-    })
 }
 
 fn request(arguments: &BenchArgs, backend: ServerKind) -> Result<RequestPlan> {

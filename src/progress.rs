@@ -30,6 +30,9 @@ impl Mode {
 /// Lines are printed at so many even steps of the way.
 const LINE_STEPS: usize = 10;
 
+/// Where the end is not known, a line is printed at every so many.
+const LINE_EVERY: usize = 1000;
+
 /// Redraws a second, so that drawing never competes with the run.
 const BAR_REDRAWS_PER_S: u8 = 5;
 
@@ -47,7 +50,8 @@ pub struct Progress {
     words: Words,
     bar: Option<ProgressBar>,
     lines: bool,
-    total: usize,
+    /// `None` where nobody knows how many there will be.
+    total: Option<usize>,
     ended: AtomicUsize,
     failed: AtomicUsize,
 }
@@ -55,11 +59,23 @@ pub struct Progress {
 impl Progress {
     /// Progress over `total` things.
     pub fn new(mode: Mode, total: usize, words: Words) -> Self {
+        Self::over(mode, Some(total), words)
+    }
+
+    /// Progress over things that nobody can number beforehand.
+    pub fn open(mode: Mode, words: Words) -> Self {
+        Self::over(mode, None, words)
+    }
+
+    fn over(mode: Mode, total: Option<usize>, words: Words) -> Self {
         let bar = (mode == Mode::Bar).then(|| {
             let target = ProgressDrawTarget::stderr_with_hz(BAR_REDRAWS_PER_S);
-            let style = ProgressStyle::with_template("{bar:40} {pos}/{len} ended{msg}  [{elapsed} < {eta}, {per_sec}]")
-                .expect("the template is a constant");
-            let bar = ProgressBar::with_draw_target(Some(total as u64), target).with_style(style);
+            let template = match total {
+                Some(_) => "{bar:40} {pos}/{len} ended{msg}  [{elapsed} < {eta}, {per_sec}]",
+                None => "{pos} ended{msg}  [{elapsed}, {per_sec}]",
+            };
+            let style = ProgressStyle::with_template(template).expect("the template is a constant");
+            let bar = ProgressBar::with_draw_target(total.map(|it| it as u64), target).with_style(style);
             bar.tick();
             bar
         });
@@ -77,7 +93,8 @@ impl Progress {
             }
             bar.inc(1);
         } else if self.lines && is_step(ended, self.total) {
-            say(&format!("{ended}/{} {unit} ended, {failed} {failed_words}", self.total));
+            let of = self.total.map_or_else(String::new, |total| format!("/{total}"));
+            say(&format!("{ended}{of} {unit} ended, {failed} {failed_words}"));
         }
     }
 
@@ -89,9 +106,13 @@ impl Progress {
     }
 }
 
-/// Whether the `ended`-th of `total` requests completes another tenth of the way.
-fn is_step(ended: usize, total: usize) -> bool {
-    ended * LINE_STEPS / total.max(1) != (ended - 1) * LINE_STEPS / total.max(1)
+/// Whether the `ended`-th of `total` requests completes another tenth of the way, or another thousand on a way without an end.
+fn is_step(ended: usize, total: Option<usize>) -> bool {
+    let steps = |ended: usize| match total {
+        Some(total) => ended * LINE_STEPS / total.max(1),
+        None => ended / LINE_EVERY,
+    };
+    steps(ended) != steps(ended - 1)
 }
 
 /// Something the user would want to know before reading the result.
@@ -111,9 +132,10 @@ mod tests {
 
     #[test]
     fn lines_come_at_even_steps_and_at_the_end() {
-        let steps = |total: usize| (1..=total).filter(|ended| is_step(*ended, total)).collect::<Vec<_>>();
+        let steps = |total: usize| (1..=total).filter(|ended| is_step(*ended, Some(total))).collect::<Vec<_>>();
         assert_eq!(steps(20), vec![2, 4, 6, 8, 10, 12, 14, 16, 18, 20]);
         assert_eq!(steps(3), vec![1, 2, 3]);
         assert_eq!(steps(1000).len(), 10);
+        assert_eq!((1..=2500).filter(|ended| is_step(*ended, None)).collect::<Vec<_>>(), [1000, 2000]);
     }
 }

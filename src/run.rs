@@ -1,11 +1,14 @@
 //! The pipeline: resolve the server, load the cases, try one, drive, judge, count, report. Knows no wire format and no formula.
 
 mod explain;
+mod extent;
 mod judge;
 mod preflight;
 mod record;
 mod sending;
+mod warmup;
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -15,15 +18,17 @@ use self::preflight::Settling;
 pub(crate) use self::record::date;
 use self::sending::Sending;
 use crate::backend::{self, Adapter};
+use crate::case::Case;
 use crate::dataset::{self, Dataset, DatasetPlan};
-use crate::driver::schedule::due_times;
+use crate::driver::schedule::{Schedule, due_times};
 use crate::driver::{self, RunOutcome, StopState, Stopper};
 use crate::ending::Ending;
 use crate::error::{Error, Result};
 use crate::evaluate::Evaluator;
+use crate::metrics::client::ClientVerdict;
 use crate::plan::RunPlan;
 use crate::progress::{self, Mode};
-use crate::report::{Enforcement, Report, text};
+use crate::report::{Enforcement, Report, client_sentence, text};
 use crate::session::Session;
 use crate::tokenizer::Tokenizer;
 
@@ -35,15 +40,19 @@ pub struct Finished {
     /// Where the result was saved, if it was asked for; a failure to save costs neither report nor console.
     pub saved: Result<Option<PathBuf>>,
     pub interrupted: bool,
+    /// Whether a client that stood in the way is a failure (`--strict-client`).
+    pub strict_client: bool,
 }
 
 impl Finished {
-    /// 130 if interrupted, 3 if the result could not be saved or no request got an answer, else 0.
+    /// 130 if interrupted, 3 if the result could not be saved or no request got an answer, 1 if the client stood in the way and must
+    /// not, else 0.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self { interrupted: true, .. } => 130,
             Self { saved: Err(error), .. } => error.exit_code(),
             _ if self.nothing_answered() => 3,
+            _ if self.strict_client && self.distrust().is_some() => 1,
             _ => 0,
         }
     }
@@ -55,12 +64,19 @@ impl Finished {
             Ok(Some(path)) => vec![format!("result saved: {}", path.display())],
             Err(error) => vec![format!("error: {error}")],
         };
+        lines.extend(self.distrust().map(|sentence| format!("warning: {sentence}")));
         if self.interrupted {
             lines.push("interrupted: the report covers what was done, and is partial".to_owned());
         } else if self.nothing_answered() {
             lines.push("error: every request failed\nhint: the table of requests without an answer, above, says why".to_owned());
         }
         lines
+    }
+
+    /// What speaks against the client, if anything does.
+    fn distrust(&self) -> Option<String> {
+        let part = self.report.client.as_ref()?;
+        (part.verdict == ClientVerdict::DoNotTrust).then(|| client_sentence(part))
     }
 
     fn nothing_answered(&self) -> bool {
@@ -99,15 +115,24 @@ pub fn run(plan: &RunPlan) -> Result<Finished> {
     let unjudged = judge::look_ahead(plan, &dataset.cases, &mut evaluator)?;
     unjudged.iter().for_each(|notice| progress::warn(notice));
     let driven = drive(plan, &mut session, &dataset, &runtime)?;
-    let judged = judge::judge(&dataset.cases, &driven.outcome.observations, &mut evaluator, &tokenizer, plan.metrics.answers);
-    let samples = judge::samples(&dataset.cases, &driven.outcome.observations, &judged);
+    let judged = judge::judge(&driven.cases, &driven.outcome.observations, &mut evaluator, &tokenizer, plan.metrics.answers);
+    let samples = judge::samples(&driven.cases, &driven.outcome.observations, &judged);
     let report = record::report(plan, &session, &dataset, &driven, &tokenizer, &samples);
     let saved = if plan.output.save { record::save(plan, &report).map(Some) } else { Ok(None) };
-    Ok(Finished { console: text::render(&report), report, saved, interrupted: driven.interrupted })
+    Ok(Finished {
+        console: text::render(&report),
+        report,
+        saved,
+        interrupted: driven.interrupted,
+        strict_client: plan.traffic.strict_client,
+    })
 }
 
 /// What came of sending.
-struct Driven {
+struct Driven<'a> {
+    /// The cases that the run came to, one for each observation.
+    cases: Cow<'a, [Case]>,
+    schedule: Schedule,
     outcome: RunOutcome,
     trials: usize,
     warmups: usize,
@@ -126,11 +151,12 @@ fn load(plan: &RunPlan, session: &Session, tokenizer: &Tokenizer) -> Result<Data
     dataset::load(&plan, tokenizer)
 }
 
-fn drive(plan: &RunPlan, session: &mut Session, dataset: &Dataset, runtime: &Runtime) -> Result<Driven> {
+fn drive<'a>(plan: &RunPlan, session: &mut Session, dataset: &'a Dataset, runtime: &Runtime) -> Result<Driven<'a>> {
     let cases = &dataset.cases;
     let adapter: Arc<dyn Adapter> = Arc::from(backend::adapter(plan.backend));
     let traffic = &plan.traffic;
-    let due = due_times(cases.len(), traffic.rate, traffic.burstiness, plan.dataset.seed);
+    let due = due_times(cases.len(), traffic.pace, traffic.burstiness, plan.dataset.seed);
+    let schedule = Schedule { due, until: traffic.until };
     let (stopper, stop) = driver::stop();
     let settling = Settling { plan, session, adapter: &adapter, stop: &stop };
     let candidates = settling.candidates(cases)?;
@@ -145,14 +171,17 @@ fn drive(plan: &RunPlan, session: &mut Session, dataset: &Dataset, runtime: &Run
     let sending = Sending { session, adapter, request: &settled.request, stop };
     runtime.block_on(async {
         let trial = settled.trial;
-        let warmups = sending.warm_up(trial.answered, traffic.warmups).await?;
+        let warmups = sending.warm_up(&warmup::cases(cases, traffic.warmups, plan.dataset.seed)).await?;
         notices.extend(trial.notices);
         notices.extend((warmups.failed > 0).then(|| format!("{} of {} warm-ups got no answer", warmups.failed, warmups.sent)));
-        let outcome = sending.measure(cases, &due, Mode::detect(plan.output.progress)).await?;
+        let outcome = sending.measure(cases, &schedule, Mode::detect(plan.output.progress)).await?;
         let interrupted = sending.stop.state() != StopState::Running;
         watcher.abort();
+        let count = outcome.observations.len();
+        notices.extend(extent::notice(plan.dataset.name, schedule.until, cases.len(), count));
+        let cases = extent::asked(cases, count);
         let (trials, warmups, enforcement) = (trial.requests, warmups.sent, settled.enforcement);
-        Ok(Driven { outcome, trials, warmups, interrupted, enforcement, notices })
+        Ok(Driven { cases, schedule, outcome, trials, warmups, interrupted, enforcement, notices })
     })
 }
 

@@ -165,33 +165,60 @@ pub struct ConstraintArgs {
 /// How much, how fast.
 #[derive(Args, Clone, Debug)]
 pub struct TrafficArgs {
-    /// Number of requests
-    #[arg(long, default_value_t = 1000, allow_negative_numbers = true)]
-    pub num_prompts: usize,
+    /// Number of requests [default: 1000; with --duration, as many as there is time for]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub num_prompts: Option<usize>,
+    /// Stop sending after so many seconds; requests under way may end
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
+    pub duration: Option<f64>,
     /// Most tokens of an answer (max_tokens)
     #[arg(long, default_value_t = 128, allow_negative_numbers = true)]
     pub output_len: u32,
     /// Requests per second; inf sends all at once
     #[arg(long, value_name = "RPS", default_value_t = f64::INFINITY, allow_negative_numbers = true)]
     pub request_rate: f64,
+    /// How the rate rises from the first request to the last, in place of --request-rate
+    #[arg(long, value_name = "HOW", value_enum, requires_all = ["ramp_up_start_rps", "ramp_up_end_rps"])]
+    pub ramp_up_strategy: Option<RampUpName>,
+    /// Requests per second at the first request
+    #[arg(long, value_name = "RPS", requires = "ramp_up_strategy", allow_negative_numbers = true)]
+    pub ramp_up_start_rps: Option<u32>,
+    /// Requests per second at the last request
+    #[arg(long, value_name = "RPS", requires = "ramp_up_strategy", allow_negative_numbers = true)]
+    pub ramp_up_end_rps: Option<u32>,
     /// Shape of the gamma-distributed gaps: 1 is a Poisson process, lower is burstier, inf is even spacing
     #[arg(long, default_value_t = 1.0, allow_negative_numbers = true)]
     pub burstiness: f64,
     /// Most requests in flight at once
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub max_concurrency: Option<usize>,
+    /// Share of --max-concurrency from which a run counts as steady; the steady part is reported beside the whole
+    #[arg(long, value_name = "SHARE", default_value_t = 0.95, allow_negative_numbers = true)]
+    pub steady_state_threshold: f64,
     /// Seed of everything that is drawn: which requests are constrained, due times, unique members
     #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
     pub seed: u64,
-    /// Copies of the first request sent before the measured ones
+    /// Requests sent before the measured ones, under the same cap: unconstrained, with prompts of their own
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub num_warmups: usize,
+    /// Exit with 1 where the client itself stood in the way of the figures
+    #[arg(long)]
+    pub strict_client: bool,
     /// End a request that takes longer than so many seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 21600.0, allow_negative_numbers = true)]
     pub request_timeout: f64,
     /// Ask for whole answers instead of streams
     #[arg(long)]
     pub disable_stream: bool,
+}
+
+/// How a rate rises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum RampUpName {
+    /// By the same number of requests per second each time
+    Linear,
+    /// By the same factor each time
+    Exponential,
 }
 
 /// Fields of the request that steer sampling.

@@ -10,7 +10,9 @@ use std::ffi::OsString;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-pub use bench::{BenchArgs, ConstraintArgs, DatasetArgs, JsonSchemaName, OutputArgs, SamplingArgs, ServerArgs, TrafficArgs};
+pub use bench::{
+    BenchArgs, ConstraintArgs, DatasetArgs, JsonSchemaName, OutputArgs, RampUpName, SamplingArgs, ServerArgs, TrafficArgs,
+};
 pub use engine::{EmbeddedArgs, EngineArgs};
 pub use mask::{MaskArgs, MaskFormat, MaskOutputArgs};
 pub use preflight::{PreflightArgs, PreflightFormat};
@@ -103,7 +105,7 @@ mod tests {
     #[test]
     fn underscores_serve_for_dashes_in_names_only() {
         let arguments = parse(&["--num_prompts", "7", "--result_filename=a_b.json", "--dataset_name", "xgrammar_bench"]).unwrap();
-        assert_eq!(arguments.traffic.num_prompts, 7);
+        assert_eq!(arguments.traffic.num_prompts, Some(7));
         assert_eq!(arguments.output.result_filename.as_deref(), Some("a_b.json"));
         assert_eq!(arguments.dataset.dataset.as_deref(), Some("xgrammar_bench"));
     }

@@ -1,4 +1,4 @@
-//! When each request is due. Pure: a seed, a rate and a shape in, instants out; no clock, no waiting.
+//! When each request is due, and when sending ends. Pure: a seed, a rate and a shape in, instants out; no clock, no waiting.
 
 use std::time::Duration;
 
@@ -35,24 +35,186 @@ impl Serialize for Rate {
     }
 }
 
+/// How fast requests are due.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Pace {
+    /// One rate from the first request to the last.
+    Steady(Rate),
+    /// A rate that rises with every request.
+    Ramp(Ramp),
+}
+
+/// A rate that rises from the first request to the last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ramp {
+    pub strategy: RampStrategy,
+    /// Requests per second at the first request; at least 1.
+    pub start_rps: u32,
+    /// Requests per second at the last one; not below the first's.
+    pub end_rps: u32,
+}
+
+/// How a ramp rises over the requests' numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RampStrategy {
+    /// By the same number of requests per second each time.
+    Linear,
+    /// By the same factor each time.
+    Exponential,
+}
+
+/// A whole number of requests per second that a ramp has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RateStep {
+    pub rps: u32,
+    /// From the begin of the run.
+    pub at: Duration,
+}
+
+/// What the driver goes by.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Schedule {
+    /// When each case is due, from the begin; never falling.
+    pub due: Vec<Duration>,
+    pub until: Until,
+}
+
+/// When sending ends. Requests under way may always end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// When every case has been sent.
+    LastCase,
+    /// When every case has been sent, or at this time after the begin, whichever is first. A case that is due by then and still
+    /// waits for a free slot counts as cancelled. Those due at the very begin are due whenever a slot is free: what is left of
+    /// them was never asked for.
+    Time(Duration),
+    /// At this time after the begin; the cases go round until then, each due as soon as a slot is free.
+    Cycling(Duration),
+}
+
+impl RampStrategy {
+    /// The name in flags and files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Linear => "linear",
+            Self::Exponential => "exponential",
+        }
+    }
+}
+
+impl Schedule {
+    /// Every case, when it is due.
+    pub fn of(due: Vec<Duration>) -> Self {
+        Self { due, until: Until::LastCase }
+    }
+}
+
+impl Until {
+    /// The end by time, where there is one.
+    pub fn time(self) -> Option<Duration> {
+        match self {
+            Self::LastCase => None,
+            Self::Time(at) | Self::Cycling(at) => Some(at),
+        }
+    }
+
+    /// Whether a case that was not sent by the end is missing from the run.
+    pub fn owes(self, due: Duration) -> bool {
+        match self {
+            Self::LastCase => true,
+            Self::Time(at) => !due.is_zero() && due <= at,
+            Self::Cycling(_) => false,
+        }
+    }
+}
+
+impl Pace {
+    /// How many requests are due within `duration`; `None` where all are due at once, however many.
+    pub fn requests_within(self, duration: Duration) -> Option<f64> {
+        let mean_gap_s = match self {
+            Self::Steady(Rate::Infinite) => return None,
+            Self::Steady(Rate::PerSecond(rate)) => rate.recip(),
+            Self::Ramp(ramp) => ramp.mean_gap_s(),
+        };
+        // What is short of a whole number by rounding alone counts as that number.
+        Some((duration.as_secs_f64() / mean_gap_s + 1e-9).floor())
+    }
+
+    /// What vLLM writes under `request_rate`: infinity where a ramp takes the rate's place.
+    pub fn steady_rate(self) -> Rate {
+        match self {
+            Self::Steady(rate) => rate,
+            Self::Ramp(_) => Rate::Infinite,
+        }
+    }
+
+    /// Requests per second when request `index` of `requests` is due.
+    pub fn rate_at(self, index: usize, requests: usize) -> f64 {
+        match self {
+            Self::Steady(rate) => rate.per_second(),
+            Self::Ramp(ramp) => ramp.rate_at(index, requests),
+        }
+    }
+}
+
+impl Ramp {
+    /// Requests per second when request `index` of `requests` is due, as `_get_current_request_rate` of `vllm bench serve` has it.
+    pub fn rate_at(self, index: usize, requests: usize) -> f64 {
+        let progress = index as f64 / requests.saturating_sub(1).max(1) as f64;
+        let (start, end) = (f64::from(self.start_rps), f64::from(self.end_rps));
+        match self.strategy {
+            RampStrategy::Linear => start + (end - start) * progress,
+            RampStrategy::Exponential => start * (end / start).powf(progress),
+        }
+    }
+
+    /// The whole numbers of requests per second that the ramp comes to, and when: the start at the begin, each later one when the
+    /// first request of its rate is due. `due` are the first of `requests` due times. These are vLLM's `rps_change_events`.
+    pub fn steps(self, requests: usize, due: &[Duration]) -> Vec<RateStep> {
+        let mut reached = self.start_rps;
+        let mut steps = vec![RateStep { rps: reached, at: Duration::ZERO }];
+        for (index, &at) in due.iter().enumerate() {
+            let rps = self.rate_at(index, requests) as u32;
+            steps.extend((reached + 1..=rps).map(|rps| RateStep { rps, at }));
+            reached = reached.max(rps);
+        }
+        steps
+    }
+
+    /// The mean of the expected gaps, of 1 / rate over a ramp of many requests.
+    fn mean_gap_s(self) -> f64 {
+        let (start, end) = (f64::from(self.start_rps), f64::from(self.end_rps));
+        match self.strategy {
+            _ if self.start_rps == self.end_rps => start.recip(),
+            RampStrategy::Linear => (end / start).ln() / (end - start),
+            RampStrategy::Exponential => (start.recip() - end.recip()) / (end / start).ln(),
+        }
+    }
+}
+
 /// Due times of `requests` requests, counted from the begin of the run, in order.
 ///
 /// As in `vllm bench serve`: every gap (the one before the first request too) is drawn from a gamma distribution of shape
-/// `burstiness` and mean 1 / rate, from NumPy's legacy generator under the same seed; infinite burstiness spaces evenly; the
-/// sums are rescaled so that the last request is due at requests / rate, which makes the asked rate the offered one.
-pub fn due_times(requests: usize, rate: Rate, burstiness: f64, seed: u64) -> Vec<Duration> {
-    let Rate::PerSecond(rate) = rate else {
+/// `burstiness` and mean 1 / rate, from NumPy's legacy generator under the same seed; infinite burstiness spaces evenly. At a
+/// steady rate the sums are rescaled so that the last request is due at requests / rate, which makes the asked rate the offered
+/// one; those of a ramp stay as they were drawn.
+pub fn due_times(requests: usize, pace: Pace, burstiness: f64, seed: u64) -> Vec<Duration> {
+    if pace == Pace::Steady(Rate::Infinite) {
         return vec![Duration::ZERO; requests];
-    };
+    }
     let mut random = NumpyRandom::new(legacy_seed(seed));
     let mut due_s = 0.0;
     let sums: Vec<f64> = (0..requests)
-        .map(|_| {
+        .map(|index| {
+            let rate = pace.rate_at(index, requests);
             due_s += if burstiness.is_infinite() { 1.0 / rate } else { random.gamma(burstiness, 1.0 / (rate * burstiness)) };
             due_s
         })
         .collect();
-    let scale = if due_s > 0.0 { requests as f64 / rate / due_s } else { 1.0 };
+    let scale = match pace {
+        Pace::Steady(rate) if due_s > 0.0 => requests as f64 / rate.per_second() / due_s,
+        _ => 1.0,
+    };
     sums.into_iter().map(|sum_s| Duration::from_secs_f64(sum_s * scale)).collect()
 }
 
@@ -62,52 +224,4 @@ fn legacy_seed(seed: u64) -> u32 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn seconds(requests: usize, rate: f64, burstiness: f64) -> Vec<f64> {
-        due_times(requests, Rate::PerSecond(rate), burstiness, 0).iter().map(Duration::as_secs_f64).collect()
-    }
-
-    #[test]
-    fn an_infinite_rate_is_due_at_once() {
-        assert_eq!(due_times(3, Rate::Infinite, 1.0, 0), vec![Duration::ZERO; 3]);
-        assert!(due_times(0, Rate::PerSecond(1.0), 1.0, 0).is_empty());
-    }
-
-    #[test]
-    fn the_last_request_is_due_at_requests_over_rate() {
-        for burstiness in [0.3, 1.0, 5.0, f64::INFINITY] {
-            let due = seconds(200, 50.0, burstiness);
-            assert!((due[199] - 4.0).abs() < 1e-6, "burstiness {burstiness}: {}", due[199]);
-            assert!(due.windows(2).all(|pair| pair[0] <= pair[1]), "burstiness {burstiness}");
-        }
-    }
-
-    #[test]
-    fn infinite_burstiness_spaces_evenly() {
-        assert_eq!(seconds(4, 2.0, f64::INFINITY), vec![0.5, 1.0, 1.5, 2.0]);
-    }
-
-    #[test]
-    fn gaps_have_the_spread_of_their_shape() {
-        for (burstiness, expected) in [(0.25, 2.0), (1.0, 1.0), (4.0, 0.5)] {
-            let due = seconds(20_000, 1.0, burstiness);
-            let gaps: Vec<f64> = std::iter::once(due[0]).chain(due.windows(2).map(|pair| pair[1] - pair[0])).collect();
-            let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
-            let variance = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
-            let variation = variance.sqrt() / mean;
-            assert!((variation / expected - 1.0).abs() < 0.05, "burstiness {burstiness}: {variation}");
-        }
-    }
-
-    /// `np.random.seed(0)`, then the arithmetic of `vllm bench serve`'s `get_request` for five requests at 2 per second.
-    #[test]
-    fn the_same_seed_gives_the_schedule_of_vllm_bench_serve() {
-        let due = seconds(5, 2.0, 1.0);
-        let expected = [0.461_293_300_031, 1.189_237_769_060, 1.724_343_049_132, 2.180_609_223_782, 2.5];
-        for (ours, theirs) in due.iter().zip(expected) {
-            assert!((ours - theirs).abs() < 1e-8, "{due:?}");
-        }
-    }
-}
+mod tests;

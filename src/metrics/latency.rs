@@ -115,12 +115,12 @@ impl Latency {
                 latency.multi_token_chunk_answers += usize::from(several);
                 latency.single_chunk_answers += usize::from(several && chunks == 1);
                 let share = tokens_per_chunk(tokens, chunks).recip();
-                token_gaps.extend(chunk_gaps_ms(timing).map(|gap| gap * share));
+                token_gaps.push(chunk_gaps_ms(timing).map(|gap| gap * share).collect());
             }
-            gaps.extend(chunk_gaps_ms(timing));
+            gaps.push(chunk_gaps_ms(timing).collect());
         }
-        latency.itl_ms = Summary::of(gaps, &options.percentiles);
-        latency.itl_per_token_ms = Summary::of(token_gaps, &options.percentiles);
+        latency.itl_ms = Summary::pooled(&gaps, &options.percentiles);
+        latency.itl_per_token_ms = Summary::pooled(&token_gaps, &options.percentiles);
         latency
     }
 }

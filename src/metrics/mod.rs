@@ -3,11 +3,15 @@
 //! [`summarise`] is the door. What each figure means is said where it is computed: [`latency`], [`throughput`], [`quality`], and
 //! the statistics in [`stats`].
 
+pub mod client;
 pub mod excerpt;
 pub mod holding;
+pub mod interval;
 pub mod latency;
+pub mod offered;
 pub mod quality;
 pub mod stats;
+pub mod steady;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod throughput;

@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use super::interval::order_interval;
+
 /// The 97.5 % point of the normal distribution, for two-sided 95 % intervals.
 const Z_95: f64 = 1.959_963_984_540_054;
 
@@ -17,6 +19,8 @@ pub struct Summary {
     pub median: Option<f64>,
     /// Population standard deviation (`ddof=0`, numpy's default and so vLLM's).
     pub std: Option<f64>,
+    /// How far the mean may be off by chance: the standard error, from two values on; see [`Summary::of`] and [`Summary::pooled`].
+    pub standard_error: Option<f64>,
     pub min: Option<f64>,
     pub max: Option<f64>,
     /// In the order in which they were asked for.
@@ -33,6 +37,10 @@ pub struct Percentile {
     pub enough: bool,
     /// See [`samples_needed`].
     pub needs: u64,
+    /// The bounds of its 95 % interval ([`order_interval`]); `None` where the sample does not reach that far, or its values are not
+    /// independent.
+    pub low: Option<f64>,
+    pub high: Option<f64>,
 }
 
 /// A share of a count in percent, with its 95 % Wilson score interval.
@@ -46,8 +54,32 @@ pub struct Rate {
 }
 
 impl Summary {
-    /// Sums up `values`; percentiles outside 0 to 100 are not computed, since there is no such thing.
-    pub fn of(mut values: Vec<f64>, percentiles: &[f64]) -> Self {
+    /// Sums up independent `values`; percentiles outside 0 to 100 are not computed, since there is no such thing.
+    ///
+    /// The standard error is the sample's standard deviation (`ddof=1`) over the root of its size.
+    pub fn of(values: Vec<f64>, percentiles: &[f64]) -> Self {
+        let summary = Self::without_error(values, percentiles, true);
+        let n = summary.n as f64;
+        let error = |std: f64| std / (n - 1.0).sqrt();
+        Self { standard_error: summary.std.map(error).filter(|_| summary.n > 1), ..summary }
+    }
+
+    /// Sums up values that come in groups, such as the gaps of each answer, as one sample.
+    ///
+    /// Values of a group hang together, so they do not count as so many independent ones: the standard error is that of a mean over
+    /// clusters (Cochran, "Sampling Techniques", 9.5), and percentiles have no interval.
+    pub fn pooled(groups: &[Vec<f64>], percentiles: &[f64]) -> Self {
+        let summary = Self::without_error(groups.concat(), percentiles, false);
+        let filled = groups.iter().filter(|group| !group.is_empty());
+        let clusters = filled.clone().count() as f64;
+        let error = |mean: f64| {
+            let spread: f64 = filled.clone().map(|group| group.iter().map(|value| value - mean).sum::<f64>().powi(2)).sum();
+            (spread * clusters / (clusters - 1.0)).sqrt() / summary.n as f64
+        };
+        Self { standard_error: summary.mean.filter(|_| clusters > 1.0).map(error), ..summary }
+    }
+
+    fn without_error(mut values: Vec<f64>, percentiles: &[f64], independent: bool) -> Self {
         values.sort_by(f64::total_cmp);
         let sorted = values;
         let mean = mean(&sorted);
@@ -56,17 +88,24 @@ impl Summary {
             mean,
             median: median(&sorted),
             std: mean.map(|mean| deviation(&sorted, mean)),
+            standard_error: None,
             min: sorted.first().copied(),
             max: sorted.last().copied(),
-            percentiles: percentiles.iter().filter_map(|&p| Percentile::of(&sorted, p)).collect(),
+            percentiles: percentiles.iter().filter_map(|&p| Percentile::of(&sorted, p, independent)).collect(),
         }
     }
 }
 
 impl Percentile {
-    fn of(sorted: &[f64], p: f64) -> Option<Self> {
+    fn of(sorted: &[f64], p: f64, independent: bool) -> Option<Self> {
         let needs = samples_needed(p)?;
-        Some(Self { p, value: percentile(sorted, p), enough: sorted.len() as u64 >= needs, needs })
+        let value = percentile(sorted, p);
+        let (low, high) = if independent { order_interval(sorted.len(), p) } else { (None, None) };
+        let ranked = |rank: Option<usize>| rank.and_then(|rank| sorted.get(rank - 1).copied());
+        // Far out in a small sample the interpolated value may lie just past its bound: the interval is wide enough for both.
+        let low = ranked(low).zip(value).map(|(low, value)| low.min(value));
+        let high = ranked(high).zip(value).map(|(high, value)| high.max(value));
+        Some(Self { p, value, enough: sorted.len() as u64 >= needs, needs, low, high })
     }
 
     /// The percentile as vLLM spells it in keys and rows: `99`, `99.9`.
@@ -100,6 +139,10 @@ impl Rate {
 
 /// The smallest sample that carries the `p`-th percentile: the one in which, with 99 % confidence, at least two values lie beyond
 /// it. That is the rule of MLPerf Inference's early stopping (LoadGen), whose figures it gives: 64 values for p90, 662 for p99.
+///
+/// Each of `n` independent values lies beyond the percentile with the chance t = 1 - p / 100. That none does has the chance
+/// (1 - t)^n, that one does n t (1 - t)^(n - 1); and with fewer than two there, the percentile would be read off one freak value.
+/// So the sample has to be so large that (1 - t)^(n - 1) (1 - t + n t) is at most 1 %.
 ///
 /// For percentiles below the median the lower tail counts. `p` of 0 or 100 is the sample's own end, which one value carries. `None`
 /// outside 0 to 100.
@@ -209,12 +252,59 @@ mod tests {
         check(vec![42.0], [42.0, 42.0, 0.0], &[(0.0, 42.0), (50.0, 42.0), (99.0, 42.0)]);
     }
 
+    /// A row of `fixtures/numpy/percentiles.json`.
+    #[derive(serde::Deserialize)]
+    struct Row {
+        values: Vec<f64>,
+        mean: f64,
+        median: f64,
+        std: f64,
+        standard_error: Option<f64>,
+        percentiles: Vec<(f64, f64)>,
+    }
+
+    #[test]
+    fn agrees_with_numpy_on_samples_of_every_size() {
+        let rows: Vec<Row> = serde_json::from_str(include_str!("../../fixtures/numpy/percentiles.json")).unwrap();
+        for row in rows {
+            let asked: Vec<f64> = row.percentiles.iter().map(|(p, _)| *p).collect();
+            let summary = Summary::of(row.values.clone(), &asked);
+            let sorted = summary.percentiles.is_sorted_by(|a, b| a.value <= b.value);
+            assert!(sorted, "percentiles never fall: {summary:?}");
+            assert_eq!(summary.standard_error.is_some(), row.standard_error.is_some());
+            for (ours, numpys) in summary.standard_error.iter().zip(row.standard_error) {
+                near(*ours, numpys);
+            }
+            for found in &summary.percentiles {
+                let (value, low, high) = (found.value.unwrap(), found.low, found.high);
+                assert!(low.is_none_or(|low| low <= value) && high.is_none_or(|high| high >= value), "{found:?}");
+            }
+            check(row.values, [row.mean, row.median, row.std], &row.percentiles);
+        }
+    }
+
+    #[test]
+    fn values_in_groups_count_by_groups() {
+        // Three groups of which each says the same many times know no more than three values.
+        let groups: Vec<Vec<f64>> = [1.0, 2.0, 6.0].iter().map(|value| vec![*value; 50]).collect();
+        let pooled = Summary::pooled(&groups, &[50.0]);
+        let three = Summary::of(vec![1.0, 2.0, 6.0], &[50.0]);
+        assert_eq!((pooled.n, pooled.mean, pooled.percentiles[0].value), (150, three.mean, Some(2.0)));
+        near(pooled.standard_error.unwrap(), three.standard_error.unwrap());
+        assert_eq!((pooled.percentiles[0].low, pooled.percentiles[0].high), (None, None));
+        // Groups of one value are independent values.
+        let singles: Vec<Vec<f64>> = [3.0, 1.0, 4.0, 1.0, 5.0].iter().map(|value| vec![*value]).collect();
+        near(Summary::pooled(&singles, &[]).standard_error.unwrap(), Summary::of(singles.concat(), &[]).standard_error.unwrap());
+        assert_eq!(Summary::pooled(&[vec![1.0, 2.0], vec![]], &[]).standard_error, None, "one group knows nothing of others");
+        assert_eq!(Summary::pooled(&[], &[]), Summary::default());
+    }
+
     #[test]
     fn no_data_is_not_zero() {
         let summary = Summary::of(vec![], &[99.0]);
         assert_eq!((summary.n, summary.mean, summary.median, summary.std), (0, None, None, None));
         assert_eq!((summary.min, summary.max), (None, None));
-        assert_eq!(summary.percentiles, [Percentile { p: 99.0, value: None, enough: false, needs: 662 }]);
+        assert_eq!(summary.percentiles, [Percentile { p: 99.0, value: None, enough: false, needs: 662, low: None, high: None }]);
     }
 
     #[test]
@@ -235,7 +325,8 @@ mod tests {
     #[test]
     fn percentiles_are_spelt_as_in_vllm() {
         for (p, word) in [(99.0, "99"), (99.9, "99.9"), (50.0, "50"), (0.5, "0.5"), (100.0, "100")] {
-            assert_eq!(Percentile { p, value: None, enough: false, needs: 0 }.word(), word);
+            let percentile = Percentile { p, value: None, enough: false, needs: 0, low: None, high: None };
+            assert_eq!(percentile.word(), word);
         }
     }
 

@@ -19,6 +19,8 @@ pub(crate) struct Made<'t> {
     pub(crate) text: &'t str,
     pub(crate) finish_reason: Option<&'t str>,
     pub(crate) due: u64,
+    /// Where it differs from `sent`.
+    pub(crate) ready: Option<u64>,
     pub(crate) sent: Option<u64>,
     pub(crate) chunks: Vec<u64>,
     pub(crate) end: Option<u64>,
@@ -37,6 +39,7 @@ pub(crate) fn made() -> Made<'static> {
         text: "{}",
         finish_reason: Some("stop"),
         due: 0,
+        ready: None,
         sent: Some(0),
         chunks: vec![10, 20, 30],
         end: Some(31),
@@ -63,6 +66,7 @@ impl Made<'_> {
         };
         let timing = Timing {
             due_ns: self.due * NS_PER_MS,
+            ready_ns: self.ready.or(self.sent).map(|at| at * NS_PER_MS),
             sent_ns: self.sent.map(|at| at * NS_PER_MS),
             headers_ns: None,
             chunks_ns: self.chunks.iter().map(|at| at * NS_PER_MS).collect(),

@@ -8,16 +8,18 @@ const PART_MAX_BYTES: usize = 60;
 /// The name of the result file: the vLLM script's `1.0so_vllm_infqps_MODEL_json_1000_out128`, then `stamp` if it is not empty, then
 /// `.json`.
 ///
-/// The script writes `.txt`, though it writes JSON; and it has no stamp, so that a second run replaces the first. Parts that are not
+/// A ramp stands in the place of the rate, as in `vllm bench serve`. The script writes `.txt`, though it writes JSON; and it has no stamp, so that a second run replaces the first. Parts that are not
 /// known are left out. Whatever is not a letter, a digit, `.`, `_` or `-` becomes `-`.
 pub fn filename(report: &Report, stamp: &str) -> String {
     let about = &report.about;
     let model = about.model_id.as_deref().map(last_path_part);
     let dataset = about.dataset.name.as_deref().map(last_path_part);
+    let ramp = report.load.as_ref().and_then(|load| load.ramp.as_ref());
+    let ramp = ramp.map(|ramp| format!("ramp-up-{}-{}qps-{}qps", ramp.strategy, ramp.start_rps, ramp.end_rps));
     let parts = [
         about.constrained_ratio.map(|ratio| format!("{}so", python_ratio(ratio))),
         about.backend.clone(),
-        about.request_rate.map(|rate| format!("{rate:?}qps")),
+        ramp.or_else(|| about.request_rate.map(|rate| format!("{rate:?}qps"))),
         model.map(str::to_owned),
         dataset.map(str::to_owned),
         about.num_prompts.map(|count| count.to_string()),

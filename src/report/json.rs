@@ -27,8 +27,8 @@ const AT_THE_TOP: [&str; 10] = [
     "max_concurrency",
 ];
 
-/// The columns of a detailed file. They are the file's own even where it has none of them.
-const COLUMNS: [&str; 10] = [
+/// The columns of a detailed file, and what only some loads have. They are the file's own even where it has none of them.
+const COLUMNS: [&str; 16] = [
     "input_lens",
     "output_lens",
     "ttfts",
@@ -39,6 +39,12 @@ const COLUMNS: [&str; 10] = [
     "generated_texts",
     "errors",
     "outputs",
+    "request_rates",
+    "rps_change_events",
+    "ramp_up_strategy",
+    "ramp_up_start_rps",
+    "ramp_up_end_rps",
+    "steady_state",
 ];
 
 /// The whole file. `detailed` adds what the report holds of every request, if it does.
@@ -49,11 +55,13 @@ pub fn render(report: &Report, detailed: bool) -> Value {
     add_totals(&mut file, &report.metrics);
     if let Some(details) = details {
         add_columns(&mut file, details, &report.metrics);
+        report.load.iter().for_each(|load| load.add_columns(&mut file));
     }
     let throughput = &report.metrics.overall.throughput;
     // Tokens, as the key says. vLLM's chunks are `max_output_chunks_per_s` of our own part.
     put(&mut file, "max_output_tokens_per_s", throughput.max_output_tokens_per_s);
     put(&mut file, "max_concurrent_requests", throughput.max_concurrent_requests);
+    report.load.iter().for_each(|load| load.add_events(&mut file));
     for metric in LatencyMetric::ALL {
         add_latency(&mut file, metric, summary_of(&report.metrics.overall.latency, metric));
     }
@@ -90,6 +98,7 @@ fn add_settings(file: &mut Map<String, Value>, report: &Report) {
     for key in ["request_rate", "burstiness", "max_concurrency"] {
         file.insert(key.to_owned(), setting(key));
     }
+    report.load.iter().for_each(|load| load.add_settings(file));
 }
 
 fn add_totals(file: &mut Map<String, Value>, metrics: &Metrics) {
@@ -140,6 +149,8 @@ fn own_part(report: &Report) -> Value {
     put(&mut own, "format_version", FORMAT_VERSION);
     own.extend(settings(&report.about).into_iter().filter(|(key, _)| !AT_THE_TOP.contains(&key.as_str())));
     put(&mut own, "percentile_metrics", &report.percentile_metrics);
+    put(&mut own, "load", &report.load);
+    put(&mut own, "client", &report.client);
     put(&mut own, "options", &metrics.options);
     put(&mut own, "outcomes", metrics.outcomes);
     put(&mut own, "quality", &metrics.quality);
@@ -156,7 +167,7 @@ fn settings(about: &About) -> Map<String, Value> {
     }
 }
 
-fn put(map: &mut Map<String, Value>, key: &str, value: impl Serialize) {
+pub(super) fn put(map: &mut Map<String, Value>, key: &str, value: impl Serialize) {
     map.insert(key.to_owned(), to_value(value));
 }
 

@@ -3,10 +3,13 @@
 //! The caller fills [`About`] with what was planned and found out; [`crate::metrics`] has the numbers. [`text::render`] is what a
 //! person reads, [`json::render`] what is saved, under the name that [`filename`] gives it.
 
+mod certainty;
+mod client;
 mod details;
 pub mod enforcement;
 mod filename;
 pub mod json;
+mod load;
 pub mod mask;
 pub mod preflight;
 mod tables;
@@ -16,12 +19,15 @@ use std::str::FromStr;
 
 use serde::{Serialize, Serializer};
 
+pub use self::client::sentence as client_sentence;
 pub use self::details::{Details, Output};
 pub use self::enforcement::Enforcement;
 pub use self::filename::filename;
+pub use self::load::{LoadReport, RampAbout, RpsChange};
 use crate::backend::Sampling;
 use crate::error::Error;
 use crate::metrics::Metrics;
+use crate::metrics::client::ClientPart;
 
 /// The version of the saved file's own part (`sobench`), raised whenever a key changes its meaning or goes away.
 pub const FORMAT_VERSION: u32 = 1;
@@ -33,6 +39,10 @@ pub struct Report {
     pub metrics: Metrics,
     /// The latencies that the console shows; the saved file has all of them.
     pub percentile_metrics: Vec<LatencyMetric>,
+    /// The load that the figures were measured under.
+    pub load: Option<LoadReport>,
+    /// The client's own part in them, and whether it stood in the way.
+    pub client: Option<ClientPart>,
     /// What the saved file holds of every request, where the user asked for it.
     pub details: Option<Details>,
 }
@@ -189,7 +199,7 @@ impl Report {
     /// A report of what vLLM prints by default: TTFT, TPOT and ITL, without the details of each request.
     pub fn new(about: About, metrics: Metrics) -> Self {
         let percentile_metrics = vec![LatencyMetric::Ttft, LatencyMetric::Tpot, LatencyMetric::Itl];
-        Self { about, metrics, percentile_metrics, details: None }
+        Self { about, metrics, percentile_metrics, load: None, client: None, details: None }
     }
 }
 

@@ -7,7 +7,7 @@ use tabled::settings::width::Wrap;
 use tabled::settings::{Alignment, Modify, Style, Width};
 
 use super::text::figure;
-use super::{LatencyMetric, Report};
+use super::{LatencyMetric, LoadReport, Report, certainty};
 use crate::case::Arm;
 use crate::metrics::excerpt::{Excerpt, Group};
 use crate::metrics::quality::Quality;
@@ -26,6 +26,7 @@ const EXAMPLE_MAX_CHARS: usize = 160;
 /// Every table that has something to say, with its title, in reading order.
 pub(super) fn all(report: &Report) -> Vec<(&'static str, String)> {
     let quality = &report.metrics.quality;
+    let load = report.load.iter().flat_map(LoadReport::tables);
     let tables = [
         ("Quality of the answers", is_judged(report).then(|| rates(quality))),
         ("Why constrained answers are not valid (share of the constrained requests)", reasons(quality)),
@@ -36,9 +37,11 @@ pub(super) fn all(report: &Report) -> Vec<(&'static str, String)> {
         ),
         ("Where the vLLM script's formula says something else (share of those it scores)", disagreements(quality)),
         ("By arm", arms(report)),
+        (certainty::TITLE, certainty::table(report)),
         ("The client's own part", Some(client(report))),
+        ("What the client took, and whether it stood in the way", super::client::table(report)),
     ];
-    tables.into_iter().filter_map(|(title, table)| Some((title, trimmed(&table?)))).collect()
+    tables.into_iter().chain(load).filter_map(|(title, table)| Some((title, trimmed(&table?)))).collect()
 }
 
 /// Whether requests have constraints, sent or not, that answers are judged by.
@@ -186,7 +189,7 @@ fn arms(report: &Report) -> Option<String> {
 }
 
 /// A percentile in a narrow cell, marked where the sample is too small for it.
-fn percentile_cell(summary: &Summary, place: usize) -> String {
+pub(super) fn percentile_cell(summary: &Summary, place: usize) -> String {
     match summary.percentiles.get(place) {
         Some(percentile @ Percentile { enough: false, value: Some(_), .. }) => {
             format!("{} (n<{})", figure(percentile.value), percentile.needs)

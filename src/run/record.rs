@@ -8,10 +8,15 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::Driven;
 use crate::dataset::Dataset;
+use crate::driver::Cost;
+use crate::driver::schedule::{Pace, Ramp, RateStep};
 use crate::error::{Error, Result};
+use crate::metrics::client::{ClientCost, ClientPart};
+use crate::metrics::offered::Offered;
+use crate::metrics::steady::SteadyState;
 use crate::metrics::{Sample, summarise};
 use crate::plan::RunPlan;
-use crate::report::{self, About, DatasetAbout, Details, Host, Report, RequestAbout};
+use crate::report::{self, About, DatasetAbout, Details, Host, LoadReport, RampAbout, Report, RequestAbout, RpsChange};
 use crate::session::Session;
 use crate::tokenizer::Tokenizer;
 use crate::tokenizer::strftime::strftime;
@@ -27,18 +32,67 @@ pub(super) fn report(
     plan: &RunPlan,
     session: &Session,
     dataset: &Dataset,
-    driven: &Driven,
+    driven: &Driven<'_>,
     tokenizer: &Tokenizer,
     samples: &[Sample<'_>],
 ) -> Report {
     let metrics = summarise(samples, driven.outcome.duration_ns, &plan.metrics);
     let mut report = Report::new(about(plan, session, dataset, driven, tokenizer), metrics);
     report.percentile_metrics.clone_from(&plan.output.percentile_metrics);
+    report.load = Some(load(plan, driven, samples));
+    report.client = Some(ClientPart::of(samples, &plan.metrics, cost(&driven.outcome.cost, session.is_embedded())));
     report.details = plan.output.detailed.then(|| Details::of(samples, &plan.metrics));
     report
 }
 
-fn about(plan: &RunPlan, session: &Session, dataset: &Dataset, driven: &Driven, tokenizer: &Tokenizer) -> About {
+fn load(plan: &RunPlan, driven: &Driven<'_>, samples: &[Sample<'_>]) -> LoadReport {
+    let (traffic, schedule) = (&plan.traffic, &driven.schedule);
+    let asked_rps = match traffic.pace {
+        Pace::Steady(rate) => Some(rate.per_second()),
+        Pace::Ramp(_) => None,
+    };
+    let ramp = match traffic.pace {
+        Pace::Steady(_) => None,
+        Pace::Ramp(ramp) => Some(ramp_about(ramp, driven)),
+    };
+    LoadReport {
+        asked_rps,
+        ramp,
+        duration_limit_s: schedule.until.time().map(|it| it.as_secs_f64()),
+        offered: Offered::of(samples),
+        max_concurrency: traffic.max_concurrency,
+        steady_state: traffic.max_concurrency.and_then(|target| {
+            SteadyState::of(samples, driven.outcome.duration_ns, &plan.metrics, target, traffic.steady_state_threshold)
+        }),
+    }
+}
+
+fn cost(cost: &Cost, includes_server: bool) -> ClientCost {
+    ClientCost {
+        wall_s: cost.wall.as_secs_f64(),
+        cpu_s: cost.cpu.map(|it| it.as_secs_f64()),
+        cores: cost.cores,
+        machine_busy_percent: cost.machine_busy.map(|it| 100.0 * it),
+        peak_memory_mib: cost.peak_memory_bytes.map(|it| it as f64 / f64::from(1 << 20)),
+        connections_opened: cost.connections_opened,
+        includes_server,
+    }
+}
+
+fn ramp_about(ramp: Ramp, driven: &Driven<'_>) -> RampAbout {
+    let (planned, came) = (driven.schedule.due.len(), driven.cases.len());
+    let steps = ramp.steps(planned, &driven.schedule.due[..came.min(planned)]);
+    let change = |step: RateStep| RpsChange { rps: step.rps, timestamp: timestamp(driven.outcome.started + step.at) };
+    RampAbout {
+        strategy: ramp.strategy.name().to_owned(),
+        start_rps: ramp.start_rps,
+        end_rps: ramp.end_rps,
+        events: steps.into_iter().map(change).collect(),
+        rates: (0..came).map(|index| ramp.rate_at(index, planned)).collect(),
+    }
+}
+
+fn about(plan: &RunPlan, session: &Session, dataset: &Dataset, driven: &Driven<'_>, tokenizer: &Tokenizer) -> About {
     let kinds: BTreeSet<&str> = dataset.cases.iter().filter_map(|case| Some(case.constraint.as_ref()?.kind())).collect();
     About {
         date: Some(date(driven.outcome.started)),
@@ -57,12 +111,12 @@ fn about(plan: &RunPlan, session: &Session, dataset: &Dataset, driven: &Driven, 
             sha256: Some(dataset.sha256.clone()),
             grammar_converted_from: dataset.converted_from.map(|dialect| dialect.name().to_owned()),
         },
-        num_prompts: Some(dataset.cases.len()),
+        num_prompts: Some(driven.cases.len()),
         output_len: plan.backend.generates().then_some(plan.dataset.output_len),
         seed: Some(plan.dataset.seed),
         request: request(plan),
         constrained_ratio: plan.backend.takes_constraints().then_some(plan.dataset.constrained_ratio),
-        request_rate: Some(plan.traffic.rate.per_second()),
+        request_rate: Some(plan.traffic.pace.steady_rate().per_second()),
         burstiness: Some(plan.traffic.burstiness),
         max_concurrency: plan.traffic.max_concurrency,
         constraint_dialect: plan.backend.takes_constraints().then(|| session.dialect.to_string()),
@@ -93,7 +147,7 @@ fn request(plan: &RunPlan) -> RequestAbout {
     }
 }
 
-fn notices(plan: &RunPlan, session: &Session, dataset: &Dataset, driven: &Driven) -> Vec<String> {
+fn notices(plan: &RunPlan, session: &Session, dataset: &Dataset, driven: &Driven<'_>) -> Vec<String> {
     let partial =
         driven.interrupted.then(|| "partial: the run was interrupted, what had not ended by then is cancelled".to_owned());
     let sources = [plan.warnings(), session.notices.clone(), dataset.notices.clone(), driven.notices.clone()];
@@ -106,6 +160,14 @@ fn host() -> Host {
         arch: Some(std::env::consts::ARCH.to_owned()),
         cpus: std::thread::available_parallelism().ok().map(std::num::NonZero::get),
     }
+}
+
+/// An instant in ISO 8601 with microseconds, as Python's `isoformat` writes it, in UTC.
+fn timestamp(instant: SystemTime) -> String {
+    let since = instant.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let whole_s = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
+    let second = strftime("%Y-%m-%dT%H:%M:%S", whole_s).expect("the format has only directives that are known");
+    format!("{second}.{:06}+00:00", since.subsec_micros())
 }
 
 /// An instant as vLLM writes it, in UTC.

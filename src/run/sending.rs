@@ -1,12 +1,12 @@
 //! Sending the run's requests: first alone, as a trial, then as warm-ups, then measured. Knows no verdict and no report.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::backend::{Adapter, RequestOptions};
 use crate::case::Case;
 use crate::constraint::{Constraint, GrammarDialect};
-use crate::driver::{self, Event, RunOutcome, Stop, StopState};
+use crate::driver::schedule::{Schedule, Until};
+use crate::driver::{self, Event, RunOutcome, Stop};
 use crate::error::{Error, Result};
 use crate::observation::{Observation, Outcome};
 use crate::printable::printable_body;
@@ -76,27 +76,29 @@ impl Sending<'_> {
         Err(Error::internal("a dataset without cases"))
     }
 
-    /// Copies of the request that the trial run saw answered (vLLM: of the first one), one after the other.
-    pub(super) async fn warm_up(&self, case: &Case, count: usize) -> Result<Warmups> {
-        let mut warmups = Warmups { sent: 0, failed: 0 };
-        while warmups.sent < count && self.stop.state() == StopState::Running {
-            let seen = self.send(case, &format!("warmup-{}", warmups.sent)).await?;
-            warmups.sent += 1;
-            warmups.failed += usize::from(!seen.outcome.is_answer());
-        }
-        Ok(warmups)
+    /// The warm-ups, as many at once as the run may have under way.
+    pub(super) async fn warm_up(&self, cases: &[Case]) -> Result<Warmups> {
+        let adapter = Arc::clone(&self.adapter);
+        let seen = driver::warm_up(&self.session.client, adapter, self.request, cases, self.stop.clone()).await?;
+        let sent = seen.iter().filter(|it| it.timing.sent_ns.is_some()).count();
+        let answered = seen.iter().filter(|it| it.outcome.is_answer()).count();
+        Ok(Warmups { sent, failed: sent - answered })
     }
 
     /// The requests that are measured.
-    pub(super) async fn measure(&self, cases: &[Case], due: &[Duration], mode: Mode) -> Result<RunOutcome> {
-        let progress = Progress::new(mode, cases.len(), Words { unit: "requests", failed: "without an answer" });
+    pub(super) async fn measure(&self, cases: &[Case], schedule: &Schedule, mode: Mode) -> Result<RunOutcome> {
+        let words = Words { unit: "requests", failed: "without an answer" };
+        let progress = match schedule.until {
+            Until::Cycling(_) => Progress::open(mode, words),
+            Until::LastCase | Until::Time(_) => Progress::new(mode, cases.len(), words),
+        };
         let show = |event: Event<'_>| {
             if let Event::Ended(observation) = event {
                 progress.ended(observation.outcome.is_answer());
             }
         };
         let adapter = Arc::clone(&self.adapter);
-        let outcome = driver::run(&self.session.client, adapter, self.request, cases, due, self.stop.clone(), show).await;
+        let outcome = driver::run(&self.session.client, adapter, self.request, cases, schedule, self.stop.clone(), show).await;
         progress.finish();
         outcome
     }

@@ -33,6 +33,7 @@ fn fate(index: usize, arm: Arm, outcome: Outcome, verdict: Verdict) -> Fate {
     let at = |ms: u64| (index as u64 * 7 + ms) * NS_PER_MS;
     let timing = Timing {
         due_ns: at(0),
+        ready_ns: Some(at(0)),
         sent_ns: Some(at(1)),
         headers_ns: Some(at(2)),
         chunks_ns: if answered { vec![at(5), at(9), at(20)] } else { vec![] },
@@ -144,7 +145,7 @@ fn saved(fates: &[Fate], about: About, options: &MetricsOptions, tokens: Option<
     serde_json::from_str(&json::render(&report, detailed).to_string()).expect("what we write is JSON")
 }
 
-fn check(file: &Value) -> Result<(), String> {
+pub(crate) fn check(file: &Value) -> Result<(), String> {
     let schema: Value = serde_json::from_str(RESULT_SCHEMA).expect("the contract is JSON");
     jsonschema::draft202012::meta::validate(&schema).map_err(|error| format!("the contract itself: {error}"))?;
     let validator = jsonschema::draft202012::new(&schema).expect("the contract is a schema");

@@ -7,6 +7,7 @@ mod conversions;
 mod engines;
 mod grammars;
 mod hub;
+mod load;
 mod mask;
 mod preflight;
 mod ratchet;

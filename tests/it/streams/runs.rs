@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use sobench::backend::ServerKind;
 use sobench::case::Case;
+use sobench::driver::schedule::Schedule;
 use sobench::driver::{ApiKey, Client, DriverOptions, Event, RunOutcome, Stop, StopState, run, send_one, stop};
 use sobench::error::Kind;
 use sobench::observation::{Observation, Outcome};
@@ -35,7 +36,8 @@ async fn run_all(options: DriverOptions, due: &[Duration], stop: Stop) -> RunOut
         Event::Sent { index } => sent.push(index),
         Event::Ended(observation) => ended.push(observation.case_index),
     };
-    let outcome = run(&client, shared(KIND), &request(true), &cases(due.len()), due, stop, progress).await.unwrap();
+    let outcome =
+        run(&client, shared(KIND), &request(true), &cases(due.len()), &Schedule::of(due.to_vec()), stop, progress).await.unwrap();
     for (index, observation) in outcome.observations.iter().enumerate() {
         assert_eq!(observation.case_index, index);
         assert_eq!(observation.timing.due_ns, u64::try_from(due[index].as_nanos()).unwrap());
@@ -192,9 +194,12 @@ async fn what_cannot_be_sent_is_told_before_anything_is() {
     let mut bad = request(true);
     bad.sampling.temperature = Some(f64::INFINITY);
     let due = [Duration::ZERO; 2];
-    let error = run(&client, shared(KIND), &bad, &cases(2), &due, Stop::never(), |_| {}).await.unwrap_err();
+    let error =
+        run(&client, shared(KIND), &bad, &cases(2), &Schedule::of(due.to_vec()), Stop::never(), |_| {}).await.unwrap_err();
     assert_eq!(error.what, "temperature is not a finite number: inf: case \"t-0\"");
-    let error = run(&client, shared(KIND), &request(true), &cases(3), &due, Stop::never(), |_| {}).await.unwrap_err();
+    let error = run(&client, shared(KIND), &request(true), &cases(3), &Schedule::of(due.to_vec()), Stop::never(), |_| {})
+        .await
+        .unwrap_err();
     assert_eq!(error.kind, Kind::Internal);
     assert!(send_one(&client, shared(KIND), &bad, &case("x"), "trial", Stop::never()).await.is_err());
     assert!(server.requests().is_empty());

@@ -1,0 +1,171 @@
+//! The loop under a stepped clock with a fake server: every instant is exact, nothing sleeps.
+//!
+//! tokio's paused time goes forward only when every task waits, and then straight to the next instant that one waits for. It counts
+//! whole milliseconds.
+
+use std::sync::Mutex;
+
+use tokio::sync::mpsc::unbounded_channel;
+use tokio::time::Instant;
+
+use super::super::schedule::{Pace, Ramp, RampStrategy, Rate, due_times};
+use super::super::stop::{Stopper, stop};
+use super::*;
+
+/// A server that takes `takes(index)` for each request, and remembers when each came.
+struct Fake {
+    begin: Instant,
+    takes: fn(usize) -> u64,
+    sent: Arc<Mutex<Vec<(usize, u64)>>>,
+}
+
+impl World for Fake {
+    fn now(&self) -> Duration {
+        self.begin.elapsed()
+    }
+
+    async fn wait_until(&self, at: Duration) {
+        tokio::time::sleep_until(self.begin + at).await;
+    }
+
+    async fn exchange(&self, prepared: Prepared) -> Observation {
+        let ns = |fake: &Self| super::super::clock::as_ns(fake.begin.elapsed());
+        let sent_ns = ns(self);
+        self.sent.lock().unwrap().push((prepared.index, sent_ns / 1_000_000));
+        tokio::time::sleep(Duration::from_millis((self.takes)(prepared.index))).await;
+        let timing = Timing { sent_ns: Some(sent_ns), end_ns: Some(ns(self)), ..Timing::default() };
+        Observation { timing, ..unsent(prepared.index, prepared.due, Outcome::Completed) }
+    }
+}
+
+/// What came of a run.
+struct Ran {
+    /// Number and millisecond of each request, as they were sent.
+    sent: Vec<(usize, u64)>,
+    /// Numbers of the cases that were not.
+    cancelled: Vec<usize>,
+    /// The millisecond in which the last request ended.
+    ended: u64,
+}
+
+async fn run(due_ms: &[u64], cap: Option<usize>, until: Until, takes: fn(usize) -> u64) -> Ran {
+    run_until_stopped(due_ms, cap, until, takes, |_| {}).await
+}
+
+async fn run_until_stopped(
+    due_ms: &[u64],
+    cap: Option<usize>,
+    until: Until,
+    takes: fn(usize) -> u64,
+    stopping: impl FnOnce(Stopper),
+) -> Ran {
+    let queue = due_ms.iter().enumerate().map(|(index, due)| Prepared {
+        index,
+        label: index.to_string(),
+        due: Duration::from_millis(*due),
+        body: Default::default(),
+    });
+    let (stopper, stop) = stop();
+    stopping(stopper);
+    let sent = Arc::default();
+    let fake = Fake { begin: Instant::now(), takes, sent: Arc::clone(&sent) };
+    let begin = fake.begin;
+    let (tell, mut told) = unbounded_channel();
+    dispatch(fake, queue.collect(), Terms { max_concurrency: cap, until, stop }, tell).await;
+    let ended = begin.elapsed().as_millis() as u64;
+    let mut cancelled = Vec::new();
+    let mut answered = 0;
+    while let Some(news) = told.recv().await {
+        match news {
+            News::Ended(it) if it.outcome == Outcome::Cancelled => cancelled.push(it.case_index),
+            News::Ended(it) => {
+                answered += 1;
+                // Here nothing takes time but the server, so nothing is the client's own delay.
+                assert_eq!(it.timing.ready_ns, it.timing.sent_ns, "{}", it.case_index);
+            }
+            News::Sent { .. } => {}
+        }
+    }
+    let sent = sent.lock().unwrap().clone();
+    assert_eq!(answered, sent.len(), "every request that was sent ends");
+    Ran { sent, cancelled, ended }
+}
+
+fn seconds(s: u64) -> Duration {
+    Duration::from_secs(s)
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_cap_every_request_leaves_when_it_is_due() {
+    let ran = run(&[0, 0, 5, 1000, 1000, 1001], None, Until::LastCase, |_| 60_000).await;
+    assert_eq!(ran.sent, [(0, 0), (1, 0), (2, 5), (3, 1000), (4, 1000), (5, 1001)]);
+    assert_eq!((ran.ended, ran.cancelled), (61_001, vec![]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_cap_holds_requests_back_in_the_order_in_which_they_are_due() {
+    // The first of two slots is free again at 100, the second at 30, 60, 90 ...
+    let takes = |index| if index == 0 { 100 } else { 30 };
+    let ran = run(&[0, 0, 1, 2, 80, 500], Some(2), Until::LastCase, takes).await;
+    assert_eq!(ran.sent, [(0, 0), (1, 0), (2, 30), (3, 60), (4, 90), (5, 500)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_closed_loop_goes_round_until_its_time_is_over() {
+    let ran = run(&[0, 0, 0], Some(2), Until::Cycling(seconds(1)), |_| 300).await;
+    let expected: Vec<(usize, u64)> = [0, 300, 600, 900].into_iter().flat_map(|at| [at, at]).enumerate().collect();
+    assert_eq!(ran.sent, expected);
+    assert_eq!((ran.ended, ran.cancelled), (1200, vec![]), "requests under way may end, and none is missing");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_takes_no_time_does_not_keep_the_loop_going() {
+    let ran = run(&[0, 0], Some(1), Until::Cycling(Duration::from_millis(3)), |_| 1).await;
+    assert_eq!(ran.sent, [(0, 0), (1, 1), (2, 2)]);
+    let none = run(&[], Some(1), Until::Cycling(seconds(1)), |_| 1).await;
+    assert_eq!((none.sent, none.ended), (vec![], 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_of_number_and_time_ends_the_sending() {
+    let ran = run(&[100, 900, 1000, 1001], None, Until::Time(seconds(1)), |_| 10).await;
+    assert_eq!((ran.sent, ran.cancelled), (vec![(0, 100), (1, 900), (2, 1000)], vec![]), "due at the very end is in time");
+    let ran = run(&[100, 200], None, Until::Time(seconds(9)), |_| 10).await;
+    assert_eq!((ran.sent, ran.ended), (vec![(0, 100), (1, 200)], 210));
+    let ran = run(&[0, 0, 0, 0], Some(1), Until::Time(seconds(1)), |_| 600).await;
+    assert_eq!((ran.sent, ran.cancelled), (vec![(0, 0), (1, 600)], vec![]), "nobody asked for the rest");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_cap_holds_back_past_the_end_is_missing() {
+    let ran = run(&[100, 200, 300, 2000], Some(1), Until::Time(seconds(1)), |_| 5000).await;
+    assert_eq!((ran.sent, ran.cancelled), (vec![(0, 100)], vec![1, 2]), "and what is due later is not");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_signal_cancels_what_was_still_to_come() {
+    let stop_at_250 = |stopper: Stopper| {
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_millis(250)).await;
+            stopper.signal();
+            // The run must not end because nobody could signal any more.
+            std::future::pending::<()>().await;
+        });
+    };
+    let ran = run_until_stopped(&[0, 100, 400, 500], None, Until::LastCase, |_| 1000, stop_at_250).await;
+    assert_eq!((ran.sent, ran.cancelled, ran.ended), (vec![(0, 0), (1, 100)], vec![2, 3], 1100));
+    let ran = run_until_stopped(&[0], Some(1), Until::Cycling(seconds(60)), |_| 100, stop_at_250).await;
+    assert_eq!((ran.sent, ran.cancelled), (vec![(0, 0), (1, 100), (2, 200)], vec![]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn drawn_schedules_are_kept_to_the_tick() {
+    let ramp = Ramp { strategy: RampStrategy::Linear, start_rps: 1, end_rps: 50 };
+    for pace in [Pace::Steady(Rate::PerSecond(20.0)), Pace::Ramp(ramp)] {
+        let due = due_times(200, pace, 1.0, 3);
+        let due_ms: Vec<u64> = due.iter().map(|at| at.as_millis() as u64).collect();
+        let ran = run(&due_ms, None, Until::LastCase, |index| 1 + index as u64 % 7).await;
+        let expected: Vec<(usize, u64)> = due_ms.into_iter().enumerate().collect();
+        assert_eq!(ran.sent, expected, "{pace:?}");
+    }
+}

@@ -1,0 +1,210 @@
+//! Whether the client itself stood in the way: how late it was by its own doing, what it took from its machine, and the verdict on
+//! both. Knows no operating system: what was taken is handed in.
+//!
+//! Three delays are kept apart. From *due* to *ready* a request waits for a free slot under the cap, which is the server's pace.
+//! From *ready* to *sent* nothing but the client holds it back: that is its own delay. And where all requests are due at once, as
+//! many as the cap lets through are ready at the very begin, and leave one after the other: that is no lateness of each, but the
+//! width of the burst.
+
+use serde::Serialize;
+
+use super::stats::Summary;
+use super::{MetricsOptions, Sample};
+
+const NS_PER_MS: f64 = 1e6;
+
+/// The most own delay, at p99, that lets a schedule count as kept. An inter-token latency is some 10 ms; arrivals that are off by a
+/// fifth of it are not the ones that were asked for.
+pub const MAX_OWN_DELAY_P99_MS: f64 = 2.0;
+
+/// Beside a fast server the same delay has to be this small a part of the median TTFT, since queueing follows arrivals ...
+pub const MAX_OWN_DELAY_SHARE_OF_TTFT: f64 = 0.1;
+
+/// ... but never under what a kernel's timer and one thread's turn take on a machine that has other work.
+pub const LEAST_OWN_DELAY_LIMIT_MS: f64 = 0.5;
+
+/// The widest burst that still is one, as a part of the median TTFT: past half of it, the first are answered while the last have
+/// not left, and the server never had them all at once.
+pub const MAX_BURST_SHARE_OF_TTFT: f64 = 0.5;
+
+/// The share of its cores past which a client has no time left over for bursts: chunks then wait to be read, and carry late
+/// instants.
+pub const MAX_CPU_SHARE: f64 = 0.85;
+
+/// The share of the whole machine past which threads wait for each other, whoever they belong to.
+pub const MAX_MACHINE_SHARE: f64 = 0.9;
+
+/// How far the sending rate may be off what schedule and cap allowed.
+pub const MAX_RATE_DEVIATION: f64 = 0.005;
+
+/// The percentiles of the own delay.
+const OWN_DELAY_PERCENTILES: [f64; 2] = [50.0, 99.0];
+
+/// What the run took from the machine that the client ran on; `None` where the system does not tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct ClientCost {
+    /// The time that CPU was counted over.
+    pub wall_s: f64,
+    /// CPU time of the process, all its threads.
+    pub cpu_s: Option<f64>,
+    /// Cores that the process may use.
+    pub cores: Option<usize>,
+    /// Of all CPU time of the machine, whoever used it.
+    pub machine_busy_percent: Option<f64>,
+    /// The most memory of the process, from its start.
+    pub peak_memory_mib: Option<f64>,
+    /// Connections opened, from the client's start.
+    pub connections_opened: Option<u64>,
+    /// Whether the embedded server ran in this very process: CPU and memory are then those of both.
+    pub includes_server: bool,
+}
+
+/// The client's own part in a run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct ClientPart {
+    #[serde(flatten)]
+    pub cost: ClientCost,
+    /// CPU time over all cores' time, in percent.
+    pub cpu_percent: Option<f64>,
+    /// `None` also where a count of output tokens is not known.
+    pub cpu_s_per_million_output_tokens: Option<f64>,
+    /// Due and with a free slot to sent, of all requests that were not ready at the very begin.
+    pub own_delay_ms: Summary,
+    /// The requests that were ready at the very begin.
+    pub burst: Option<Burst>,
+    /// How far the sending rate is off what schedule and cap allowed, in percent.
+    pub rate_deviation_percent: Option<f64>,
+    /// Requests that waited for a free slot.
+    pub held_by_cap: usize,
+    pub verdict: ClientVerdict,
+    /// What speaks against the client; empty if nothing does.
+    pub doubts: Vec<Doubt>,
+}
+
+/// Requests that were all ready at the very begin.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Burst {
+    pub requests: usize,
+    /// From the begin to the sending of the last of them.
+    pub width_ms: f64,
+}
+
+/// Whether to trust the latencies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ClientVerdict {
+    /// Everything that could be measured is within its bound.
+    #[default]
+    NotTheBottleneck,
+    DoNotTrust,
+}
+
+/// One measure that is past its bound.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Doubt {
+    pub measure: Measure,
+    pub value: f64,
+    pub limit: f64,
+}
+
+/// What the client is judged by; the names carry the units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Measure {
+    OwnDelayP99Ms,
+    BurstWidthMs,
+    RateDeviationPercent,
+    CpuPercent,
+    MachineBusyPercent,
+}
+
+impl ClientPart {
+    /// Judges the client by what every request's instants say, and by what the run took.
+    pub fn of(samples: &[Sample<'_>], options: &MetricsOptions, cost: ClientCost) -> Self {
+        let ready: Vec<(u64, u64, u64)> = samples
+            .iter()
+            .filter_map(|it| {
+                let timing = &it.observation.timing;
+                Some((timing.due_ns, timing.ready_ns?, timing.sent_ns?))
+            })
+            .collect();
+        let delays = ready.iter().filter(|(_, ready, _)| *ready > 0).map(|(_, ready, sent)| delay_ms(*ready, *sent));
+        let first: Vec<u64> = ready.iter().filter(|(_, ready, _)| *ready == 0).map(|(.., sent)| *sent).collect();
+        let output =
+            super::throughput::sum(samples.iter().filter(|it| it.observation.outcome.is_answer()).map(|it| it.tokens.output));
+        let mut part = Self {
+            cpu_percent: cost.cpu_s.zip(cost.cores).and_then(|(cpu_s, cores)| percent(cpu_s, cost.wall_s * cores as f64)),
+            cpu_s_per_million_output_tokens: cost
+                .cpu_s
+                .zip(output)
+                .and_then(|(cpu_s, tokens)| (tokens > 0).then(|| cpu_s * 1e6 / tokens as f64)),
+            own_delay_ms: Summary::of(delays.collect(), &OWN_DELAY_PERCENTILES),
+            burst: first.iter().max().map(|&last| Burst { requests: first.len(), width_ms: last as f64 / NS_PER_MS }),
+            rate_deviation_percent: rate_deviation_percent(&ready),
+            held_by_cap: ready.iter().filter(|(due, ready, _)| ready > due).count(),
+            cost,
+            verdict: ClientVerdict::NotTheBottleneck,
+            doubts: Vec::new(),
+        };
+        part.doubts = part.doubts(median_first_ms(samples, options));
+        if !part.doubts.is_empty() {
+            part.verdict = ClientVerdict::DoNotTrust;
+        }
+        part
+    }
+
+    /// `first_ms` is the median time to the first thing that came of an answer.
+    fn doubts(&self, first_ms: Option<f64>) -> Vec<Doubt> {
+        let past = |measure: Measure, value: Option<f64>, limit: Option<f64>| {
+            value.zip(limit).filter(|(value, limit)| value > limit).map(|(value, limit)| Doubt { measure, value, limit })
+        };
+        // The embedded server's CPU cannot be told from the client's, and is meant to take what there is.
+        let alone = !self.cost.includes_server;
+        let own_delay = self.own_delay_ms.percentiles.iter().find(|it| it.p == 99.0).and_then(|it| it.value);
+        let burst = self.burst.filter(|it| it.requests > 1).map(|it| it.width_ms);
+        let burst_limit = first_ms.map(|it| (it * MAX_BURST_SHARE_OF_TTFT).max(MAX_OWN_DELAY_P99_MS));
+        [
+            past(Measure::OwnDelayP99Ms, own_delay, Some(own_delay_limit_ms(first_ms))),
+            past(Measure::BurstWidthMs, burst, burst_limit),
+            past(Measure::RateDeviationPercent, self.rate_deviation_percent.map(f64::abs), Some(100.0 * MAX_RATE_DEVIATION)),
+            past(Measure::CpuPercent, self.cpu_percent.filter(|_| alone), Some(100.0 * MAX_CPU_SHARE)),
+            past(Measure::MachineBusyPercent, self.cost.machine_busy_percent.filter(|_| alone), Some(100.0 * MAX_MACHINE_SHARE)),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+}
+
+/// The bound on the own delay beside a server of this median TTFT.
+fn own_delay_limit_ms(first_ms: Option<f64>) -> f64 {
+    let beside = first_ms.map_or(MAX_OWN_DELAY_P99_MS, |it| it * MAX_OWN_DELAY_SHARE_OF_TTFT);
+    beside.clamp(LEAST_OWN_DELAY_LIMIT_MS, MAX_OWN_DELAY_P99_MS)
+}
+
+/// The median TTFT; without streams the median E2EL.
+fn median_first_ms(samples: &[Sample<'_>], options: &MetricsOptions) -> Option<f64> {
+    let answers = samples.iter().filter(|it| it.observation.outcome.is_answer());
+    let latencies: Vec<_> = answers.map(|it| it.latency(options)).collect();
+    let median = |values: Vec<f64>| Summary::of(values, &[]).median;
+    median(latencies.iter().filter_map(|it| it.ttft_ms).collect())
+        .or_else(|| median(latencies.iter().filter_map(|it| it.e2el_ms).collect()))
+}
+
+/// The rate at which requests were sent against the rate at which they were ready; `None` where all were ready at the begin.
+fn rate_deviation_percent(ready: &[(u64, u64, u64)]) -> Option<f64> {
+    let last_ready = ready.iter().map(|(_, ready, _)| *ready).max().filter(|&it| it > 0)?;
+    let last_sent = ready.iter().map(|(.., sent)| *sent).max().filter(|&it| it > 0)?;
+    Some(100.0 * (last_ready as f64 / last_sent as f64 - 1.0))
+}
+
+fn delay_ms(ready_ns: u64, sent_ns: u64) -> f64 {
+    (sent_ns as f64 - ready_ns as f64) / NS_PER_MS
+}
+
+fn percent(part: f64, whole: f64) -> Option<f64> {
+    (whole > 0.0).then(|| 100.0 * part / whole)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,121 @@
+//! Between which values of a sample a percentile of its source lies. Knows no request and no unit.
+
+/// How much of the time the two bounds may miss, each half of it: intervals of 95 %.
+const MISS: f64 = 0.05;
+
+/// Terms of the binomial distribution below this share of the largest one do not change its sum.
+const NEGLIGIBLE: f64 = 1e-20;
+
+/// The order statistics (1 to `n`, from the smallest) between which the `p`-th percentile of the source lies, with 95 % confidence;
+/// `None` where even the sample's own end is not far enough out.
+///
+/// Without any assumption on the shape: of `n` independent values the number that lie below the percentile is binomial with chance
+/// p / 100, and the percentile is above the l-th smallest value unless fewer than l lie below it. The bounds are those of Conover,
+/// "Practical Nonparametric Statistics", section 3.2: each is left out with a chance of at most 2.5 %.
+///
+/// Requests under load are not quite independent: they share a queue. So the interval is the least that one has to allow for.
+pub fn order_interval(n: usize, p: f64) -> (Option<usize>, Option<usize>) {
+    if n == 0 || p <= 0.0 || p >= 100.0 || p.is_nan() {
+        return (None, None);
+    }
+    let terms = Binomial::new(n, p / 100.0);
+    let low = terms.first_above(MISS / 2.0);
+    let high = terms.first_above(1.0 - MISS / 2.0) + 1;
+    (Some(low).filter(|&low| low >= 1), Some(high).filter(|&high| high <= n))
+}
+
+/// The terms of a binomial distribution that are not negligible, scaled to add up to 1.
+struct Binomial {
+    /// The count that the first term is of.
+    from: usize,
+    terms: Vec<f64>,
+}
+
+impl Binomial {
+    /// From the most likely count outwards, each term from its neighbour: P(k + 1) / P(k) = (n - k) / (k + 1) * p / (1 - p). That
+    /// takes some 20 standard deviations of terms, and no factorial.
+    fn new(n: usize, chance: f64) -> Self {
+        let odds = chance / (1.0 - chance);
+        let mode = (((n + 1) as f64 * chance) as usize).min(n);
+        let mut below = Vec::new();
+        let mut term = 1.0;
+        for k in (0..mode).rev() {
+            term *= (k + 1) as f64 / ((n - k) as f64 * odds);
+            if term < NEGLIGIBLE {
+                break;
+            }
+            below.push(term);
+        }
+        let from = mode - below.len();
+        let mut terms: Vec<f64> = below.into_iter().rev().collect();
+        terms.push(1.0);
+        term = 1.0;
+        for k in mode..n {
+            term *= (n - k) as f64 / (k + 1) as f64 * odds;
+            if term < NEGLIGIBLE {
+                break;
+            }
+            terms.push(term);
+        }
+        let total: f64 = terms.iter().sum();
+        terms.iter_mut().for_each(|term| *term /= total);
+        Self { from, terms }
+    }
+
+    /// The smallest count that, with all below it, is more likely than `share`.
+    fn first_above(&self, share: f64) -> usize {
+        let mut sum = 0.0;
+        let place = self.terms.iter().position(|term| {
+            sum += term;
+            sum > share
+        });
+        self.from + place.unwrap_or(self.terms.len() - 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Expected: exact sums of fractions, and SciPy's `binom.ppf`.
+    #[test]
+    fn bounds_are_the_binomial_ones() {
+        for (n, p, expected) in [
+            (0, 50.0, (None, None)),
+            (5, 50.0, (None, None)),
+            (6, 50.0, (Some(1), Some(6))),
+            (10, 50.0, (Some(2), Some(9))),
+            (100, 50.0, (Some(40), Some(61))),
+            (100, 90.0, (Some(84), Some(96))),
+            (100, 99.0, (Some(97), None)),
+            (662, 99.0, (Some(650), Some(661))),
+            (1000, 99.0, (Some(983), Some(997))),
+            (1000, 1.0, (Some(4), Some(18))),
+            (10_000_000, 50.0, (Some(4_996_901), Some(5_003_100))),
+            (10, 0.0, (None, None)),
+            (10, 100.0, (None, None)),
+            (10, f64::NAN, (None, None)),
+        ] {
+            assert_eq!(order_interval(n, p), expected, "p{p} of {n}");
+        }
+    }
+
+    #[test]
+    fn bounds_are_around_the_percentile_and_mirror_each_other() {
+        for n in 1..200 {
+            for p in [1.0, 10.0, 25.0, 50.0, 90.0, 99.0, 99.9] {
+                let (low, high) = order_interval(n, p);
+                let place = n as f64 * p / 100.0;
+                assert!(
+                    low.is_none_or(|low| low as f64 <= place + 1.0) && high.is_none_or(|high| high as f64 >= place),
+                    "p{p} of {n}"
+                );
+                let (mirrored_low, mirrored_high) = order_interval(n, 100.0 - p);
+                let mirror = |place: Option<usize>| place.map(|place| n + 1 - place);
+                if p < 50.0 && (p * 10.0).fract() == 0.0 {
+                    assert_eq!((mirror(mirrored_high), mirror(mirrored_low)), (low, high), "p{p} of {n}");
+                }
+            }
+        }
+    }
+}

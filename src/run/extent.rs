@@ -1,0 +1,82 @@
+//! Which cases a run really came to, where a time ended it. Knows no server and no verdict.
+
+use std::borrow::Cow;
+
+use crate::case::Case;
+use crate::dataset::DatasetName;
+use crate::driver::schedule::Until;
+
+/// The cases behind `count` observations: the first of them, all, or all in turn. A case that comes round again has its lap in its
+/// id, such as `json-17#2`.
+pub(super) fn asked(cases: &[Case], count: usize) -> Cow<'_, [Case]> {
+    if count <= cases.len() {
+        return Cow::Borrowed(&cases[..count]);
+    }
+    let lap = |index: usize| 1 + index / cases.len();
+    let again = (cases.len()..count).map(|index| {
+        let case = &cases[index % cases.len()];
+        Case { id: format!("{}#{}", case.id, lap(index)), ..case.clone() }
+    });
+    Cow::Owned(cases.iter().cloned().chain(again).collect())
+}
+
+/// What the reader has to know about a run that a time ended.
+pub(super) fn notice(dataset: DatasetName, until: Until, cases: usize, count: usize) -> Option<String> {
+    let after = until.time()?.as_secs_f64();
+    if count <= cases {
+        let all = if count == cases { "all of" } else { "of" };
+        return Some(format!(
+            "sending ended after at most {after} s (--duration): {count} {all} {cases} prepared requests were asked for"
+        ));
+    }
+    let laps = count as f64 / cases as f64;
+    let unique = if dataset == DatasetName::JsonUnique { "; after the first time round no schema was new any more" } else { "" };
+    Some(format!(
+        "sending ended after {after} s (--duration): {cases} prepared requests were gone through {laps:.1} times, to {count} \
+         requests{unique}"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::case::{Arm, Prompt};
+
+    fn cases(count: usize) -> Vec<Case> {
+        let case = |index: usize| Case {
+            id: format!("json-{index}"),
+            prompt: Prompt::Text("?".into()),
+            prompt_tokens: None,
+            constraint: None,
+            arm: Arm::Free,
+            output_len: 8,
+            completion: None,
+            tags: Vec::new(),
+            grammar_oracle: None,
+        };
+        (0..count).map(case).collect()
+    }
+
+    #[test]
+    fn cases_are_cut_or_go_round() {
+        let ids = |count: usize| asked(&cases(3), count).iter().map(|case| case.id.clone()).collect::<Vec<_>>().join(" ");
+        assert_eq!(ids(0), "");
+        assert_eq!(ids(2), "json-0 json-1");
+        assert_eq!(ids(3), "json-0 json-1 json-2");
+        assert_eq!(ids(8), "json-0 json-1 json-2 json-0#2 json-1#2 json-2#2 json-0#3 json-1#3");
+        assert!(asked(&[], 0).is_empty());
+    }
+
+    #[test]
+    fn the_reader_is_told_what_the_time_made_of_the_plan() {
+        let ten = Duration::from_secs(10);
+        let said = |until, count| notice(DatasetName::JsonUnique, until, 100, count);
+        assert_eq!(said(Until::LastCase, 100), None);
+        assert!(said(Until::Time(ten), 40).unwrap().contains("40 of 100 prepared"));
+        let again = said(Until::Cycling(ten), 250).unwrap();
+        assert!(again.contains("2.5 times") && again.contains("no schema was new"), "{again}");
+        assert!(!notice(DatasetName::Json, Until::Cycling(ten), 100, 250).unwrap().contains("schema"));
+    }
+}
