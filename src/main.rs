@@ -31,7 +31,7 @@ fn run_command(command: &Command) -> Result<Ending> {
     match command {
         Command::Bench(arguments) => Ok(run::run(&RunPlan::new(arguments, api_key())?)?.into()),
         Command::Mask(arguments) => measure::run(&mask_plan(arguments)?),
-        Command::Preflight(arguments) => preflight::command::run(&preflight_plan(arguments, api_key())?),
+        Command::Preflight(arguments) => preflight::command::run(&preflight_plan(arguments, api_key().as_deref())?),
         Command::Serve(arguments) => serve::run(serve_plan(arguments)?),
         Command::MaskWorker => {
             mask::worker::serve(BufReader::new(std::io::stdin()), std::io::stdout()).map(|()| Ending::default())

@@ -27,7 +27,7 @@ use crate::preflight::gate::Unenforced;
 use crate::report::LatencyMetric;
 pub use engines::Pace;
 pub use mask::{Format, MeasureOutput, MeasurePlan, mask_plan};
-pub use preflight::{Dialects, PreflightPlan, PreflightTarget, preflight_plan};
+pub use preflight::{Dialects, FeaturesPlan, PreflightPlan, PreflightTarget, preflight_plan};
 pub use serve::serve_plan;
 pub use traffic::Traffic;
 

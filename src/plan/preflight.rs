@@ -13,11 +13,20 @@ use crate::driver::{ApiKey, Endpoint};
 use crate::engine::EngineName;
 use crate::error::{Error, Result};
 use crate::preflight::Kind;
+use crate::preflight::ask::DEFAULT_OUTPUT_LEN;
+use crate::preflight::features::Feature;
+use crate::preflight::features::data::chosen;
+
+/// The most tokens of an answer to a schema of a feature, unless told otherwise: the longest that is asked for has 60 letters.
+const FEATURES_OUTPUT_LEN: u32 = 192;
 
 /// What is asked of whom.
 #[derive(Clone, Debug)]
 pub struct PreflightPlan {
-    pub target: PreflightTarget,
+    /// One, or several for features.
+    pub targets: Vec<PreflightTarget>,
+    /// Which keywords of JSON Schema to ask about; `None` asks about kinds of constraints.
+    pub features: Option<FeaturesPlan>,
     pub backend: ServerKind,
     pub dialects: Dialects,
     /// `None` for what suits the server.
@@ -32,6 +41,16 @@ pub struct PreflightPlan {
     pub format: Format,
     pub json: Option<PathBuf>,
     pub progress: bool,
+}
+
+/// The probe of JSON-Schema features.
+#[derive(Clone, Debug)]
+pub struct FeaturesPlan {
+    pub features: Vec<Feature>,
+    /// Answers asked for, a feature.
+    pub samples: usize,
+    /// Requests under way at a time.
+    pub max_concurrency: usize,
 }
 
 /// Who is asked.
@@ -61,10 +80,11 @@ pub enum Dialects {
 ///
 /// # Errors
 /// Usage errors that name the flag and its value.
-pub fn preflight_plan(flags: &PreflightArgs, api_key: Option<String>) -> Result<PreflightPlan> {
+pub fn preflight_plan(flags: &PreflightArgs, api_key: Option<&str>) -> Result<PreflightPlan> {
     let backend = flags.backend.unwrap_or(ServerKind::Vllm);
     Ok(PreflightPlan {
-        target: target(flags, backend, api_key)?,
+        targets: targets(flags, backend, api_key)?,
+        features: features(flags)?,
         backend,
         dialects: match flags.constraint_dialect.as_str() {
             "all" => Dialects::All,
@@ -76,7 +96,7 @@ pub fn preflight_plan(flags: &PreflightArgs, api_key: Option<String>) -> Result<
             .find(|dialect| dialect.name() == flags.grammar_dialect),
         kinds: kinds(&flags.kind)?,
         seed: flags.seed,
-        output_len: flags.output_len,
+        output_len: flags.output_len.unwrap_or(if flags.features { FEATURES_OUTPUT_LEN } else { DEFAULT_OUTPUT_LEN }),
         timeout: timeout(flags.request_timeout)?,
         stream: !flags.disable_stream,
         extra_body: flags.extra_body.as_deref().map(extra_body).transpose()?,
@@ -89,12 +109,22 @@ pub fn preflight_plan(flags: &PreflightArgs, api_key: Option<String>) -> Result<
     })
 }
 
-fn target(flags: &PreflightArgs, backend: ServerKind, api_key: Option<String>) -> Result<PreflightTarget> {
-    let Some(url) = &flags.base_url else {
-        refuse_unembedded(flags, backend)?;
-        let name = flags.guided_decoding_backend.as_deref();
-        return Ok(PreflightTarget::Embedded { engine: name.map_or(Ok(EngineName::Guidance), EngineName::parse)? });
-    };
+fn targets(flags: &PreflightArgs, backend: ServerKind, api_key: Option<&str>) -> Result<Vec<PreflightTarget>> {
+    let several = flags.base_url.len() > 1 || flags.guided_decoding_backend.len() > 1;
+    if several && !flags.features {
+        return Err(Error::usage("several servers or engines, and only --features compares them side by side")
+            .hint("name one, or add --features"));
+    }
+    if !flags.base_url.is_empty() {
+        return flags.base_url.iter().map(|url| server(flags, url, backend, api_key)).collect();
+    }
+    refuse_unembedded(flags, backend)?;
+    let engines = flags.guided_decoding_backend.iter().map(|name| EngineName::parse(name)).collect::<Result<Vec<_>>>()?;
+    let engines = if engines.is_empty() { vec![EngineName::Guidance] } else { engines };
+    Ok(engines.into_iter().map(|engine| PreflightTarget::Embedded { engine }).collect())
+}
+
+fn server(flags: &PreflightArgs, url: &str, backend: ServerKind, api_key: Option<&str>) -> Result<PreflightTarget> {
     Ok(PreflightTarget::Server {
         endpoint: Endpoint {
             base_url: checked_url(url)?,
@@ -106,6 +136,17 @@ fn target(flags: &PreflightArgs, backend: ServerKind, api_key: Option<String>) -
         model: flags.model.clone(),
         ready_timeout: Duration::from_secs(flags.ready_check_timeout_sec),
     })
+}
+
+fn features(flags: &PreflightArgs) -> Result<Option<FeaturesPlan>> {
+    if !flags.features {
+        return Ok(None);
+    }
+    Ok(Some(FeaturesPlan {
+        features: chosen(&flags.keyword)?,
+        samples: flags.samples.into(),
+        max_concurrency: flags.max_concurrency.into(),
+    }))
 }
 
 /// The embedded server would answer 404, or not see the constraint.
@@ -158,17 +199,17 @@ mod tests {
         let arguments = ["sobench", "preflight"].iter().chain(arguments).map(OsString::from);
         let command = Cli::parse_arguments(arguments).expect("clap takes these arguments").into_command();
         let Command::Preflight(arguments) = command else { panic!("{command:?}") };
-        preflight_plan(&arguments, Some("key-from-environment".to_owned()))
+        preflight_plan(&arguments, Some("key-from-environment"))
     }
 
     #[test]
     fn without_a_server_the_embedded_engine_is_asked() {
         let embedded = plan(&["--guided-decoding-backend", "outlines"]).unwrap();
-        assert!(matches!(embedded.target, PreflightTarget::Embedded { engine: EngineName::Outlines }));
+        assert!(matches!(embedded.targets[..], [PreflightTarget::Embedded { engine: EngineName::Outlines }]));
         assert_eq!((embedded.dialects, embedded.kinds), (Dialects::All, Kind::USUAL.to_vec()));
         let named = plan(&["--base-url", "http://h/v1", "--backend", "openai-chat", "--constraint-dialect", "guided"]).unwrap();
         assert!(!format!("{named:?}").contains("key-from-environment"));
-        let PreflightTarget::Server { endpoint, .. } = named.target else { panic!("a URL names a server") };
+        let [PreflightTarget::Server { endpoint, .. }] = &named.targets[..] else { panic!("a URL names a server") };
         assert_eq!((endpoint.path.as_str(), named.dialects), ("/v1/chat/completions", Dialects::One(ConstraintDialect::Guided)));
     }
 
@@ -176,6 +217,19 @@ mod tests {
     fn kinds_are_asked_in_one_order() {
         let kinds = plan(&["--kind", "structural_tag,choice,json"]).unwrap().kinds;
         assert_eq!(kinds, [Kind::Json, Kind::Choice, Kind::StructuralTag]);
+    }
+
+    #[test]
+    fn features_are_asked_of_several_side_by_side() {
+        let engines =
+            plan(&["--features", "--guided-decoding-backend", "guidance,outlines", "--keyword", "not,maxLength"]).unwrap();
+        let features = engines.features.unwrap();
+        assert_eq!((engines.targets.len(), features.samples, features.max_concurrency), (2, 16, 8));
+        assert!(features.features.iter().any(|feature| feature.id == "not-enum"));
+        assert_eq!(engines.output_len, FEATURES_OUTPUT_LEN);
+        let urls = plan(&["--features", "--base-url", "http://a", "--base-url", "http://b", "--samples", "4"]).unwrap();
+        assert_eq!((urls.targets.len(), urls.features.unwrap().samples), (2, 4));
+        assert!(plan(&[]).unwrap().features.is_none());
     }
 
     #[test]
@@ -193,6 +247,11 @@ mod tests {
                 "--extra-body would constrain every question, the control too: sampling_params",
             ),
             (&["--base-url", "h:1"], "h:1"),
+            (
+                &["--base-url", "http://a", "--base-url", "http://b"],
+                "several servers or engines, and only --features compares them side by side",
+            ),
+            (&["--features", "--keyword", "maxLenght"], "no feature is about this keyword: maxLenght"),
             (&["--backend", "tgi"], "no server is named, and the embedded engine is no such backend: tgi"),
             (&["--constraint-dialect", "sglang"], "no server is named, and the embedded engine reads no such dialect: sglang"),
             (&["--guided-decoding-backend", "llama.cpp"], "llama.cpp"),

@@ -35,5 +35,6 @@ pub fn serve_plan(flags: &ServeArgs) -> Result<EmbeddedOptions> {
         bind: Some(bind),
         guided_fields: if flags.guided_fields == "ignore" { GuidedFields::Ignore } else { GuidedFields::Honour },
         faults: flags.fault.iter().map(|fault| Fault::parse(fault)).collect::<Result<_>>()?,
+        repeats_between: None,
     })
 }

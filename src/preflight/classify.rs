@@ -201,7 +201,7 @@ fn begins_object(text: &str) -> bool {
 }
 
 /// As much of a stranger's text as is kept; what is cut is said.
-fn kept(text: &str) -> String {
+pub(super) fn kept(text: &str) -> String {
     match text.char_indices().nth(MAX_KEPT_CHARS) {
         None => text.to_owned(),
         Some((at, _)) => format!("{}... (cut, {} bytes in all)", &text[..at], text.len()),

@@ -5,7 +5,7 @@ use std::path::Path;
 use tokio::runtime::Runtime;
 
 use super::target::Target;
-use super::{Preflight, ask};
+use super::{Preflight, ask, features};
 use crate::driver::Stop;
 use crate::ending::Ending;
 use crate::error::{Error, Result};
@@ -24,8 +24,12 @@ const NOTHING_LEARNT: u8 = 3;
 /// # Errors
 /// Whatever keeps it from asking: wrong input, no server. A file that cannot be written is told at the end, with exit code 3.
 pub fn run(plan: &PreflightPlan) -> Result<Ending> {
+    if let Some(wanted) = &plan.features {
+        return features::command::run(plan, wanted);
+    }
     let runtime = Runtime::new().map_err(|error| Error::environment(format!("no threads to run on: {error}")))?;
-    let target = Target::open(plan, &runtime)?;
+    let target = plan.targets.first().ok_or_else(|| Error::internal("a preflight of nobody"))?;
+    let target = Target::open(plan, target, &runtime)?;
     let told = |cell: &super::Cell| {
         if plan.progress {
             progress::say(&format!("{} in {}: {}", cell.label(), cell.dialect, cell.finding.class.name()));
@@ -55,14 +59,14 @@ fn exit_code(preflight: &Preflight) -> u8 {
     }
 }
 
-fn write(path: &Path, text: &str) -> Result<()> {
+pub(super) fn write(path: &Path, text: &str) -> Result<()> {
     std::fs::write(path, text).map_err(|error| {
         Error::environment(format!("cannot write the result ({error}): {}", path.display()))
             .hint("name a file in a folder that is there and may be written to")
     })
 }
 
-fn pretty(value: &serde_json::Value) -> String {
+pub(super) fn pretty(value: &serde_json::Value) -> String {
     let mut text = serde_json::to_string_pretty(value).expect("a value of strings, numbers and lists is written");
     text.push('\n');
     text

@@ -11,6 +11,7 @@ pub mod classify;
 pub mod command;
 pub mod envelope;
 pub mod facts;
+pub mod features;
 pub mod gate;
 pub mod kind;
 pub mod question;

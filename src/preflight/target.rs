@@ -3,6 +3,7 @@
 use tokio::runtime::Runtime;
 
 use super::ask::{self, Extent, Options};
+use super::features::MARKS;
 use crate::backend::identify::{Server, identify};
 use crate::constraint::GrammarDialect;
 use crate::driver::{self, Client, DriverOptions, Endpoint, Limits};
@@ -23,8 +24,8 @@ impl Target {
     ///
     /// # Errors
     /// Nobody does, or says which model there is.
-    pub(super) fn open(plan: &PreflightPlan, runtime: &Runtime) -> Result<Self> {
-        match &plan.target {
+    pub(super) fn open(plan: &PreflightPlan, target: &PreflightTarget, runtime: &Runtime) -> Result<Self> {
+        match target {
             PreflightTarget::Server { endpoint, model, ready_timeout } => {
                 let client = client(endpoint.clone())?;
                 let options = runtime.block_on(async {
@@ -35,8 +36,13 @@ impl Target {
                 Ok(Self { client, options, _embedded: None })
             }
             PreflightTarget::Embedded { engine } => {
-                let embedded =
-                    EmbeddedServer::start(EmbeddedOptions { engine: *engine, seed: plan.seed, ..EmbeddedOptions::default() })?;
+                let embedded = EmbeddedServer::start(EmbeddedOptions {
+                    engine: *engine,
+                    seed: plan.seed,
+                    // A model that does as it is told, so that the mask alone stands between it and a wrong answer.
+                    repeats_between: plan.features.is_some().then_some(MARKS),
+                    ..EmbeddedOptions::default()
+                })?;
                 let client = client(Endpoint {
                     base_url: embedded.base_url().to_owned(),
                     path: plan.backend.path(plan.stream).to_owned(),

@@ -206,7 +206,10 @@ impl App {
             if request.constraint.is_some() {
                 planted.strikes(FaultKind::IgnoreConstraint);
             }
-            let writer = self.language.writer(&request.prompt, request.sampling, seed, max_tokens);
+            let mut writer = self.language.writer(&request.prompt, request.sampling, seed, max_tokens);
+            if let Some(text) = self.options.repeats_between.and_then(|marks| between(&request.prompt, marks)) {
+                writer.repeat(text);
+            }
             let vocabulary = Arc::clone(&self.vocabulary);
             let generation = Generation::new(vocabulary, writer, matcher, max_tokens, request.ignore_eos);
             let delivery = if request.stream { Delivery::Pieces } else { Delivery::Whole };
@@ -225,4 +228,10 @@ impl App {
         let fingerprint = format!("{} synthetic, {}", super::VERSION, self.engine().version());
         Head { endpoint, id, created: unix_seconds(), model: self.options.model.clone(), fingerprint, prompt_tokens }
     }
+}
+
+/// What stands between the first of the first mark and the last of the second.
+fn between<'t>(text: &'t str, [before, after]: [&str; 2]) -> Option<&'t str> {
+    let (_, rest) = text.split_once(before)?;
+    rest.rsplit_once(after).map(|(inside, _)| inside)
 }

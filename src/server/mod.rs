@@ -89,6 +89,9 @@ pub struct EmbeddedOptions {
     pub guided_fields: GuidedFields,
     /// What goes wrong on purpose.
     pub faults: Vec<Fault>,
+    /// The model writes the text that a prompt has between these marks, as far as masks let it, and goes its own way from there;
+    /// `None` for a model that always does.
+    pub repeats_between: Option<[&'static str; 2]>,
 }
 
 impl Default for EmbeddedOptions {
@@ -108,6 +111,7 @@ impl Default for EmbeddedOptions {
             bind: None,
             guided_fields: GuidedFields::default(),
             faults: Vec::new(),
+            repeats_between: None,
         }
     }
 }

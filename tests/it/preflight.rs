@@ -2,6 +2,7 @@
 
 mod before_run;
 mod faults;
+mod features;
 mod scripts;
 
 use std::time::Duration;

@@ -58,7 +58,13 @@ const RULES: [Rule; 9] = [
     Rule { within: &["src/"], except: &["src/dataset/hub.rs"], words: &["hf_hub"], why: "only dataset/hub.rs knows the Hub" },
     Rule {
         within: &["src/preflight/"],
-        except: &["src/preflight/ask.rs", "src/preflight/target.rs", "src/preflight/command.rs"],
+        except: &[
+            "src/preflight/ask.rs",
+            "src/preflight/target.rs",
+            "src/preflight/command.rs",
+            "src/preflight/features/probe.rs",
+            "src/preflight/features/command.rs",
+        ],
         words: &["tokio", "reqwest", "crate::driver", "crate::server", "crate::plan", "crate::report"],
         why: "what an answer proves is judged without a network",
     },

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use tabled::builder::Builder;
 use tabled::settings::Style;
 
+use super::words::message;
 use crate::backend::ConstraintDialect;
 use crate::constraint::GrammarDialect;
 use crate::preflight::{Cell, Class, Kind, Preflight, label};
@@ -111,8 +112,13 @@ fn add_details(page: &mut String, preflight: &Preflight) {
     for cell in cells {
         let finding = &cell.finding;
         let again = if cell.asked_again { ", asked twice" } else { "" };
-        let mut line =
-            format!("{} in {}: {}{again}: {}", cell.label(), cell.dialect, short(cell), printable(&finding.words, WORDS_CHARS));
+        let mut line = format!(
+            "{} in {}: {}{again}: {}",
+            cell.label(),
+            cell.dialect,
+            short(cell),
+            printable(&message(&finding.words), WORDS_CHARS)
+        );
         if let Some(answer) = &finding.answer {
             let _ = write!(line, "; the answer: {}", printable(answer, ANSWER_CHARS));
         }
@@ -160,7 +166,7 @@ fn facts(preflight: &Preflight) -> Vec<(&'static str, String)> {
     lines.extend(spelling.map(|spelling| ("JSON is spelt", format!("{} (in one answer)", spelling.words()))));
     let control = match (&preflight.control.answer, &preflight.control.failure) {
         (Some(answer), _) => format!("answered: {}", printable(answer, ANSWER_CHARS)),
-        (None, Some(failure)) => format!("{}: {}", failure.class.name(), printable(&failure.words, WORDS_CHARS)),
+        (None, Some(failure)) => format!("{}: {}", failure.class.name(), printable(&message(&failure.words), WORDS_CHARS)),
         (None, None) => "not asked".to_owned(),
     };
     lines.push(("the same prompt without a constraint", control));

@@ -8,6 +8,7 @@ mod corpus;
 mod habits;
 mod ngram;
 mod posture;
+mod repeating;
 mod sampling;
 
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use std::sync::Arc;
 use corpus::Relevance;
 use habits::{Habits, Progress};
 use ngram::{BEGINNING, Context, Local, Ngrams};
+use repeating::Repeating;
 use sampling::Random;
 
 pub(super) use sampling::Sampling;
@@ -72,6 +74,7 @@ impl LanguageModel {
             model: Arc::clone(self),
             sampling,
             budget,
+            repeating: None,
         }
     }
 }
@@ -90,17 +93,38 @@ pub(super) struct Writer {
     random: Random,
     sampling: Sampling,
     budget: u32,
+    /// A text that it was told to write, as long as it can.
+    repeating: Option<Repeating>,
 }
 
 impl Writer {
+    /// Has it write `text` first, as far as masks let it.
+    pub(super) fn repeat(&mut self, text: &str) {
+        self.repeating = Some(Repeating::new(text));
+    }
+
     /// The next token: one of `mask`, where there is one. `None` if the mask is empty.
     pub(super) fn next(&mut self, mask: Option<&TokenMask>) -> Option<TokenId> {
+        if let Some(token) = self.repeated(mask) {
+            self.take(token);
+            return Some(token);
+        }
         let token = match mask {
             Some(mask) if mask.count() < 2 => mask.iter().next()?,
             _ => self.draw(mask)?,
         };
         self.take(token);
         Some(token)
+    }
+
+    /// The next token of the text that it was told to write; forgets the text where the mask does not let it go on.
+    fn repeated(&mut self, mask: Option<&TokenMask>) -> Option<TokenId> {
+        let allowed = |token: TokenId| mask.is_none_or(|mask| mask.allows(token));
+        let token = self.repeating.as_mut()?.next(&self.model.vocabulary, allowed);
+        if token.is_none() {
+            self.repeating = None;
+        }
+        token
     }
 
     fn take(&mut self, token: TokenId) {

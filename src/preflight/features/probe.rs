@@ -1,0 +1,181 @@
+//! Puts every feature's samples to a server, a few at a time. Knows neither flags nor rendering.
+
+use std::sync::Arc;
+
+use futures_util::StreamExt as _;
+
+use super::data::Feature;
+use super::judge::{judge, not_asked};
+use super::{Found, Settings, Surveyed};
+use crate::backend::{Adapter, ConstraintDialect, RequestOptions, Sampling, adapter};
+use crate::constraint::Constraint;
+use crate::driver::{self, Client, DriverOptions, Stop, StopState};
+use crate::error::{Error, Result};
+use crate::evaluate::{EvaluateOptions, Evaluator};
+use crate::observation::{Observation, Outcome, TransportCause};
+use crate::preflight::{self, Class, Extent, Kind, Options, Product};
+use crate::printable::printable;
+
+/// How much of an answer or of a server's words an error quotes.
+const QUOTED_CHARS: usize = 200;
+
+/// Asks everything of one server, until `stop`. `options` say how requests look; its dialects are tried in turn, and the first that
+/// enforces a JSON Schema at all is used. `told` hears of each feature as it is found.
+///
+/// # Errors
+/// Environment errors: nobody answers; no dialect enforces a JSON Schema, so that answers would say nothing of keywords. Stopped by
+/// the user.
+pub async fn survey(
+    client: &Client,
+    options: &Options,
+    settings: &Settings,
+    features: &[Feature],
+    stop: Stop,
+    mut told: impl FnMut(&Found),
+) -> Result<Surveyed> {
+    let client = Client::new(DriverOptions { request_timeout: Some(options.timeout), ..client.options().clone() })?;
+    let before = Options { kinds: vec![Kind::Json], extent: Extent::BeforeRun, ..options.clone() };
+    let enforced = preflight::run(&client, &before, stop.clone(), |_| {}).await?;
+    let dialect = enforced.recommendation().ok_or_else(|| nothing_enforced(&enforced))?.dialect;
+    let endpoint = client.options().endpoint.clone();
+    let mut probe = Probe {
+        adapter: Arc::from(adapter(options.backend)),
+        evaluator: Evaluator::new(EvaluateOptions::default()),
+        requests: enforced.requests,
+        gone: None,
+        client,
+        options,
+        settings,
+        dialect,
+        stop,
+    };
+    let mut found = Vec::with_capacity(features.len());
+    for feature in features {
+        let of_feature = probe.ask(feature).await?;
+        told(&of_feature);
+        found.push(of_feature);
+    }
+    let engine_is_open = enforced.facts.product == Some(Product::Vllm);
+    let notices = engine_is_open.then(|| {
+        "a vLLM server in `auto` stays with the decoding engine of its first constrained request; if it had none before, that was a \
+         plain JSON Schema of this probe's, which vLLM's rule sends to xgrammar"
+            .to_owned()
+    });
+    let gone = probe.gone.map(|last| format!("the server takes no connections any more; the last that it was asked: {last}"));
+    Ok(Surveyed {
+        label: String::new(),
+        backend: options.backend,
+        base_url: endpoint.base_url,
+        path: endpoint.path,
+        model: options.model.clone(),
+        dialect,
+        facts: enforced.facts,
+        requests: probe.requests,
+        found,
+        notices: gone.into_iter().chain(notices).collect(),
+    })
+}
+
+fn nothing_enforced(found: &preflight::Preflight) -> Error {
+    let seen = found.cells.iter().filter(|cell| cell.finding.class != Class::NotCarried).map(|cell| {
+        let words = printable(&cell.finding.words, QUOTED_CHARS);
+        format!("{} in {}: {words}", cell.finding.class.name(), cell.dialect)
+    });
+    let seen: Vec<String> = seen.collect();
+    Error::environment(format!(
+        "no dialect enforces a JSON Schema here, so that no keyword can be asked about: {}",
+        seen.join("; ")
+    ))
+    .hint("`sobench preflight` shows what came of each dialect")
+}
+
+struct Probe<'a> {
+    client: Client,
+    adapter: Arc<dyn Adapter>,
+    options: &'a Options,
+    settings: &'a Settings,
+    dialect: ConstraintDialect,
+    evaluator: Evaluator,
+    stop: Stop,
+    requests: usize,
+    /// What was asked last before the server was gone.
+    gone: Option<String>,
+}
+
+impl Probe<'_> {
+    /// The first sample goes alone: a schema that is refused, or that the server dies of, is not sent again.
+    async fn ask(&mut self, feature: &Feature) -> Result<Found> {
+        if let Some(last) = &self.gone {
+            return Ok(not_asked(feature, &format!("the server takes no connections since it was asked {last}")));
+        }
+        let constraint = feature.constraint();
+        let first = self.send(feature, &constraint, 0..1).await?;
+        let is_answer = first.iter().any(|(_, seen)| seen.outcome.is_answer());
+        if let [(_, Observation { outcome: Outcome::Transport { cause: TransportCause::Connect, message }, .. })] =
+            first.as_slice()
+        {
+            let words = format!("the server takes no connections: {message}");
+            self.gone = Some("something before this feature".to_owned());
+            return Ok(not_asked(feature, &words));
+        }
+        let mut seen = first;
+        if is_answer {
+            seen.extend(self.send(feature, &constraint, 1..self.settings.samples).await?);
+        }
+        if seen.iter().any(|(_, seen)| is_lost(&seen.outcome)) && !self.answers().await? {
+            self.gone = Some(feature.id.clone());
+        }
+        Ok(judge(feature, &constraint, &seen, &mut self.evaluator))
+    }
+
+    /// Sends some samples of a feature, as many at a time as is allowed; they come back in order.
+    async fn send(
+        &mut self,
+        feature: &Feature,
+        constraint: &Arc<Constraint>,
+        samples: std::ops::Range<usize>,
+    ) -> Result<Vec<(usize, Observation)>> {
+        self.requests += samples.len();
+        let requests: Vec<_> = samples
+            .map(|sample| {
+                let case = feature.case(sample, constraint, self.settings.output_len);
+                let (client, adapter, stop) = (self.client.clone(), Arc::clone(&self.adapter), self.stop.clone());
+                let request = self.request(sample);
+                async move {
+                    let label = case.id.clone();
+                    driver::send_one(&client, adapter, &request, &case, &label, stop).await.map(|seen| (sample, seen))
+                }
+            })
+            .collect();
+        let sent: Vec<Result<(usize, Observation)>> =
+            futures_util::stream::iter(requests).buffered(self.settings.max_concurrency).collect().await;
+        if self.stop.state() != StopState::Running {
+            return Err(Error::interrupted("stopped during the feature probe").hint("nothing was written"));
+        }
+        sent.into_iter().collect()
+    }
+
+    /// Whether the server still takes connections.
+    async fn answers(&self) -> Result<bool> {
+        let page = driver::page(&self.client, "/v1/models").await;
+        Ok(page.is_some())
+    }
+
+    fn request(&self, sample: usize) -> RequestOptions {
+        let seed = self.settings.seed.wrapping_add(sample as u64) % (1 << 31);
+        RequestOptions {
+            model: self.options.model.clone(),
+            stream: self.options.stream,
+            sampling: Sampling { temperature: Some(1.0), seed: i64::try_from(seed).ok(), ..Sampling::default() },
+            ignore_eos: false,
+            dialect: self.dialect,
+            guided_decoding_backend: self.options.guided_decoding_backend.clone(),
+            extra_body: self.options.extra_body.clone(),
+        }
+    }
+}
+
+/// An outcome after which the server may be gone.
+fn is_lost(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Transport { .. } | Outcome::StreamError { .. })
+}

@@ -1,0 +1,69 @@
+//! A survey made by hand, for tests of what is made of one.
+
+use crate::backend::{ConstraintDialect, ServerKind};
+use crate::preflight::ServerFacts;
+use crate::preflight::features::data::shipped;
+use crate::preflight::features::{FeatureVerdict, Found, Offending, Settings, Survey, Surveyed};
+
+/// Two servers and five features, in which everything happened.
+pub(super) fn survey() -> Survey {
+    let features: Vec<_> = shipped().into_iter().take(FeatureVerdict::ALL.len()).collect();
+    let found = |verdicts: &[FeatureVerdict]| -> Vec<Found> {
+        features.iter().zip(verdicts).map(|(feature, verdict)| of_verdict(&feature.id, &feature.keyword, *verdict)).collect()
+    };
+    let mut turned = FeatureVerdict::ALL;
+    turned.reverse();
+    let servers = vec![surveyed("guidance", found(&FeatureVerdict::ALL)), surveyed("vLLM \u{202e}xgrammar", found(&turned))];
+    let settings = Settings { samples: 16, seed: 7, output_len: 192, max_concurrency: 8, request_timeout_s: 60.0, stream: true };
+    Survey { settings, features, servers }
+}
+
+fn surveyed(label: &str, found: Vec<Found>) -> Surveyed {
+    Surveyed {
+        label: label.to_owned(),
+        backend: ServerKind::Vllm,
+        base_url: "http://127.0.0.1:8000".to_owned(),
+        path: "/v1/completions".to_owned(),
+        model: "tiny".to_owned(),
+        dialect: ConstraintDialect::StructuredOutputs,
+        facts: ServerFacts { version: Some("0.33.0".to_owned()), ..ServerFacts::default() },
+        requests: 68,
+        found,
+        notices: vec!["a notice".to_owned()],
+    }
+}
+
+fn of_verdict(id: &str, keyword: &str, verdict: FeatureVerdict) -> Found {
+    let is_answered = matches!(verdict, FeatureVerdict::Enforced | FeatureVerdict::UnderEnforced);
+    let invalid = if verdict == FeatureVerdict::UnderEnforced { 3 } else { 0 };
+    Found {
+        id: id.to_owned(),
+        keyword: keyword.to_owned(),
+        verdict,
+        asked: match verdict {
+            FeatureVerdict::NotAsked => 0,
+            FeatureVerdict::Rejected => 1,
+            _ => 16,
+        },
+        complete: if is_answered { 14 } else { 0 },
+        valid: if is_answered { 14 - invalid } else { 0 },
+        invalid,
+        duplicate_members: if is_answered { 1 } else { 0 },
+        offending: (invalid > 0).then(|| Offending {
+            text: "{\"v\": \"\u{1b}[31mred\"}".to_owned(),
+            reason:
+                "breaks `type` at /v: \"red\" is not of type \"integer\", and this sentence goes on for longer than any table"
+                    .to_owned(),
+            cut: false,
+            sample: 2,
+        }),
+        status: (verdict == FeatureVerdict::Rejected).then_some(400),
+        words: match verdict {
+            FeatureVerdict::Rejected => "{\"error\": \"not supported\"}".to_owned(),
+            FeatureVerdict::Crashed => "connection reset".to_owned(),
+            FeatureVerdict::NotAsked => "the server takes no connections any more".to_owned(),
+            FeatureVerdict::Undecided => "16 of 16 cut at the token limit, 0 ran out of time".to_owned(),
+            FeatureVerdict::Enforced | FeatureVerdict::UnderEnforced => String::new(),
+        },
+    }
+}
