@@ -35,6 +35,11 @@ pub struct Timing {
     /// One instant for each chunk that carried generated content (text, reasoning, tool call), in order. A role-only or empty
     /// chunk is not among them.
     pub chunks_ns: Vec<u64>,
+    /// When the first chunk with reasoning came.
+    pub first_reasoning_ns: Option<u64>,
+    /// When the first chunk came that carried something of the answer itself: text, or a tool call. That of a chunk with both is
+    /// that of the reasoning too.
+    pub first_answer_ns: Option<u64>,
     /// When the response ended, for whatever reason.
     pub end_ns: Option<u64>,
     /// Whether the answer came, and was read, as an event stream. Not so where none was asked for, where the server sent one whole

@@ -19,8 +19,28 @@ pub trait Decoder: Send {
 pub struct Fed {
     /// Chunks with generated content that the read completed; they share its instant.
     pub content_chunks: usize,
+    /// Whether any of them had reasoning in it.
+    pub reasoning: bool,
+    /// Whether any of them had something of the answer itself in it: text, or a tool call.
+    pub answer: bool,
     /// Whether nothing that follows can change the answer: its terminal event came, or it broke.
     pub ended: bool,
+}
+
+impl Fed {
+    /// Adds what one event or one body brought.
+    pub(super) fn add(&mut self, content: Content) {
+        self.content_chunks += usize::from(content.reasoning || content.answer);
+        self.reasoning |= content.reasoning;
+        self.answer |= content.answer;
+    }
+}
+
+/// What was generated in one event or one body.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Content {
+    pub(super) reasoning: bool,
+    pub(super) answer: bool,
 }
 
 /// The answer so far.

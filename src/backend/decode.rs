@@ -1,6 +1,6 @@
 //! Decoders of answers: a stream of events, or one whole body, of any kind's JSON. Knows no HTTP and no clock.
 
-use super::answer::{Answer, Broken, Decoder, Fed};
+use super::answer::{Answer, Broken, Content, Decoder, Fed};
 use super::ndjson::LineDecoder;
 use super::sse::{Event, EventTooLarge, SseDecoder};
 use super::wire::{self, Delta, TextIs};
@@ -75,20 +75,20 @@ struct StreamDecoder {
 impl Decoder for StreamDecoder {
     fn push(&mut self, bytes: &[u8]) -> Fed {
         let Self { framer, state } = self;
-        let mut content_chunks = 0;
-        let result = framer.push(bytes, &mut |event| content_chunks += usize::from(state.take(event)));
+        let mut fed = Fed::default();
+        let result = framer.push(bytes, &mut |event| fed.add(state.take(event)));
         if let (Err(too_large), false) = (result, state.ended()) {
             state.unreadable(too_large.to_string());
         }
-        Fed { content_chunks, ended: state.ended() }
+        Fed { ended: state.ended(), ..fed }
     }
 
     fn finish(&mut self) -> Fed {
         let Self { framer, state } = self;
-        let mut content_chunks = 0;
-        framer.finish(&mut |event| content_chunks += usize::from(state.take(event)));
+        let mut fed = Fed { ended: true, ..Fed::default() };
+        framer.finish(&mut |event| fed.add(state.take(event)));
         state.answer.terminated |= state.wire.body_ends_answer;
-        Fed { content_chunks, ended: true }
+        fed
     }
 
     fn into_answer(self: Box<Self>) -> Answer {
@@ -110,19 +110,21 @@ impl Decoder for BodyDecoder {
 
     fn finish(&mut self) -> Fed {
         let body = std::mem::take(&mut self.body);
-        let is_content = match read(self.state.wire.body, &body) {
+        let content = match read(self.state.wire.body, &body) {
             Ok(delta) if delta.error.is_none() && !delta.is_answer => {
                 self.state.unreadable(format!("a body without an answer: {}", quote(&body)));
-                false
+                Content::default()
             }
             Ok(delta) => self.state.add(delta, &body),
             Err(message) => {
                 self.state.unreadable(format!("an unreadable body ({message}): {}", quote(&body)));
-                false
+                Content::default()
             }
         };
         self.state.answer.terminated = true;
-        Fed { content_chunks: usize::from(is_content), ended: true }
+        let mut fed = Fed { ended: true, ..Fed::default() };
+        fed.add(content);
+        fed
     }
 
     fn into_answer(self: Box<Self>) -> Answer {
@@ -136,60 +138,64 @@ struct State {
 }
 
 impl State {
-    /// Takes one event; whether it carried generated content.
-    fn take(&mut self, event: Event<'_>) -> bool {
+    /// Takes one event: what was generated in it.
+    fn take(&mut self, event: Event<'_>) -> Content {
         if self.ended() {
-            return false;
+            return Content::default();
         }
         let data = event.data.trim_ascii();
         if data == b"[DONE]" {
             self.answer.terminated = true;
-            return false;
+            return Content::default();
         }
         if data.is_empty() {
-            return false;
+            return Content::default();
         }
         match read(self.wire.event, data) {
             Ok(delta) if delta.error.is_none() && event.name == b"error" => {
                 self.broke(Broken::ServerSaid { status: None, body: quote(data) });
-                false
+                Content::default()
             }
             Ok(delta) => self.add(delta, data),
             // mistral.rs puts its errors into the stream as plain text: the message is then the server's own words.
             Err(message) => {
                 self.unreadable(format!("an unreadable event ({message}): {}", quote(data)));
-                false
+                Content::default()
             }
         }
     }
 
-    fn add(&mut self, delta: Delta, raw: &[u8]) -> bool {
+    fn add(&mut self, delta: Delta, raw: &[u8]) -> Content {
         if let Some(error) = delta.error {
             self.broke(Broken::ServerSaid { status: error.status, body: quote(raw) });
-            return false;
+            return Content::default();
         }
         let answer = &mut self.answer;
-        let is_content = match delta.text_is {
+        let has_text = !delta.text.is_empty();
+        let (is_content, has_text) = match delta.text_is {
             TextIs::Added => {
                 answer.text.push_str(&delta.text);
-                delta.is_content
+                (delta.is_content, has_text)
             }
             TextIs::SoFar => {
                 let grew = answer.text != delta.text;
                 answer.text = delta.text;
-                grew || delta.is_content
+                (grew || delta.is_content, grew)
             }
             TextIs::Whole => {
                 answer.text = delta.text;
-                delta.is_content
+                (delta.is_content, has_text)
             }
-            TextIs::Repeated if !answer.text.is_empty() => false,
+            TextIs::Repeated if !answer.text.is_empty() => (false, false),
             TextIs::Repeated => {
                 answer.text = delta.text;
-                delta.is_content
+                (delta.is_content, has_text)
             }
         };
         answer.reasoning.push_str(&delta.reasoning);
+        // Content that is neither text nor reasoning is the name of a tool call, or a list of numbers: the answer.
+        let reasoning = is_content && !delta.reasoning.is_empty();
+        let content = Content { reasoning, answer: is_content && (has_text || !reasoning) };
         answer.has_content |= is_content;
         answer.stated |= delta.is_whole;
         if delta.finish_reason.is_some() {
@@ -200,7 +206,7 @@ impl State {
             answer.usage = delta.usage;
         }
         answer.terminated |= delta.is_last;
-        is_content
+        content
     }
 
     fn unreadable(&mut self, message: String) {
@@ -252,6 +258,26 @@ mod tests {
             [(3, false), (0, true), (0, true), (0, true)]
         );
         assert_eq!((answer.text.as_str(), answer.outcome()), ("aaa", Outcome::Completed));
+    }
+
+    #[test]
+    fn reasoning_and_answer_are_told_apart_chunk_by_chunk() {
+        for (delta, chunks, reasoning, answer) in [
+            (r#"{"role":"assistant","content":""}"#, 0, false, false),
+            (r#"{"reasoning":"hm","content":null}"#, 1, true, false),
+            (r#"{"reasoning_content":"hm","content":""}"#, 1, true, false),
+            (r#"{"content":"a"}"#, 1, false, true),
+            (r#"{"reasoning":"m","content":"a"}"#, 1, true, true),
+            (r#"{"tool_calls":[{"function":{"name":"f"}}]}"#, 1, false, true),
+        ] {
+            let event = format!("data: {{\"choices\":[{{\"delta\":{delta}}}]}}\n\n");
+            let (fed, _) = decode(true, 1 << 10, &[event.as_bytes()]);
+            assert_eq!((fed[0].content_chunks, fed[0].reasoning, fed[0].answer), (chunks, reasoning, answer), "{delta}");
+        }
+        let body = br#"{"choices":[{"message":{"reasoning":"hm","content":""},"finish_reason":"length"}]}"#;
+        let (fed, answer) = decode(false, 0, &[body]);
+        assert_eq!((fed[1].content_chunks, fed[1].reasoning, fed[1].answer), (1, true, false));
+        assert_eq!((answer.reasoning.as_str(), answer.text.as_str(), answer.outcome()), ("hm", "", Outcome::Truncated));
     }
 
     #[test]

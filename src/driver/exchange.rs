@@ -114,6 +114,8 @@ impl Exchange<'_> {
                 Err(_) => Default::default(),
             };
             self.timing.chunks_ns.extend(std::iter::repeat_n(at, fed.content_chunks));
+            self.timing.first_reasoning_ns = self.timing.first_reasoning_ns.or(fed.reasoning.then_some(at));
+            self.timing.first_answer_ns = self.timing.first_answer_ns.or(fed.answer.then_some(at));
             match piece {
                 Err(error) => return Some(self.broken_off(error)),
                 Ok(_) if !fed.ended => {}

@@ -46,12 +46,31 @@ pub struct Latency {
     pub unstreamed_answers: usize,
     /// Answers that ended without any content: they have no latency.
     pub empty_answers: usize,
+    /// Where there was reasoning before the answers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reasoning: Option<Reasoning>,
+}
+
+/// TTFT taken apart: it is to the first token of the reasoning, and people wait for the first token of the answer.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Reasoning {
+    /// Answers with reasoning, streamed or not.
+    pub answers: usize,
+    /// Those of them in which the answer itself is empty: the reasoning was all that came.
+    pub without_answer: usize,
+    /// Sent to first reasoning. One value a streamed answer with reasoning.
+    pub ttft_reasoning_ms: Summary,
+    /// Sent to first content of the answer itself. One value a streamed answer with reasoning and an answer.
+    pub ttft_answer_ms: Summary,
 }
 
 /// The latencies of one request, in milliseconds; `None` where the definition finds nothing to measure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct RequestLatency {
     pub ttft_ms: Option<f64>,
+    /// Of answers with reasoning only; elsewhere TTFT is all there is to say.
+    pub ttft_reasoning_ms: Option<f64>,
+    pub ttft_answer_ms: Option<f64>,
     pub tpot_ms: Option<f64>,
     pub e2el_ms: Option<f64>,
     pub ttft_from_due_ms: Option<f64>,
@@ -66,6 +85,9 @@ impl RequestLatency {
         let (first, last) = (timing.first_content_ns(), timing.last_content_ns());
         Self {
             ttft_ms: between(timing.sent_ns, first).filter(|_| streamed),
+            ttft_reasoning_ms: between(timing.sent_ns, timing.first_reasoning_ns).filter(|_| streamed),
+            ttft_answer_ms: between(timing.sent_ns, timing.first_answer_ns)
+                .filter(|_| streamed && timing.first_reasoning_ns.is_some()),
             tpot_ms: tpot_ms(timing, output_tokens).filter(|_| streamed),
             e2el_ms: between(timing.sent_ns, last),
             ttft_from_due_ms: between(Some(timing.due_ns), first).filter(|_| streamed),
@@ -93,6 +115,11 @@ impl Latency {
             e2el_from_due_ms: sum_up(|it| it.e2el_from_due_ms),
             never_sent: samples.len() - lags.len(),
             schedule_lag_ms: Summary::of(lags, &options.percentiles),
+            reasoning: Reasoning::of(samples).map(|counts| Reasoning {
+                ttft_reasoning_ms: sum_up(|it| it.ttft_reasoning_ms),
+                ttft_answer_ms: sum_up(|it| it.ttft_answer_ms),
+                ..counts
+            }),
             ..Self::of_chunks(samples, options)
         }
     }
@@ -122,6 +149,17 @@ impl Latency {
         latency.itl_ms = Summary::pooled(&gaps, &options.percentiles);
         latency.itl_per_token_ms = Summary::pooled(&token_gaps, &options.percentiles);
         latency
+    }
+}
+
+impl Reasoning {
+    /// The counts; `None` where no answer has reasoning.
+    fn of(samples: &[&Sample<'_>]) -> Option<Self> {
+        let answers = samples.iter().filter(|it| it.observation.outcome.is_answer());
+        let reasoned: Vec<&Timing> =
+            answers.map(|it| &it.observation.timing).filter(|timing| timing.first_reasoning_ns.is_some()).collect();
+        let without_answer = reasoned.iter().filter(|timing| timing.first_answer_ns.is_none()).count();
+        (!reasoned.is_empty()).then(|| Self { answers: reasoned.len(), without_answer, ..Self::default() })
     }
 }
 
@@ -211,6 +249,21 @@ mod tests {
         let latency = RequestLatency::of(&timing(0, Some(5), &[25, 25]), Some(9), false);
         assert_eq!((latency.ttft_ms, latency.tpot_ms, latency.ttft_from_due_ms), (None, None, None));
         assert_eq!((latency.e2el_ms, latency.e2el_from_due_ms), (Some(20.0), Some(25.0)));
+    }
+
+    #[test]
+    fn time_to_the_first_token_is_taken_apart_where_there_is_reasoning() {
+        let reasoned = Made { reasoning: Some(10), answer: Some(25), ..made() };
+        let cut = Made { reasoning: Some(20), answer: None, outcome: Outcome::Truncated, ..made() };
+        let whole = Made { reasoning: Some(30), answer: Some(30), streamed: false, chunks: vec![30], ..made() };
+        let failed = Made { outcome: Outcome::TimedOut { limit_ms: 1 }, ..reasoned.clone() };
+        let latency = measured(&[made(), reasoned, cut, whole, failed], true);
+        let reasoning = latency.reasoning.unwrap();
+        assert_eq!((reasoning.answers, reasoning.without_answer), (3, 1));
+        assert_eq!((reasoning.ttft_reasoning_ms.n, reasoning.ttft_reasoning_ms.mean), (2, Some(15.0)));
+        assert_eq!((reasoning.ttft_answer_ms.n, reasoning.ttft_answer_ms.mean), (1, Some(25.0)));
+        assert_eq!(latency.ttft_ms.n, 3, "TTFT is to whatever is generated first, of every streamed answer");
+        assert_eq!(measured(&[made()], true).reasoning, None);
     }
 
     #[test]

@@ -25,6 +25,9 @@ pub(crate) struct Made<'t> {
     pub(crate) chunks: Vec<u64>,
     pub(crate) end: Option<u64>,
     pub(crate) streamed: bool,
+    /// First reasoning, and first content of the answer itself.
+    pub(crate) reasoning: Option<u64>,
+    pub(crate) answer: Option<u64>,
     pub(crate) input: Option<u64>,
     pub(crate) output: Option<u64>,
     pub(crate) vllm_correct: Option<bool>,
@@ -44,6 +47,8 @@ pub(crate) fn made() -> Made<'static> {
         chunks: vec![10, 20, 30],
         end: Some(31),
         streamed: true,
+        reasoning: None,
+        answer: Some(10),
         input: Some(7),
         output: Some(3),
         vllm_correct: Some(true),
@@ -70,6 +75,8 @@ impl Made<'_> {
             sent_ns: self.sent.map(|at| at * NS_PER_MS),
             headers_ns: None,
             chunks_ns: self.chunks.iter().map(|at| at * NS_PER_MS).collect(),
+            first_reasoning_ns: self.reasoning.map(|at| at * NS_PER_MS),
+            first_answer_ns: self.answer.map(|at| at * NS_PER_MS),
             end_ns: self.end.map(|at| at * NS_PER_MS),
             streamed: self.streamed,
         };

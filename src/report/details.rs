@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::case::Arm;
 use crate::metrics::excerpt::failure_words;
-use crate::metrics::latency::chunk_gaps_ms;
+use crate::metrics::latency::{RequestLatency, chunk_gaps_ms};
 use crate::metrics::quality::is_correct;
 use crate::metrics::{MetricsOptions, Sample, Tokens};
 use crate::observation::Outcome;
@@ -51,6 +51,11 @@ pub struct Output {
     pub finish_reason: Option<String>,
     /// The reasoning before the answer, if the server kept it apart.
     pub reasoning: Option<String>,
+    /// TTFT taken apart, of a streamed answer with reasoning.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ttft_reasoning_ms: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ttft_answer_ms: Option<f64>,
     pub tokens: Tokens,
     pub tags: Vec<String>,
 }
@@ -73,14 +78,14 @@ impl Details {
                 vec![]
             });
             details.errors.push(failure_words(&sample.observation.outcome));
-            details.outputs.push(Output::of(sample));
+            details.outputs.push(Output::of(sample, &latency));
         }
         details
     }
 }
 
 impl Output {
-    fn of(sample: &Sample<'_>) -> Self {
+    fn of(sample: &Sample<'_>, latency: &RequestLatency) -> Self {
         let observation = sample.observation;
         Self {
             generated: observation.text.clone(),
@@ -93,6 +98,8 @@ impl Output {
             verdict: sample.verdict.clone(),
             finish_reason: observation.finish_reason.clone(),
             reasoning: Some(observation.reasoning.clone()).filter(|it| !it.is_empty()),
+            ttft_reasoning_ms: latency.ttft_reasoning_ms,
+            ttft_answer_ms: latency.ttft_answer_ms,
             tokens: sample.tokens,
             tags: sample.case.tags.clone(),
         }

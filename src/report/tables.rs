@@ -36,6 +36,7 @@ pub(super) fn all(report: &Report) -> Vec<(&'static str, String)> {
             groups(&report.metrics.failures, "outcome", report.metrics.overall.requests),
         ),
         ("Where the vLLM script's formula says something else (share of those it scores)", disagreements(quality)),
+        ("Reasoning before the answers", reasoning(report)),
         ("By arm", arms(report)),
         (certainty::TITLE, certainty::table(report)),
         ("The client's own part", Some(client(report))),
@@ -188,6 +189,33 @@ fn arms(report: &Report) -> Option<String> {
     Some(table.to_string())
 }
 
+/// When reasoning began and when answers did; nothing where no answer has reasoning.
+fn reasoning(report: &Report) -> Option<String> {
+    let reasoning = report.metrics.overall.latency.reasoning.as_ref()?;
+    let table = summaries(&[
+        ("TTFT of the reasoning (ms)", &reasoning.ttft_reasoning_ms),
+        ("TTFT of the answer (ms)", &reasoning.ttft_answer_ms),
+    ]);
+    let counts =
+        format!("answers with reasoning: {}, without anything behind it: {}", reasoning.answers, reasoning.without_answer);
+    Some(format!("{table}\n{counts}"))
+}
+
+/// A line for each summary.
+fn summaries(rows: &[(&str, &Summary)]) -> String {
+    let mut builder = Builder::default();
+    let percentiles = rows.iter().take(1).flat_map(|(_, summary)| &summary.percentiles).map(|it| format!("p{}", it.word()));
+    builder.push_record(["", "n", "mean", "median"].map(str::to_owned).into_iter().chain(percentiles));
+    for (name, summary) in rows {
+        let figures = [(*name).to_owned(), summary.n.to_string(), figure(summary.mean), figure(summary.median)];
+        let percentiles = (0..summary.percentiles.len()).map(|place| percentile_cell(summary, place));
+        builder.push_record(figures.into_iter().chain(percentiles));
+    }
+    let mut table = builder.build();
+    table.with(Style::psql()).with(Modify::new(Columns::new(1..)).with(Alignment::right()));
+    table.to_string()
+}
+
 /// A percentile in a narrow cell, marked where the sample is too small for it.
 pub(super) fn percentile_cell(summary: &Summary, place: usize) -> String {
     match summary.percentiles.get(place) {
@@ -211,16 +239,7 @@ fn client(report: &Report) -> String {
     if latency.multi_token_chunk_answers > 0 {
         rows.push(("ITL spread over tokens (ms)", &latency.itl_per_token_ms));
     }
-    let mut builder = Builder::default();
-    let percentiles = latency.schedule_lag_ms.percentiles.iter().map(|it| format!("p{}", it.word()));
-    builder.push_record(["", "n", "mean", "median"].map(str::to_owned).into_iter().chain(percentiles));
-    for (name, summary) in rows {
-        let figures = [name.to_owned(), summary.n.to_string(), figure(summary.mean), figure(summary.median)];
-        let percentiles = (0..summary.percentiles.len()).map(|place| percentile_cell(summary, place));
-        builder.push_record(figures.into_iter().chain(percentiles));
-    }
-    let mut table = builder.build();
-    table.with(Style::psql()).with(Modify::new(Columns::new(1..)).with(Alignment::right()));
+    let table = summaries(&rows);
     let in_flight = overall.throughput.max_in_flight.map_or_else(|| "n/a".to_owned(), |it| it.to_string());
     format!("{table}\nmost requests under way at one instant: {in_flight}")
 }

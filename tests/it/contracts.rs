@@ -37,6 +37,8 @@ fn fate(index: usize, arm: Arm, outcome: Outcome, verdict: Verdict) -> Fate {
         sent_ns: Some(at(1)),
         headers_ns: Some(at(2)),
         chunks_ns: if answered { vec![at(5), at(9), at(20)] } else { vec![] },
+        first_reasoning_ns: (answered && index.is_multiple_of(2)).then(|| at(5)),
+        first_answer_ns: answered.then(|| at(9)),
         end_ns: Some(at(21)),
         streamed: answered,
     };
@@ -45,7 +47,7 @@ fn fate(index: usize, arm: Arm, outcome: Outcome, verdict: Verdict) -> Fate {
         outcome,
         timing,
         text: if answered { "a\u{0}\u{1b}".into() } else { String::new() },
-        reasoning: if index == 0 { "hm".into() } else { String::new() },
+        reasoning: if answered && index.is_multiple_of(2) { "hm".into() } else { String::new() },
         finish_reason: answered.then(|| "stop".to_owned()),
         usage: None,
     };
@@ -165,12 +167,14 @@ fn every_result_file_keeps_the_contract() {
     let mut whole = every_fate();
     whole.iter_mut().step_by(2).for_each(|(_, observation, _)| observation.timing.streamed = false);
     let unstreamed = MetricsOptions { streamed: false, ..MetricsOptions::default() };
+    let computed = MetricsOptions { answers: Answers::Computed, ..unstreamed.clone() };
     for detailed in [false, true] {
         for (name, file) in [
             ("every fate", saved(&fates, about(), &goodput_options(), Some(3), detailed)),
             ("no counts", saved(&fates, about(), &goodput_options(), None, detailed)),
             ("streams asked for in vain", saved(&whole, about(), &goodput_options(), Some(3), detailed)),
             ("no stream", saved(&fates, about(), &unstreamed, Some(3), detailed)),
+            ("no tokens", saved(&fates, about(), &computed, None, detailed)),
             ("one request", saved(&fates[..1], full_about(1), &MetricsOptions::default(), Some(1), detailed)),
             ("truncated only", saved(&fates[1..2], full_about(1), &MetricsOptions::default(), Some(1), detailed)),
             ("failed only", saved(&fates[2..8], full_about(6), &MetricsOptions::default(), None, detailed)),

@@ -12,6 +12,7 @@ mod mask;
 mod preflight;
 mod ratchet;
 mod readme;
+mod reasoning;
 mod scripted;
 mod server;
 mod streams;
