@@ -53,7 +53,7 @@ fn reasoning_is_timed_and_the_answer_is_judged() {
     let server = reasoning_server();
     let fixed = ["--backend", "openai-chat", "--base-url", &server.base_url, "--model", "m", "--save-detailed"];
     let dataset = ["--dataset", "choice", "--choice", "yes,no", "--constraint-dialect", "structured-outputs"];
-    let traffic = ["--num-prompts", "8", "--max-concurrency", "1"];
+    let traffic = ["--num-prompts", "8", "--max-concurrency", "1", "--skip-preflight"];
     let (ran, result) = sobench_result(&[&fixed[..], &dataset, &traffic].concat());
     assert_eq!(ran.code, 0, "{}", ran.stderr);
 
