@@ -82,6 +82,10 @@ pub enum Dialects {
 /// Usage errors that name the flag and its value.
 pub fn preflight_plan(flags: &PreflightArgs, api_key: Option<&str>) -> Result<PreflightPlan> {
     let backend = flags.backend.unwrap_or(ServerKind::Vllm);
+    if backend.dialects().is_empty() {
+        return Err(Error::usage(format!("servers of this kind have no field for a constraint: {backend}"))
+            .hint("there is nothing to ask them; name another --backend if the server speaks one"));
+    }
     Ok(PreflightPlan {
         targets: targets(flags, backend, api_key)?,
         features: features(flags)?,
@@ -250,6 +254,14 @@ mod tests {
             (
                 &["--base-url", "http://a", "--base-url", "http://b"],
                 "several servers or engines, and only --features compares them side by side",
+            ),
+            (
+                &["--base-url", "http://a", "--backend", "scalellm"],
+                "servers of this kind have no field for a constraint: scalellm",
+            ),
+            (
+                &["--base-url", "http://a", "--backend", "vllm-rerank"],
+                "servers of this kind have no field for a constraint: vllm-rerank",
             ),
             (&["--features", "--keyword", "maxLenght"], "no feature is about this keyword: maxLenght"),
             (&["--backend", "tgi"], "no server is named, and the embedded engine is no such backend: tgi"),

@@ -184,7 +184,7 @@ mod tests {
         let prompts: Vec<String> = (0..8)
             .map(|sample| match feature.case(sample, &constraint, 9).prompt {
                 Prompt::Text(text) => text.to_string(),
-                Prompt::Messages(_) => panic!("a text"),
+                _ => panic!("a text"),
             })
             .collect();
         for text in &feature.violating {
