@@ -90,16 +90,15 @@ impl LoadReport {
             (None, Some(rate)) if rate.is_infinite() => "all at once".to_owned(),
             (None, rate) => figure(rate),
         };
-        let deviation = offered.deviation_percent.map_or_else(|| "n/a".to_owned(), |percent| format!("{percent:+.2} %"));
-        lay_out(
-            ["requests per second", ""],
-            [
-                ["asked".to_owned(), asked],
-                ["scheduled, up to the last one sent".to_owned(), figure(offered.scheduled_rps)],
-                ["sent".to_owned(), figure(offered.achieved_rps)],
-                ["sent, off the schedule by".to_owned(), deviation],
-            ],
-        )
+        let row = |name: &str, value: Option<String>| value.map(|value| [name.to_owned(), value]);
+        let rows = [
+            row("asked", Some(asked)),
+            row("scheduled, up to the last one sent", offered.scheduled_rps.map(|rate| figure(Some(rate)))),
+            row("sent", offered.achieved_rps.map(|rate| figure(Some(rate)))),
+            row("sent, off the schedule by", offered.deviation_percent.map(|percent| format!("{percent:+.2} %"))),
+        ];
+        // What this run does not tell takes no line.
+        lay_out(["requests per second", ""], rows.into_iter().flatten())
     }
 
     /// Figures of the window; a sentence where there is none in a closed loop.
