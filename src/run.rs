@@ -3,6 +3,7 @@
 mod explain;
 mod extent;
 mod judge;
+mod named_model;
 mod preflight;
 mod record;
 mod sending;

@@ -1,6 +1,9 @@
 //! Who answers: starts the embedded server or asks a running one what it is, and settles what was left to `auto`. Knows neither
 //! datasets nor verdicts.
 
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
 use tokio::runtime::Runtime;
 
 use crate::backend::identify::{Server, identify};
@@ -37,6 +40,8 @@ pub struct Session {
     server: Server,
     /// Kept for as long as the run: dropping it stops the server.
     embedded: Option<EmbeddedServer>,
+    /// What a server of ours that runs elsewhere says of its engine.
+    served: Option<EngineAbout>,
 }
 
 impl Session {
@@ -54,7 +59,7 @@ impl Session {
         }
     }
 
-    /// Whether the answers come from our own synthetic model.
+    /// Whether the server was started for this run.
     pub fn is_embedded(&self) -> bool {
         self.embedded.is_some()
     }
@@ -70,14 +75,21 @@ impl Session {
         (self.engine_choice, self.notices) = known_of(plan, self.server, dialect);
     }
 
+    /// Whether the answers come from our own synthetic model: from the embedded server, or from one that `sobench serve` runs.
+    pub fn is_synthetic(&self) -> bool {
+        self.server == Server::Embedded
+    }
+
     /// Where the embedded `auto` sends a constraint; `None` for every other engine.
     pub fn route(&self, constraint: &Constraint) -> Option<Route> {
         self.embedded.as_ref()?.route(constraint)
     }
 
-    /// The decoding engine of this process, with what it has done so far; `None` where a server decodes.
+    /// The decoding engine of this process, with what it has done so far, or the one that `sobench serve` names; `None` where
+    /// another server decodes.
     pub fn engine(&self) -> Option<EngineAbout> {
-        let stats = self.embedded.as_ref()?.stats();
+        let Some(embedded) = &self.embedded else { return self.served.clone() };
+        let stats = embedded.stats();
         let us = |ns: u64| ns as f64 / 1e3;
         Some(EngineAbout {
             name: stats.engine,
@@ -147,12 +159,10 @@ impl Session {
                 Some(name) => EngineChoice::Selected(name.clone()),
                 None => EngineChoice::None,
             },
-            notices: vec![
-                "answers come from the embedded engine: its model is synthetic, and the figures are not those of a GPU server"
-                    .to_owned(),
-            ],
+            notices: vec![synthetic("the embedded engine")],
             server: Server::Embedded,
             embedded: Some(embedded),
+            served: None,
         })
     }
 
@@ -167,6 +177,7 @@ impl Session {
         let server = identify(plan.backend, server_version.as_deref(), owned_by);
         let dialect = plan.constraint.dialect.unwrap_or(server.constraint_dialect());
         let (engine_choice, notices) = known_of(plan, server, dialect);
+        let served = if server == Server::Embedded { served_engine(&client).await } else { None };
         Ok(Self {
             client,
             base_url: endpoint.base_url.clone(),
@@ -181,6 +192,7 @@ impl Session {
             notices,
             server,
             embedded: None,
+            served,
         })
     }
 }
@@ -192,6 +204,30 @@ fn client(plan: &RunPlan, endpoint: Endpoint, request_id_prefix: Option<&str>) -
         request_timeout: Some(plan.traffic.request_timeout),
         request_id_prefix: plan.request.request_id_prefix.clone().or_else(|| request_id_prefix.map(str::to_owned)),
         limits: Limits::default(),
+    })
+}
+
+/// What the reader of the figures has to know of our own model.
+fn synthetic(whose: &str) -> String {
+    format!("answers come from {whose}: its model is synthetic, and the figures are not those of a GPU server")
+}
+
+/// The engine that our own server names at `/version`, with its settings.
+async fn served_engine(client: &Client) -> Option<EngineAbout> {
+    #[derive(Deserialize)]
+    struct Version {
+        engine: String,
+        engine_version: Option<String>,
+        #[serde(default)]
+        settings: BTreeMap<String, String>,
+    }
+    let page = driver::page(client, "/version").await?;
+    let said: Version = serde_json::from_str(&page.body).ok()?;
+    Some(EngineAbout {
+        name: said.engine,
+        version: said.engine_version,
+        settings: said.settings.into_iter().collect(),
+        work: None,
     })
 }
 
@@ -213,7 +249,8 @@ fn known_of(plan: &RunPlan, server: Server, dialect: ConstraintDialect) -> (Engi
     let ignored = ignored_dialect(server, dialect);
     let honoured = ignored.is_none() && honours_engine(server);
     let (choice, declared) = declared_engine(plan.constraint.guided_decoding_backend.as_deref(), dialect, honoured);
-    (choice, declared.into_iter().chain(ignored).collect())
+    let ours = (server == Server::Embedded).then(|| synthetic("a server that sobench serve runs"));
+    (choice, ours.into_iter().chain(declared).chain(ignored).collect())
 }
 
 /// Only the guided dialect has a field for the engine; elsewhere the user's word is recorded as such.

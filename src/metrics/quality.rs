@@ -13,6 +13,9 @@ use crate::verdict::{NotScored, Verdict};
 /// Finish reasons by which a server says that the model ended the answer: OpenAI's, and TGI's two.
 const ENDED_BY_ITSELF: [&str; 4] = ["stop", "eos_token", "stop_sequence", "tool_calls"];
 
+/// The status of a request that came at a bad time: "Too Many Requests" (RFC 6585).
+const OVERLOADED: u16 = 429;
+
 /// What the answers were worth. Counts are over the constrained arm unless the name says otherwise.
 ///
 /// A request that cannot be judged (our evaluator does not know the constraint, judging would have passed a limit, the run was
@@ -42,6 +45,8 @@ pub struct Quality {
     pub lost_from: Option<LostFrom>,
     /// Requests that the server refused.
     pub refused: usize,
+    /// Those of them that it refused for its load or a limit on the rate: status 429, which says nothing of the constraint.
+    pub overloaded: usize,
     /// Requests that failed in the server, in the stream, on the way, or by time.
     pub failed: usize,
     /// Requests that the end of the run overtook.
@@ -115,6 +120,7 @@ impl Quality {
             white_space_runs: holding::white_space_runs(&constrained),
             lost_from: holding::lost_from(&ended(&constrained)),
             refused: with_outcome(|it| matches!(it, Outcome::Rejected { .. })),
+            overloaded: with_outcome(|it| matches!(it, Outcome::Rejected { status: OVERLOADED, .. })),
             failed: with_outcome(is_failure),
             cancelled: with_outcome(|it| matches!(it, Outcome::Cancelled)),
             reasons: reasons(&constrained),
@@ -283,6 +289,17 @@ mod tests {
                 ("unsupported", 1, "structural_tag"),
             ]
         );
+    }
+
+    #[test]
+    fn a_refusal_for_load_is_told_apart() {
+        let refused = |status| Made {
+            outcome: Outcome::Rejected { status, body: "no".into() },
+            verdict: not_scored_as(NotScored::Refused),
+            ..made()
+        };
+        let quality = judged(&[refused(400), refused(429), made(), refused(429)]);
+        assert_eq!((quality.refused, quality.overloaded), (3, 2));
     }
 
     #[test]

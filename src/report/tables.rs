@@ -70,6 +70,9 @@ fn rates(quality: &Quality) -> String {
     push("control rate", quality.control_rate, "valid, of unconstrained");
     push("truncated", share(quality.truncated), "constrained, cut at the limit");
     push("refused", share(quality.refused), "constrained, by the server");
+    if quality.overloaded > 0 {
+        push("refused for load", share(quality.overloaded), "constrained, by status 429");
+    }
     push("failed", share(quality.failed), "constrained, on the way");
     if quality.cancelled > 0 {
         push("cancelled", share(quality.cancelled), "constrained, by stopping");

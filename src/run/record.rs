@@ -126,7 +126,7 @@ fn about(plan: &RunPlan, session: &Session, dataset: &Dataset, driven: &Driven<'
         server_version: session.server_version.clone(),
         label: plan.output.label.clone(),
         metadata: plan.output.metadata.clone(),
-        embedded: session.is_embedded(),
+        embedded: session.is_synthetic(),
         host: host(),
         assert_formats: Some(plan.evaluate.assert_formats),
         trial_requests: driven.trials,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::named_model::Overhearing;
 use crate::backend::{Adapter, RequestOptions};
 use crate::case::Case;
 use crate::constraint::{Constraint, GrammarDialect};
@@ -59,10 +60,13 @@ impl Sending<'_> {
     /// few: one schema that an engine cannot do is a result, not the end of the run.
     pub(super) async fn try_out<'c>(&self, cases: &'c [Case]) -> Result<Tried<'c>> {
         let mut notices = Vec::new();
+        let overhearing = Arc::new(Overhearing::new(Arc::clone(&self.adapter)));
         let candidates = distinct_constraints(cases);
         for (before, case) in candidates.iter().enumerate() {
-            let seen = self.send(case, &format!("trial-{before}")).await?;
+            let adapter = Arc::clone(&overhearing) as Arc<dyn Adapter>;
+            let seen = self.send_by(adapter, case, &format!("trial-{before}")).await?;
             if seen.outcome.is_answer() {
+                notices.extend(overhearing.notice(&self.request.model));
                 return Ok(Tried::Answered(Trial { requests: before + 1, answered: case, notices }));
             }
             let error = self.trial_error(case, &seen.outcome);
@@ -105,7 +109,10 @@ impl Sending<'_> {
 
     /// Sends one case alone.
     pub(super) async fn send(&self, case: &Case, label: &str) -> Result<Observation> {
-        let adapter = Arc::clone(&self.adapter);
+        self.send_by(Arc::clone(&self.adapter), case, label).await
+    }
+
+    async fn send_by(&self, adapter: Arc<dyn Adapter>, case: &Case, label: &str) -> Result<Observation> {
         driver::send_one(&self.session.client, adapter, self.request, case, label, self.stop.clone()).await
     }
 
@@ -137,6 +144,9 @@ impl Sending<'_> {
 fn refusal_hint(status: u16, case: &Case, embedded: bool) -> String {
     match (status, &case.constraint) {
         (401 | 403, _) => "set OPENAI_API_KEY, or give the header with --header".to_owned(),
+        (429, _) => "the server has too much to do, or a limit on how fast it may be asked: wait, then lower --request-rate or \
+             --max-concurrency"
+            .to_owned(),
         (404, _) => "check --model against /v1/models, and --endpoint and --backend against the server".to_owned(),
         (_, Some(constraint))
             if embedded && matches!(&**constraint, Constraint::Grammar { dialect: GrammarDialect::Ebnf, .. }) =>
@@ -196,8 +206,10 @@ mod tests {
 
     #[test]
     fn hints_name_the_likely_cause() {
-        for (status, word) in [(401, "OPENAI_API_KEY"), (404, "--model"), (400, "regex"), (422, "regex")] {
+        for (status, word) in [(401, "OPENAI_API_KEY"), (404, "--model"), (400, "regex"), (422, "regex"), (429, "--request-rate")]
+        {
             assert!(refusal_hint(status, &case(0, "a"), false).contains(word), "{status}");
+            assert_eq!(refusal_hint(status, &case(0, "a"), false).contains("--constraint-dialect"), matches!(status, 400 | 422));
         }
     }
 }

@@ -4,12 +4,18 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
+use sobench::server::{EmbeddedOptions, EmbeddedServer, Fault};
 
 use crate::scripted::{Scripted, models, nobody, whole};
 use crate::support::{Ran, in_package, sobench, sobench_result};
 
 fn quality<'a>(result: &'a Value, key: &str) -> &'a Value {
     &result["sobench"]["quality"][key]
+}
+
+/// What was printed, on one line: where sentences are wrapped depends on how long paths and addresses are.
+fn unwrapped(ran: &Ran) -> String {
+    ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[track_caller]
@@ -118,7 +124,8 @@ fn own_schemas_and_grammars_are_taken() {
         sobench_result(&["--dataset", "grammar", "--grammar-path", ebnf.to_str().unwrap(), "--num-prompts", "10"]);
     assert_eq!((ran.code, result["correct_rate(%)"].as_f64()), (0, Some(100.0)), "{}", ran.stdout);
     assert_eq!(result["sobench"]["dataset"]["grammar_converted_from"], "ebnf");
-    assert!(ran.stdout.contains("sql.ebnf is ebnf, and was converted to lark") && ran.stdout.contains("converted from ebnf"));
+    let page = unwrapped(&ran);
+    assert!(page.contains("sql.ebnf is ebnf, and was converted to lark") && page.contains("converted from ebnf"), "{page}");
 }
 
 #[test]
@@ -292,4 +299,49 @@ fn a_server_that_ignores_the_constraint_is_noticed() {
     assert!(ran.stdout.contains("no effect of the constraint is visible: 0/10"), "{}", ran.stdout);
     let unasked = sobench(&[&arguments[..], &["--skip-preflight"]].concat());
     assert!(unasked.code == 0 && !unasked.stdout.contains("constraint not enforced"), "{}", unasked.stdout);
+}
+
+/// A server that somebody else started, as `sobench serve` does.
+fn served(faults: &[&str]) -> EmbeddedServer {
+    let faults = faults.iter().map(|fault| Fault::parse(fault).unwrap()).collect();
+    EmbeddedServer::start(EmbeddedOptions { faults, ..EmbeddedOptions::default() }).unwrap()
+}
+
+#[test]
+fn a_synthetic_model_is_named_so_whoever_started_it() {
+    let server = served(&[]);
+    let (ran, result) = sobench_result(&["--base-url", server.base_url(), "--num-prompts", "4"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let page = unwrapped(&ran);
+    assert!(page.contains("answers come from a server that sobench serve runs: its model is synthetic"), "{page}");
+    let about = &result["sobench"];
+    assert_eq!((&about["embedded"], &about["engine"]["name"]), (&true.into(), &"guidance".into()));
+    assert!(about["engine"]["version"].as_str().unwrap().starts_with("llguidance ") && about["engine"]["settings"].is_object());
+    assert!(!ran.stdout.contains("the trial's answer says"), "{}", ran.stdout);
+}
+
+#[test]
+fn answers_of_another_model_are_noticed() {
+    let server = served(&["wrong-model"]);
+    for flags in [&[][..], &["--backend", "openai-chat"], &["--disable-stream"]] {
+        let ran = sobench(&[&["--base-url", server.base_url(), "--num-prompts", "2", "--skip-preflight"], flags].concat());
+        let page = unwrapped(&ran);
+        assert!(ran.code == 0 && page.contains("from the model sobench-synthetic-other, and sobench-synthetic was"), "{page}");
+    }
+}
+
+#[test]
+fn an_overloaded_server_is_no_verdict_on_the_constraint() {
+    let server = served(&["error-429"]);
+    let ran = sobench(&["--base-url", server.base_url(), "--num-prompts", "2"]);
+    assert_fails(&ran, 3, &["429", "lower --request-rate or --max-concurrency"]);
+    assert!(!ran.stderr.contains("another --constraint-dialect"), "{}", ran.stderr);
+    // The first of these requests is answered; of the rest some are not, the same ones in every run.
+    let server = served(&["error-429@0.5"]);
+    let flags = ["--base-url", server.base_url(), "--num-prompts", "40", "--skip-preflight", "--request-id-prefix", "c-"];
+    let (ran, result) = sobench_result(&flags);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let refused = quality(&result, "refused").as_u64();
+    assert!(refused > Some(0) && quality(&result, "overloaded").as_u64() == refused, "{}", ran.stdout);
+    assert!(ran.stdout.contains("refused for load"), "{}", ran.stdout);
 }

@@ -1,0 +1,123 @@
+//! Which model an answer says it is from: looked for in the trial's answer, outside everything that is measured. Knows no kind of
+//! server: a member `model` of the body or of an event, which OpenAI's shape has and others may have.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use crate::backend::{Adapter, Answer, Decoder, Fed, RequestOptions, ServerKind, Unsendable};
+use crate::case::Case;
+use crate::printable::printable;
+
+/// The first bytes of an answer, in which the model is looked for; a stream names it in its first event.
+const MAX_LOOKED_AT_BYTES: usize = 64 << 10;
+
+/// Characters of a model's name that a notice shows.
+const MAX_NAME_CHARS: usize = 200;
+
+/// An adapter that keeps the beginning of what it decodes.
+pub(super) struct Overhearing {
+    inner: Arc<dyn Adapter>,
+    heard: Arc<Mutex<Vec<u8>>>,
+}
+
+impl Overhearing {
+    pub(super) fn new(inner: Arc<dyn Adapter>) -> Self {
+        Self { inner, heard: Arc::default() }
+    }
+
+    /// What the reader has to know where the last answer names another model than `asked`.
+    pub(super) fn notice(&self, asked: &str) -> Option<String> {
+        let named = named_model(&self.heard.lock().unwrap_or_else(PoisonError::into_inner))?;
+        let [named, asked] = [named.as_str(), asked].map(|name| printable(name, MAX_NAME_CHARS));
+        (named != asked).then(|| format!("the trial's answer says that it is from the model {named}, and {asked} was asked for"))
+    }
+}
+
+impl Adapter for Overhearing {
+    fn kind(&self) -> ServerKind {
+        self.inner.kind()
+    }
+
+    fn encode(&self, case: &Case, options: &RequestOptions) -> Result<Bytes, Unsendable> {
+        self.inner.encode(case, options)
+    }
+
+    fn decoder(&self, stream: bool, max_event_bytes: usize) -> Box<dyn Decoder> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        Box::new(OverhearingDecoder { inner: self.inner.decoder(stream, max_event_bytes), heard: Arc::clone(&self.heard) })
+    }
+
+    fn stream_media_type(&self) -> &'static str {
+        self.inner.stream_media_type()
+    }
+}
+
+struct OverhearingDecoder {
+    inner: Box<dyn Decoder>,
+    heard: Arc<Mutex<Vec<u8>>>,
+}
+
+impl Decoder for OverhearingDecoder {
+    fn push(&mut self, bytes: &[u8]) -> Fed {
+        let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        let room = MAX_LOOKED_AT_BYTES.saturating_sub(heard.len());
+        heard.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        drop(heard);
+        self.inner.push(bytes)
+    }
+
+    fn finish(&mut self) -> Fed {
+        self.inner.finish()
+    }
+
+    fn into_answer(self: Box<Self>) -> Answer {
+        self.inner.into_answer()
+    }
+}
+
+/// The model that a body names: as a whole, or in the first of its lines or events that names one.
+fn named_model(body: &[u8]) -> Option<String> {
+    let model = |json: &[u8]| {
+        let value: Value = serde_json::from_slice(json).ok()?;
+        // Events of the responses endpoint carry the response, which has the name.
+        let model = value.get("model").or_else(|| value.get("response")?.get("model"))?;
+        Some(model.as_str()?.to_owned()).filter(|name| !name.is_empty())
+    };
+    let lines = || body.split(|byte| *byte == b'\n').map(|line| line.strip_prefix(b"data:").unwrap_or(line));
+    model(body).or_else(|| lines().find_map(model))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::adapter;
+
+    #[test]
+    fn an_answer_that_names_another_model_is_told() {
+        for (kind, reads, asked, expected) in [
+            (ServerKind::Vllm, &["data: {\"model\":\"a\",\"choi", "ces\":[]}\n\n"][..], "a", None),
+            (ServerKind::Vllm, &[": hi\ndata: {\"model\":", "\"b\"}\r\n\r\ndata: [DONE]\n\n"], "a", Some("b")),
+            (ServerKind::OpenaiResponses, &["event: x\ndata: {\"response\":{\"model\":\"b\"}}\n\n"], "a", Some("b")),
+            (ServerKind::Ollama, &["{\"model\":\"b\",\"done\":false}\n{\"model\":\"a\"}\n"], "a", Some("b")),
+            (ServerKind::Tgi, &["data: {\"token\":{\"text\":\"model\"}}\n\n"], "a", None),
+            (ServerKind::Vllm, &["data: {\"model\":\"\"}\n\n", "data: {\"model\":null}\n\n", "\u{1}"], "a", None),
+        ] {
+            let overhearing = Overhearing::new(Arc::from(adapter(kind)));
+            let mut decoder = overhearing.decoder(true, 1 << 20);
+            reads.iter().for_each(|read| {
+                decoder.push(read.as_bytes());
+            });
+            let notice = overhearing.notice(asked);
+            assert_eq!(notice.is_some(), expected.is_some(), "{reads:?}");
+            assert!(expected.is_none_or(|name| notice.unwrap().contains(&format!("from the model {name}, and {asked} was"))));
+        }
+        let whole = Overhearing::new(Arc::from(adapter(ServerKind::OpenaiChat)));
+        let mut decoder = whole.decoder(false, 1 << 20);
+        decoder.push(b"{\n \"model\": \"b\"\n}");
+        assert!(whole.notice("a").is_some());
+        whole.decoder(false, 1 << 20);
+        assert_eq!(whole.notice("a"), None, "the last answer counts");
+    }
+}
