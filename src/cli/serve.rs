@@ -35,8 +35,9 @@ pub struct ServeArgs {
     /// (from 0.12 on)
     #[arg(long, value_name = "FATE", default_value = "honour", value_parser = ["honour", "ignore"])]
     pub guided_fields: String,
-    /// Something to go wrong on purpose, in a share of the requests, e.g. ignore-constraint@0.1 or stall:250; an unknown name
-    /// lists them all
+    /// Something to go wrong on purpose, in a share of the requests, e.g. ignore-constraint@0.1 or stall:250: ignore-constraint,
+    /// error-400, error-429, error-500, error-503, hang, slow-header:MS, stall:MS, reset, truncate, error-mid-stream, no-done,
+    /// no-usage, wrong-model, invalid-utf8, extra-text, empty
     #[arg(long, value_name = "KIND[:MS][@SHARE]", num_args = 1..)]
     pub fault: Vec<String>,
     #[command(flatten, next_help_heading = "Synthetic model")]

@@ -7,17 +7,19 @@ use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::EmbeddedOptions;
+use super::accounts::Account;
 use super::batching::{Batcher, Batching, Delivery, MAX_STUCK_STEPS, Progress, Tokens};
 use super::compiling::Compiler;
 use super::constraint_fields::Rules;
 use super::events::{Events, UsageAsked};
 use super::failure::Failure;
 use super::faults::{FaultKind, Planted, Struck};
-use super::generation::{FinishReason, Generation, Piece};
+use super::generation::{FinishReason, Generation, Limits, Piece};
 use super::model::LanguageModel;
 use super::request::{self, Endpoint, GenerationRequest};
 use super::seeds::Seeds;
-use super::stats::{Ended, ServerStats, Tally};
+use super::stats::{Answers, Ended, ServerStats, Tally};
+use super::stopping::Stopping;
 use super::timetable::{Pacer, unix_seconds};
 use super::wire::Head;
 use crate::constraint::{Constraint, GrammarDialect};
@@ -99,6 +101,11 @@ impl App {
         self.batching.timetable.arrival()
     }
 
+    /// The account of a request that has arrived just now.
+    pub(super) fn account(&self) -> Account {
+        Account::open(Arc::clone(&self.tally))
+    }
+
     /// A place among the requests that are being answered.
     pub(super) fn place(&self) -> Result<OwnedSemaphorePermit, Failure> {
         let permit = Arc::clone(&self.live).try_acquire_owned();
@@ -147,6 +154,9 @@ impl App {
             mask_ns: None,
             stuck_masks: self.batcher.stuck(),
             ended: Ended::default(),
+            answers: Answers::default(),
+            unread_fields: Vec::new(),
+            routes: self.compiler.routes(),
             faults: Vec::new(),
         };
         self.tally.fill(&mut stats);
@@ -159,6 +169,7 @@ impl App {
     /// A 400 or 404 that says what is wrong with it; a 503 where too many different requests have been counted.
     pub(super) fn read(&self, endpoint: Endpoint, body: &[u8], request_id: Option<&str>) -> Result<Asked, Failure> {
         let request = request::parse(endpoint, body, &self.options.model, &self.rules())?;
+        self.tally.unread(&request.unread);
         let (prompt_tokens, max_tokens) = self.room(endpoint, &request)?;
         let fingerprint = request.constraint.as_ref().map(|constraint| constraint.fingerprint()).unwrap_or_default();
         let seed = self.seeds.draw(&request.prompt, &fingerprint, request.seed, request_id)?;
@@ -181,6 +192,10 @@ impl App {
             );
             return Err(Failure::bad_request(message).about("max_tokens"));
         }
+        if request.min_tokens > max_tokens {
+            let message = format!("min_tokens must be at most max_tokens, which is {max_tokens}; got {}", request.min_tokens);
+            return Err(Failure::bad_request(message).about("min_tokens"));
+        }
         Ok((prompt_tokens, max_tokens))
     }
 
@@ -201,7 +216,10 @@ impl App {
         let head = self.head(endpoint, prompt_tokens);
         self.tally.prompted(prompt_tokens);
         let tokens = if planted.strikes(FaultKind::Empty) {
-            Tokens::already(Progress { piece: Piece { text: String::new(), finish: Some(FinishReason::Stop) }, tokens: 1 })
+            Tokens::already(Progress {
+                piece: Piece { text: String::new(), finish: Some(FinishReason::Stop), stop: None },
+                tokens: 1,
+            })
         } else {
             if request.constraint.is_some() {
                 planted.strikes(FaultKind::IgnoreConstraint);
@@ -211,7 +229,9 @@ impl App {
                 writer.repeat(text);
             }
             let vocabulary = Arc::clone(&self.vocabulary);
-            let generation = Generation::new(vocabulary, writer, matcher, max_tokens, request.ignore_eos);
+            let stopping = Stopping::new(&request.stop, request.is_stop_kept);
+            let limits = Limits { max_tokens, min_tokens: request.min_tokens, ignore_eos: request.ignore_eos, stopping };
+            let generation = Generation::new(vocabulary, writer, matcher, limits);
             let delivery = if request.stream { Delivery::Pieces } else { Delivery::Whole };
             self.batcher.begin(generation, pacer, delivery)
         };

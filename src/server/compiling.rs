@@ -1,7 +1,7 @@
 //! Compiles constraints off the loop: waits without holding a thread, one compile for all who ask for the same. Knows neither
 //! HTTP nor tokens' texts.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tokio::task::spawn_blocking;
 use crate::constraint::{Constraint, GrammarDialect};
 use crate::engine::cache::{CACHED_GRAMMARS, CompileCache};
 use crate::engine::guarded::GuardedEngine;
-use crate::engine::{Engine, EngineError, Grammar, Matcher, Route, TokenMask};
+use crate::engine::{Engine, EngineError, EngineName, Grammar, Matcher, Route, TokenMask};
 
 type Compiled = Result<Arc<dyn Grammar>, EngineError>;
 
@@ -22,7 +22,12 @@ type Outcome = Option<Compiled>;
 pub(super) struct Compiler {
     cache: Arc<CompileCache>,
     under_way: Arc<UnderWay>,
+    routes: Arc<Routes>,
 }
+
+/// Constraints by the engine that `auto` sent them to.
+#[derive(Default)]
+struct Routes(Mutex<BTreeMap<&'static str, u64>>);
 
 /// Compiles that have begun and not ended, by fingerprint.
 #[derive(Default)]
@@ -33,7 +38,11 @@ impl Compiler {
     /// its first mask.
     pub(super) fn new(bare: Arc<dyn Engine>, tokens: usize, timeout: Duration) -> Self {
         let engine = GuardedEngine::new(Arc::new(FirstMask { inner: bare, tokens }), timeout);
-        Self { cache: Arc::new(CompileCache::new(Arc::new(engine), CACHED_GRAMMARS)), under_way: Arc::default() }
+        Self {
+            cache: Arc::new(CompileCache::new(Arc::new(engine), CACHED_GRAMMARS)),
+            under_way: Arc::default(),
+            routes: Arc::default(),
+        }
     }
 
     pub(super) fn engine(&self) -> &dyn Engine {
@@ -51,6 +60,12 @@ impl Compiler {
     /// Different constraints that are being compiled, whether somebody still waits for them or not.
     pub(super) fn compiling(&self) -> usize {
         self.under_way.lock().len()
+    }
+
+    /// Constraints that were compiled, by the engine that `auto` sent them to.
+    pub(super) fn routes(&self) -> Vec<(String, u64)> {
+        let routes = self.routes.0.lock().unwrap_or_else(PoisonError::into_inner);
+        routes.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect()
     }
 
     /// A matcher for the constraint, compiled now if need be. Of those who wait for the same compile one counts as a miss.
@@ -77,12 +92,15 @@ impl Compiler {
         under_way.insert(fingerprint.to_owned(), outcome.clone());
         drop(under_way);
         let compile = compile(Arc::clone(&self.cache), Arc::clone(constraint), fingerprint.to_owned());
+        let count = count_route(Arc::clone(&self.routes), Arc::clone(&self.cache), Arc::clone(constraint));
         let (list, fingerprint) = (Arc::clone(&self.under_way), fingerprint.to_owned());
         // A task of its own: whoever asks may go away, and the next to ask must find it, not begin another.
         tokio::spawn(async move {
             let compiled = compile.await;
             list.lock().remove(&fingerprint);
             sender.send_replace(Some(compiled));
+            // After the answer could begin: nobody waits for a count.
+            count.await;
         });
         (outcome, true)
     }
@@ -92,6 +110,17 @@ impl UnderWay {
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Receiver<Outcome>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Counts where `auto` sent a constraint. It converts schemas to say so, which is no work for a thread that serves.
+async fn count_route(routes: Arc<Routes>, cache: Arc<CompileCache>, constraint: Arc<Constraint>) {
+    if cache.engine().name() != EngineName::Auto.name() {
+        return;
+    }
+    let route = spawn_blocking(move || cache.engine().route(&constraint)).await;
+    // A library that panics here has routed nothing.
+    let name = route.ok().flatten().map_or("none", |route| route.engine.name());
+    *routes.0.lock().unwrap_or_else(PoisonError::into_inner).entry(name).or_default() += 1;
 }
 
 async fn compile(cache: Arc<CompileCache>, constraint: Arc<Constraint>, fingerprint: String) -> Compiled {

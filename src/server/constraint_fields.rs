@@ -13,6 +13,10 @@ use crate::constraint::{AlwaysTrue, Constraint, GrammarDialect};
 const STRUCTURED_OPTIONS: &[&str] =
     &["disable_any_whitespace", "disable_additional_properties", "disable_fallback", "whitespace_pattern"];
 
+/// Members of a request that vLLM up to 0.11 reads a constraint from, and the two that go with them.
+pub(super) const GUIDED: [&str; 6] =
+    ["guided_json", "guided_regex", "guided_choice", "guided_grammar", "guided_decoding_backend", "guided_whitespace_pattern"];
+
 /// What becomes of the fields named `guided_*`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GuidedFields {

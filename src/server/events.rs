@@ -5,7 +5,6 @@ use std::time::Duration;
 use super::batching::Update;
 use super::failure::Failure;
 use super::faults::{FaultKind, Planted};
-use super::generation::FinishReason;
 use super::wire::{self, DONE, Head};
 
 /// Texts of a stream before a fault in mid-answer strikes.
@@ -30,6 +29,8 @@ pub(super) enum Then {
     GoOn,
     /// The answer is over.
     End,
+    /// The answer is over before its time.
+    BreakOff,
     /// The connection is to be reset.
     Reset,
 }
@@ -63,7 +64,7 @@ impl Events {
                 return Then::Reset;
             }
             if self.planted.strikes(FaultKind::Truncate) {
-                return Then::End;
+                return Then::BreakOff;
             }
             if self.planted.strikes(FaultKind::ErrorMidStream) {
                 return self.write_failure(&planted_failure(), out);
@@ -112,13 +113,18 @@ impl Events {
         }
         self.spoil_beginning(&mut progress.piece.text);
         self.spoil_end(&mut progress.piece.text);
-        let finish = progress.piece.finish.unwrap_or(FinishReason::Stop);
         self.planted.strikes(FaultKind::WrongModel);
         let with_usage = self.has_usage(true);
-        let whole = self.head.whole(&progress.piece.text, finish, progress.tokens, with_usage);
+        let whole = self.head.whole(&progress.piece, progress.tokens, with_usage);
         let mut body = self.broken(whole);
-        let then = if self.planted.strikes(FaultKind::Reset) { Then::Reset } else { Then::End };
-        if then == Then::Reset || self.planted.strikes(FaultKind::Truncate) {
+        let then = if self.planted.strikes(FaultKind::Reset) {
+            Then::Reset
+        } else if self.planted.strikes(FaultKind::Truncate) {
+            Then::BreakOff
+        } else {
+            Then::End
+        };
+        if then != Then::End {
             body.truncate(body.len() / 2);
         }
         Ok((body, then))
@@ -163,7 +169,7 @@ impl Events {
     fn write_failure(&mut self, failure: &Failure, out: &mut Vec<u8>) -> Then {
         out.extend(wire::event(&failure.body()));
         self.write_done(out);
-        Then::End
+        Then::BreakOff
     }
 
     fn write_done(&mut self, out: &mut Vec<u8>) {

@@ -191,7 +191,7 @@ async fn only_what_the_client_meets_is_counted() {
     let once = |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), 1)).collect::<Vec<_>>();
     for (faults, body, counted) in [
         (&["truncate", "no-done", "error-500", "ignore-constraint"][..], asked(true), once(&["error-500"])),
-        (&["error-500", "hang", "error-400@0", "slow-header:1"], json!({"prompt": 1.5}), once(&[])),
+        (&["error-500", "hang", "error-400", "slow-header:1"], json!({"prompt": 1.5}), once(&[])),
         (&["truncate", "no-done", "no-usage", "extra-text"], asked(true), once(&["extra-text", "truncate"])),
         (&["empty", "ignore-constraint", "no-usage"], asked(true), once(&["empty"])),
         (&["ignore-constraint", "wrong-model", "wrong-model@100%"], json!({"prompt": "p"}), once(&["wrong-model"])),
@@ -221,4 +221,33 @@ async fn pauses_and_silence() {
         "a request that hangs takes no place in the batch"
     );
     client.done().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answers_are_counted_as_their_clients_met_them() {
+    let none = Answers::default();
+    for (fault, expected) in [
+        ("truncate", Answers { broken: 2, ..none }),
+        ("error-mid-stream", Answers { broken: 1, refused: 1, ..none }),
+        ("error-429", Answers { refused: 2, ..none }),
+        ("no-done", Answers { whole: 2, ..none }),
+        ("reset", Answers { broken: 2, ..none }),
+        ("hang", Answers { gone: 2, ..none }),
+    ] {
+        let client = with_faults(&[fault]).await;
+        for stream in [true, false] {
+            let request =
+                client.request(&asked(stream)).timeout(Duration::from_millis(if fault == "hang" { 50 } else { 60_000 }));
+            if let Ok(response) = request.send().await {
+                let _ = response.bytes().await;
+            }
+        }
+        // A client knows of its end before the server has put the request away.
+        let total = |it: Answers| it.whole + it.refused + it.broken + it.gone;
+        while total(client.server.stats().answers) < 2 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(client.server.stats().answers, expected, "{fault}");
+        client.done().await;
+    }
 }

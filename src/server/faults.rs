@@ -15,12 +15,12 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 /// A fault and the share of requests that it strikes.
 ///
 /// Written `KIND[:MS][@SHARE]`: `error-500`, `stall:250`, `ignore-constraint@0.1`. `MS` are the milliseconds of a pause and belong
-/// to the kinds that pause, where they must be given; `SHARE` is a number from 0 to 1, or a percentage, and 1 if there is none.
+/// to the kinds that pause, where they must be given; `SHARE` is a number above 0 and up to 1, or a percentage, and 1 if there is none.
 /// Which requests are struck follows from their seed, so that the same run has the same faults.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fault {
     pub kind: FaultKind,
-    /// From 0 to 1.
+    /// Above 0, up to 1.
     pub share: f64,
 }
 
@@ -97,7 +97,7 @@ impl Fault {
             Some((rest, share)) => (
                 rest,
                 parse_share(share).ok_or_else(|| {
-                    Error::usage(format!("fault's share is not a number from 0 to 1: {text}"))
+                    Error::usage(format!("fault's share is not a number above 0 and up to 1: {text}"))
                         .hint("write KIND@0.1 or KIND@10% for a tenth of the requests")
                 })?,
             ),
@@ -157,7 +157,8 @@ fn parse_share(text: &str) -> Option<f64> {
         Some(percent) => percent.parse::<f64>().ok()? / 100.0,
         None => text.parse().ok()?,
     };
-    (0.0..=1.0).contains(&share).then_some(share)
+    // A fault that strikes nobody is a slip of the pen.
+    (share > 0.0 && share <= 1.0).then_some(share)
 }
 
 fn parse_pause(ms: &str) -> Option<Duration> {
@@ -257,7 +258,7 @@ mod tests {
             ("error-500@0.25", FaultKind::Error500, 0.25, "error-500@0.25"),
             ("ignore-constraint@10%", FaultKind::IgnoreConstraint, 0.1, "ignore-constraint@0.1"),
             ("stall:250", stall, 1.0, "stall:250"),
-            ("stall:250@0", stall, 0.0, "stall:250@0"),
+            ("stall:250@100%", stall, 1.0, "stall:250"),
         ] {
             let fault = Fault::parse(text).unwrap();
             assert_eq!((fault, fault.to_string().as_str()), (Fault { kind, share }, written));
@@ -274,6 +275,7 @@ mod tests {
             ("hangs", "unknown fault: hangs"),
             ("", "unknown fault"),
             ("hang@2", "not a number"),
+            ("hang@0", "not a number"),
             ("hang@", "not a number"),
             ("hang@NaN", "not a number"),
             ("error-500:0.1", "takes no value"),
@@ -290,7 +292,8 @@ mod tests {
 
     #[test]
     fn a_share_strikes_that_share_and_the_same_requests_again() {
-        let faults = [Fault::parse("hang@0.3").unwrap(), Fault::parse("reset@0.3").unwrap(), Fault::parse("empty@0").unwrap()];
+        let faults =
+            [Fault::parse("hang@0.3").unwrap(), Fault::parse("reset@0.3").unwrap(), Fault { kind: FaultKind::Empty, share: 0.0 }];
         let struck = |kind| (0..4000_u64).filter(|seed| Struck::of(&faults, *seed).has(kind)).count();
         for kind in [FaultKind::Hang, FaultKind::Reset] {
             assert!((1100..1300).contains(&struck(kind)), "{kind:?} {}", struck(kind));

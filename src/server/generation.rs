@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use super::model::Writer;
+use super::stopping::Stopping;
 use super::timetable::timed;
 use crate::engine::{EngineError, Matcher, TokenId, TokenMask, Vocabulary};
 
 /// Why an answer ended, by OpenAI's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FinishReason {
-    /// The model ended it.
+    /// The model ended it, or a stop string came up.
     Stop,
     /// It used up `max_tokens`.
     Length,
@@ -30,6 +31,20 @@ pub(super) struct Piece {
     /// Whole characters only; empty while a character is incomplete, and for the end token.
     pub(super) text: String,
     pub(super) finish: Option<FinishReason>,
+    /// The stop string that ended the answer, if one did.
+    pub(super) stop: Option<Arc<str>>,
+}
+
+/// Where an answer ends, besides at the model's own end.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Limits {
+    /// At least 1.
+    pub(super) max_tokens: u32,
+    /// The model's end before so many tokens is none; the end of a grammar is one all the same.
+    pub(super) min_tokens: u32,
+    /// The answer goes on after any end.
+    pub(super) ignore_eos: bool,
+    pub(super) stopping: Stopping,
 }
 
 /// An answer in the making.
@@ -38,8 +53,7 @@ pub(super) struct Generation {
     writer: Writer,
     matcher: Option<Box<dyn Matcher>>,
     mask: TokenMask,
-    max_tokens: u32,
-    ignore_eos: bool,
+    limits: Limits,
     tokens: u32,
     /// Bytes of a character that is not whole yet.
     held: Vec<u8>,
@@ -47,18 +61,12 @@ pub(super) struct Generation {
 }
 
 impl Generation {
-    /// With a matcher the answer is constrained until the matcher's end; with `ignore_eos` it goes on after any end, as in vLLM
-    /// without a constraint, to `max_tokens` (at least 1).
-    pub(super) fn new(
-        vocabulary: Arc<Vocabulary>,
-        writer: Writer,
-        matcher: Option<Box<dyn Matcher>>,
-        max_tokens: u32,
-        ignore_eos: bool,
-    ) -> Self {
+    /// With a matcher the answer is constrained until the matcher's end; with `ignore_eos` it goes on after that without one, as in
+    /// vLLM.
+    pub(super) fn new(vocabulary: Arc<Vocabulary>, writer: Writer, matcher: Option<Box<dyn Matcher>>, limits: Limits) -> Self {
         let mask = TokenMask::new(vocabulary.len());
-        let (max_tokens, held) = (max_tokens.max(1), Vec::new());
-        Self { vocabulary, writer, matcher, mask, max_tokens, ignore_eos, tokens: 0, held, mask_ns: None }
+        let limits = Limits { max_tokens: limits.max_tokens.max(1), ..limits };
+        Self { vocabulary, writer, matcher, mask, limits, tokens: 0, held: Vec::new(), mask_ns: None }
     }
 
     /// Tokens generated so far, the end token among them, as vLLM counts them.
@@ -85,9 +93,10 @@ impl Generation {
         self.tokens += 1;
         let ended = token == self.vocabulary.eos();
         self.held.extend_from_slice(self.vocabulary.bytes(token));
-        let finish = if ended && !self.ignore_eos {
+        let is_early = self.matcher.is_none() && self.tokens <= self.limits.min_tokens;
+        let finish = if ended && !self.limits.ignore_eos && !is_early {
             Some(FinishReason::Stop)
-        } else if self.tokens >= self.max_tokens {
+        } else if self.tokens >= self.limits.max_tokens {
             Some(FinishReason::Length)
         } else {
             None
@@ -96,7 +105,9 @@ impl Generation {
             self.matcher = None;
         }
         let text = if finish.is_some() { self.all_text() } else { self.whole_text() };
-        Ok(Piece { text, finish })
+        let passed = self.limits.stopping.pass(text, finish.is_some());
+        let finish = if passed.stop.is_some() { Some(FinishReason::Stop) } else { finish };
+        Ok(Piece { text: passed.text, finish, stop: passed.stop })
     }
 
     fn choose(&mut self) -> Result<TokenId, EngineError> {
@@ -181,7 +192,7 @@ mod tests {
     fn begin(prompt: &str, constraint: Option<&Constraint>, seed: u64, max_tokens: u32, ignore_eos: bool) -> Generation {
         let matcher = constraint.map(|constraint| world().engine.compile(constraint).unwrap().matcher().unwrap());
         let writer = world().model.writer(prompt, Sampling::default(), seed, max_tokens);
-        Generation::new(shared(), writer, matcher, max_tokens, ignore_eos)
+        Generation::new(shared(), writer, matcher, Limits { max_tokens, ignore_eos, ..Limits::default() })
     }
 
     fn finish(mut generation: Generation) -> Answered {
@@ -398,9 +409,30 @@ mod tests {
             let matcher = world().engine.compile(&constraint).unwrap().matcher().unwrap();
             let greedy = Sampling { temperature: 0.0, ..Sampling::default() };
             let writer = world().model.writer(&prompt, greedy, 0, 128);
-            let answer = finish(Generation::new(shared(), writer, Some(matcher), 128, false));
+            let answer =
+                finish(Generation::new(shared(), writer, Some(matcher), Limits { max_tokens: 128, ..Limits::default() }));
             assert!(judge(&answer.text), "{name}: {:?}", answer.text);
         }
+    }
+
+    #[test]
+    fn an_early_end_is_none_and_a_grammar_s_end_is_one() {
+        let ended = finish(begin("", None, 3, 400, false));
+        assert_eq!(ended.finish, FinishReason::Stop, "the seed is of an answer that ends");
+        let mut longer = begin("", None, 3, 400, false);
+        longer.limits.min_tokens = ended.tokens + 5;
+        assert!(finish(longer).tokens > ended.tokens + 5);
+        let mut constrained = begin("", Some(&Constraint::Regex("ab".into())), 3, 400, false);
+        constrained.limits.min_tokens = 100;
+        assert_eq!(finish(constrained).text, "ab");
+    }
+
+    #[test]
+    fn a_stop_string_ends_the_answer_before_itself() {
+        let mut stopped = begin("", Some(&Constraint::Regex("ab\\.cd".into())), 3, 40, false);
+        stopped.limits.stopping = Stopping::new(&[".".to_owned()], false);
+        let answer = finish(stopped);
+        assert_eq!((answer.text.as_str(), answer.finish), ("ab", FinishReason::Stop));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! Masks come from a real decoding engine over a real vocabulary; only the model behind them is synthetic, and every answer says
 //! so where the API has room. It runs on threads of its own, so that a client in the same process is a client like any other.
 
+mod accounts;
 mod app;
 mod batching;
 mod compiling;
@@ -17,6 +18,7 @@ mod request;
 mod routes;
 mod seeds;
 mod stats;
+mod stopping;
 mod timetable;
 mod tokens;
 mod wire;
@@ -41,7 +43,7 @@ use timetable::{Timetable, within};
 
 pub use constraint_fields::GuidedFields;
 pub use faults::{Fault, FaultKind};
-pub use stats::{Ended, ServerStats, Times};
+pub use stats::{Answers, Ended, ServerStats, Times};
 
 /// The id of the model that the embedded server offers unless told otherwise.
 pub const SYNTHETIC_MODEL: &str = "sobench-synthetic";

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::constraint_fields::{self, Rules};
+use super::constraint_fields::{self, GuidedFields, Rules};
 use super::failure::Failure;
 use super::model::Sampling;
 use crate::constraint::Constraint;
@@ -33,7 +33,42 @@ pub(super) struct GenerationRequest {
     pub(super) sampling: Sampling,
     pub(super) seed: Option<i64>,
     pub(super) ignore_eos: bool,
+    /// Texts that end the answer; none of them is empty.
+    pub(super) stop: Vec<String>,
+    /// Whether the text that ended the answer is a part of it.
+    pub(super) is_stop_kept: bool,
+    pub(super) min_tokens: u32,
+    /// Members that this server does not read, by name.
+    pub(super) unread: Vec<String>,
 }
+
+/// Stop strings of one request.
+const MAX_STOPS: usize = 64;
+
+/// Bytes of a stop string.
+const MAX_STOP_BYTES: usize = 1024;
+
+/// Members that are read, beside [`NEUTRAL`] and [`EMPTY`] and those that begin with `guided_`, which the constraint's reader knows.
+const READ: &[&str] = &[
+    "model",
+    "prompt",
+    "messages",
+    "max_tokens",
+    "max_completion_tokens",
+    "min_tokens",
+    "stop",
+    "include_stop_str_in_output",
+    "stream",
+    "stream_options",
+    "temperature",
+    "top_p",
+    "min_p",
+    "top_k",
+    "seed",
+    "ignore_eos",
+    "structured_outputs",
+    "response_format",
+];
 
 /// Fields that are taken only with the value that changes nothing.
 const NEUTRAL: &[(&str, f64)] = &[
@@ -43,7 +78,6 @@ const NEUTRAL: &[(&str, f64)] = &[
     ("frequency_penalty", 0.0),
     ("repetition_penalty", 1.0),
     ("length_penalty", 1.0),
-    ("min_tokens", 0.0),
     ("logprobs", 0.0),
     ("top_logprobs", 0.0),
     ("prompt_logprobs", 0.0),
@@ -53,7 +87,6 @@ const NEUTRAL: &[(&str, f64)] = &[
 const EMPTY: &[&str] = &[
     "echo",
     "suffix",
-    "stop",
     "stop_token_ids",
     "tools",
     "functions",
@@ -98,6 +131,10 @@ pub(super) fn parse(endpoint: Endpoint, body: &[u8], model: &str, rules: &Rules<
         sampling: sampling(&fields)?,
         seed: integer(&fields, "seed", i64::MIN..=i64::MAX)?,
         ignore_eos: flag(&fields, "ignore_eos")?,
+        stop: stops(&fields)?,
+        is_stop_kept: flag(&fields, "include_stop_str_in_output")?,
+        min_tokens: integer(&fields, "min_tokens", 0..=i64::from(u32::MAX))?.and_then(|it| u32::try_from(it).ok()).unwrap_or(0),
+        unread: unread(&fields, rules),
     })
 }
 
@@ -148,6 +185,30 @@ fn refuse_unimplemented(fields: &Map<String, Value>) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// The members that nothing here looks at; with [`GuidedFields::Ignore`] those named `guided_*` are among them.
+fn unread(fields: &Map<String, Value>, rules: &Rules<'_>) -> Vec<String> {
+    let is_known = |name: &str| READ.contains(&name) || EMPTY.contains(&name) || NEUTRAL.iter().any(|(known, _)| *known == name);
+    let is_guided = |name: &str| rules.guided_fields == GuidedFields::Honour && constraint_fields::GUIDED.contains(&name);
+    fields.keys().filter(|name| !is_known(name) && !is_guided(name)).cloned().collect()
+}
+
+/// The stop strings: one, or a list of them. Empty ones say nothing.
+fn stops(fields: &Map<String, Value>) -> Result<Vec<String>, Failure> {
+    let must_be = || wrong("stop", "a string or a list of strings");
+    let stops: Vec<String> = match fields.get("stop") {
+        None | Some(Value::Null) => Vec::new(),
+        Some(Value::String(stop)) => vec![stop.clone()],
+        Some(Value::Array(stops)) => {
+            stops.iter().map(|stop| stop.as_str().map(str::to_owned).ok_or_else(must_be)).collect::<Result<_, _>>()?
+        }
+        Some(_) => return Err(must_be()),
+    };
+    if stops.len() > MAX_STOPS || stops.iter().any(|stop| stop.len() > MAX_STOP_BYTES) {
+        return Err(wrong("stop", &format!("at most {MAX_STOPS} strings of at most {MAX_STOP_BYTES} bytes")));
+    }
+    Ok(stops.into_iter().filter(|stop| !stop.is_empty()).collect())
 }
 
 /// The prompt of a completions request.
@@ -249,7 +310,6 @@ pub(super) fn wrong(name: &'static str, must_be: &str) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::server::constraint_fields::GuidedFields;
 
     const RULES: Rules<'static> = Rules { engine: "guidance", any_whitespace: true, guided_fields: GuidedFields::Honour };
 
@@ -273,6 +333,16 @@ mod tests {
         assert!(request.stream && request.include_usage && !request.continuous_usage && request.ignore_eos);
         assert_eq!(request.sampling, Sampling { temperature: 0.5, ..Sampling::default() });
         assert_eq!(request.constraint.as_deref(), Some(&Constraint::Regex("a".into())));
+        assert_eq!(request.unread, ["unknown_field"]);
+        let stopped =
+            completion(r#", "stop": ["", "x"], "min_tokens": 3, "n": 1, "logprobs": null, "include_stop_str_in_output": true"#);
+        let stopped = stopped.unwrap();
+        assert_eq!((&stopped.stop[..], stopped.min_tokens, stopped.is_stop_kept), (&["x".to_owned()][..], 3, true));
+        assert_eq!((completion(r#", "stop": "ab""#).unwrap().stop, stopped.unread.len()), (vec!["ab".to_owned()], 0));
+        let newer = Rules { guided_fields: GuidedFields::Ignore, ..RULES };
+        let guided = br#"{"prompt": "p", "guided_json": {}, "guided_grammar_backend": 1}"#;
+        let unread = |rules| parse(Endpoint::Completions, guided, "m", rules).unwrap().unread;
+        assert_eq!((unread(&RULES), unread(&newer).len()), (vec!["guided_grammar_backend".to_owned()], 2));
         let plain = completion("").unwrap();
         assert_eq!((plain.max_tokens, plain.stream, plain.constraint), (None, false, None));
         let list = parse(Endpoint::Completions, br#"{"prompt": ["one"]}"#, "m", &RULES).unwrap();
@@ -296,7 +366,10 @@ mod tests {
             (r#", "n": 2"#, "n"),
             (r#", "logprobs": 5"#, "logprobs"),
             (r#", "frequency_penalty": 0.5"#, "frequency_penalty"),
-            (r#", "stop": ["x"]"#, "stop"),
+            (r#", "stop": 7"#, "stop"),
+            (r#", "stop": ["x", 7]"#, "stop"),
+            (r#", "min_tokens": -1"#, "min_tokens"),
+            (r#", "stop_token_ids": [7]"#, "stop_token_ids"),
             (r#", "return_token_ids": true"#, "return_token_ids"),
             (r#", "max_tokens": 0"#, "max_tokens"),
             (r#", "max_tokens": 1.5"#, "max_tokens"),

@@ -16,6 +16,7 @@ use futures_util::stream;
 use serde_json::json;
 use tokio::sync::OwnedSemaphorePermit;
 
+use super::accounts::{Account, AnswerEnd};
 use super::app::{App, Begun, CONTEXT_TOKENS};
 use super::batching::{Tokens, Update};
 use super::events::{Events, Then, planted_failure};
@@ -24,7 +25,7 @@ use super::faults::{FaultKind, Planted};
 use super::listening::Connection;
 use super::request::{self, Endpoint};
 use super::stats::ServerStats;
-use super::timetable::{pause, unix_seconds};
+use super::timetable::{Pacer, pause, unix_seconds};
 use super::tokens;
 
 /// Largest request body. A larger one is answered 413.
@@ -114,16 +115,38 @@ async fn answer(
     body: ReadBody,
 ) -> Result<Response, Failure> {
     let pacer = app.arrival();
+    let mut account = app.account();
+    let begun = begin(&app, endpoint, headers, body, pacer).await;
+    if !matches!(begun, Ok(Ok(_))) {
+        account.close(AnswerEnd::Refused);
+    }
+    let (begun, permit, is_stream) = match begun? {
+        Ok(begun) => begun,
+        Err(refused) => return Ok(refused),
+    };
+    let Begun { tokens, events } = begun;
+    let answer = Answer { tokens, events, then: Then::GoOn, held: None, connection, account, _permit: permit };
+    if is_stream { Ok(answer.stream()) } else { answer.whole().await }
+}
+
+/// An answer that has begun, or the response of a fault that struck before.
+type BegunOrRefused = Result<(Begun, OwnedSemaphorePermit, bool), Response>;
+
+async fn begin(
+    app: &App,
+    endpoint: Endpoint,
+    headers: &HeaderMap,
+    body: ReadBody,
+    pacer: Pacer,
+) -> Result<BegunOrRefused, Failure> {
     let permit = app.place()?;
     let request_id = headers.get("x-request-id").and_then(|id| id.to_str().ok());
     let mut asked = app.read(endpoint, &whole(body)?, request_id)?;
     if let Some(refused) = refused_by_fault(&mut asked.planted).await {
-        return Ok(refused);
+        return Ok(Err(refused));
     }
     let is_stream = asked.request.stream;
-    let Begun { tokens, events } = app.begin(asked, pacer).await?;
-    let answer = Answer { tokens, events, then: Then::GoOn, held: None, connection, _permit: permit };
-    if is_stream { Ok(answer.stream()) } else { answer.whole().await }
+    Ok(Ok((app.begin(asked, pacer).await?, permit, is_stream)))
 }
 
 fn whole(body: ReadBody) -> Result<Bytes, Failure> {
@@ -161,6 +184,7 @@ struct Answer {
     /// An update that is there and has to wait for the end of a planted pause.
     held: Option<(Duration, Update)>,
     connection: Connection,
+    account: Account,
     /// Given back when the answer has ended or its client has gone.
     _permit: OwnedSemaphorePermit,
 }
@@ -180,7 +204,7 @@ impl Answer {
         while bytes.is_empty() {
             match self.then {
                 Then::GoOn => {}
-                Then::End => return None,
+                Then::End | Then::BreakOff => return None,
                 Then::Reset => return Some(Err(self.reset().await)),
             }
             let mut next = match self.held.take() {
@@ -195,6 +219,7 @@ impl Answer {
             };
             while let Some(update) = next {
                 self.then = self.events.write(update, &mut bytes);
+                self.note_end();
                 next = if self.then == Then::GoOn { self.tokens.ready() } else { None };
                 next = next.and_then(|update| self.unless_held(update));
             }
@@ -218,7 +243,16 @@ impl Answer {
         if let Some(time) = self.events.pause_before(&update) {
             pause(time).await;
         }
-        let (body, then) = self.events.whole(update)?;
+        let written = self.events.whole(update);
+        let then = written.as_ref().map(|(_, then)| *then);
+        match then {
+            Ok(then) => {
+                self.then = then;
+                self.note_end();
+            }
+            Err(_) => self.account.close(AnswerEnd::Refused),
+        }
+        let (body, then) = written?;
         let content_type = [(header::CONTENT_TYPE, "application/json")];
         if then != Then::Reset {
             return Ok((content_type, body).into_response());
@@ -231,6 +265,15 @@ impl Answer {
             Some((part, (answer, None)))
         });
         Ok((content_type, Body::from_stream(parts)).into_response())
+    }
+
+    /// Tells the account what the last update came to.
+    fn note_end(&mut self) {
+        match self.then {
+            Then::GoOn => {}
+            Then::End => self.account.close(AnswerEnd::Whole),
+            Then::BreakOff | Then::Reset => self.account.close(AnswerEnd::Broken),
+        }
     }
 
     /// Makes the connection break. What was sent before has some time to be read: a reset throws away what was not.

@@ -1,6 +1,7 @@
 //! What the embedded server counts, and how it says so: `/sobench/stats` as JSON, `/metrics` as Prometheus text. Knows no engine
 //! and no clock.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,11 +9,17 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use hdrhistogram::Histogram;
 use serde::{Serialize, Serializer};
 
+use super::accounts::AnswerEnd;
 use super::generation::{FinishReason, Piece};
 use crate::engine::EngineError;
 
 /// Longest time that the histograms tell apart, in nanoseconds: ten minutes. Longer ones count as that.
 const LONGEST_NS: u64 = 600_000_000_000;
+
+/// Names of members that nobody reads which are told apart, and the characters of one; the rest counts under one name.
+const MAX_UNREAD_NAMES: usize = 100;
+const UNREAD_NAME_CHARS: usize = 64;
+const OTHER_NAMES: &str = "(others)";
 
 /// Significant decimal digits of the histograms' values.
 const DIGITS: u8 = 3;
@@ -57,8 +64,16 @@ pub struct ServerStats {
     pub mask_ns: Option<Times>,
     /// Masks that were given up on and are still being computed.
     pub stuck_masks: usize,
-    /// How sequences ended.
+    /// How sequences ended in the batch, whatever became of what they wrote.
     pub ended: Ended,
+    /// How requests for answers ended for their clients.
+    pub answers: Answers,
+    /// Requests that had a member which this server does not read, by its name; an object in JSON. As in vLLM they are answered.
+    #[serde(serialize_with = "as_object")]
+    pub unread_fields: Vec<(String, u64)>,
+    /// Constraints that were compiled, by the engine that `auto` sent them to, or `none`; an object in JSON. Empty without `auto`.
+    #[serde(serialize_with = "as_object")]
+    pub routes: Vec<(String, u64)>,
     /// Requests that a planted fault struck, by fault; an object in JSON.
     #[serde(serialize_with = "as_object")]
     pub faults: Vec<(String, u64)>,
@@ -83,6 +98,19 @@ pub struct Ended {
     /// The engine failed, crashed or hung.
     pub failed: u64,
     /// Their client went away.
+    pub gone: u64,
+}
+
+/// How many requests for answers ended in which way, as their clients met it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Answers {
+    /// Written to the end, spoilt ones included.
+    pub whole: u64,
+    /// Answered by another status than 200.
+    pub refused: u64,
+    /// Broken off after they had begun.
+    pub broken: u64,
+    /// Their client went away first.
     pub gone: u64,
 }
 
@@ -170,6 +198,8 @@ struct Counts {
     step_times: TimesSoFar,
     mask_times: TimesSoFar,
     ended: Ended,
+    answers: Answers,
+    unread: BTreeMap<String, u64>,
     faults: Vec<(&'static str, u64)>,
 }
 
@@ -183,6 +213,8 @@ impl Tally {
             step_times: TimesSoFar::new(),
             mask_times: TimesSoFar::new(),
             ended: Ended::default(),
+            answers: Answers::default(),
+            unread: BTreeMap::new(),
             faults: Vec::new(),
         };
         Self { running: AtomicUsize::new(0), waiting: AtomicUsize::new(0), counts: Mutex::new(counts) }
@@ -199,6 +231,27 @@ impl Tally {
         match faults.iter_mut().find(|(name, _)| *name == fault) {
             Some((_, count)) => *count += 1,
             None => faults.push((fault, 1)),
+        }
+    }
+
+    /// A request had members that nobody reads.
+    pub(super) fn unread(&self, names: &[String]) {
+        let unread = &mut self.counts().unread;
+        for name in names {
+            let name: String = name.chars().take(UNREAD_NAME_CHARS).collect();
+            let is_known = unread.len() < MAX_UNREAD_NAMES || unread.contains_key(&name);
+            *unread.entry(if is_known { name } else { OTHER_NAMES.to_owned() }).or_default() += 1;
+        }
+    }
+
+    /// A request for an answer has ended.
+    pub(super) fn answered(&self, end: AnswerEnd) {
+        let answers = &mut self.counts().answers;
+        match end {
+            AnswerEnd::Whole => answers.whole += 1,
+            AnswerEnd::Refused => answers.refused += 1,
+            AnswerEnd::Broken => answers.broken += 1,
+            AnswerEnd::Gone => answers.gone += 1,
         }
     }
 
@@ -257,6 +310,8 @@ impl Tally {
         stats.masks = counts.mask_times.count();
         stats.mask_ns = counts.mask_times.times();
         stats.ended = counts.ended;
+        stats.answers = counts.answers;
+        stats.unread_fields = counts.unread.iter().map(|(name, count)| (name.clone(), *count)).collect();
         stats.faults = counts.faults.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect();
     }
 
@@ -321,6 +376,10 @@ mod tests {
         tally.left(1, 0);
         tally.struck("hang");
         tally.struck("hang");
+        for end in [AnswerEnd::Broken, AnswerEnd::Whole, AnswerEnd::Gone, AnswerEnd::Broken, AnswerEnd::Refused] {
+            tally.answered(end);
+        }
+        (0..2 * MAX_UNREAD_NAMES).for_each(|name| tally.unread(&[format!("field {name:03}"), "user".to_owned()]));
         let seen = stats(&tally);
         assert_eq!((seen.running, seen.waiting, seen.prompt_tokens, seen.tokens), (1, 0, 7, 2));
         assert_eq!((seen.steps, seen.largest_batch, seen.masks), (1, 3, 2));
@@ -328,6 +387,9 @@ mod tests {
         assert_eq!(seen.step_ns.map(|times| times.sum), Some(900));
         assert_eq!(seen.ended, Ended { stop: 1, length: 0, failed: 1, gone: 1 });
         assert_eq!(seen.faults, [("hang".to_owned(), 2)]);
+        assert_eq!(seen.answers, Answers { whole: 1, refused: 1, broken: 2, gone: 1 });
+        assert_eq!(seen.unread_fields.len(), MAX_UNREAD_NAMES + 1, "names are told apart up to a limit");
+        assert_eq!(seen.unread_fields.iter().map(|(_, count)| count).sum::<u64>(), 4 * MAX_UNREAD_NAMES as u64);
         let json = serde_json::to_value(&seen).unwrap();
         assert_eq!((&json["faults"]["hang"], &json["settings"]["forcing"]), (&2.into(), &"true".into()));
     }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use super::model::LanguageModel;
-use super::stats::{Ended, ServerStats};
+use super::stats::{Answers, Ended, ServerStats};
 use crate::engine::vocabulary::shared;
 
 /// One model for all tests of this binary: it takes a while to build without optimisation.
@@ -35,6 +35,9 @@ pub(super) fn no_stats() -> ServerStats {
         mask_ns: None,
         stuck_masks: 0,
         ended: Ended::default(),
+        answers: Answers::default(),
+        unread_fields: Vec::new(),
+        routes: Vec::new(),
         faults: Vec::new(),
     }
 }

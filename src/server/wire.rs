@@ -43,13 +43,13 @@ struct Usage {
 }
 
 #[derive(Serialize)]
-struct Choice<P: Serialize> {
+struct Choice<'a, P: Serialize> {
     index: u32,
     #[serde(flatten)]
     payload: P,
     logprobs: Option<()>,
     finish_reason: Option<&'static str>,
-    stop_reason: Option<()>,
+    stop_reason: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -72,7 +72,7 @@ impl Head {
     pub(super) fn opening(&self, continuous_usage: bool) -> Option<Vec<u8>> {
         let delta = Payload::Delta(Delta { role: Some("assistant"), content: "" });
         let usage = continuous_usage.then(|| self.usage(0));
-        (self.endpoint == Endpoint::Chat).then(|| self.event([choice(delta, None)], usage))
+        (self.endpoint == Endpoint::Chat).then(|| self.event([choice(delta, None, None)], usage))
     }
 
     /// The event of a piece of text; `tokens` is how many there are up to it.
@@ -81,7 +81,7 @@ impl Head {
             Endpoint::Completions => Payload::Text(&piece.text),
             Endpoint::Chat => Payload::Delta(Delta { role: None, content: &piece.text }),
         };
-        self.event([choice(payload, piece.finish)], continuous_usage.then(|| self.usage(tokens)))
+        self.event([choice(payload, piece.finish, piece.stop.as_deref())], continuous_usage.then(|| self.usage(tokens)))
     }
 
     /// The event without choices that carries the usage.
@@ -90,12 +90,13 @@ impl Head {
     }
 
     /// A whole answer.
-    pub(super) fn whole(&self, text: &str, finish: FinishReason, tokens: u32, with_usage: bool) -> Vec<u8> {
+    pub(super) fn whole(&self, piece: &Piece, tokens: u32, with_usage: bool) -> Vec<u8> {
+        let (text, finish) = (piece.text.as_str(), piece.finish.unwrap_or(FinishReason::Stop));
         let (object, payload) = match self.endpoint {
             Endpoint::Completions => ("text_completion", Payload::Text(text)),
             Endpoint::Chat => ("chat.completion", Payload::Message(Delta { role: Some("assistant"), content: text })),
         };
-        json(&self.answer(object, [choice(payload, Some(finish))], with_usage.then(|| self.usage(tokens))))
+        json(&self.answer(object, [choice(payload, Some(finish), piece.stop.as_deref())], with_usage.then(|| self.usage(tokens))))
     }
 
     fn usage(&self, completion_tokens: u32) -> Usage {
@@ -122,8 +123,8 @@ pub(super) fn event(value: &impl Serialize) -> Vec<u8> {
     [b"data: ".as_slice(), &json(value), b"\n\n"].concat()
 }
 
-fn choice(payload: Payload<'_>, finish: Option<FinishReason>) -> Choice<Payload<'_>> {
-    Choice { index: 0, payload, logprobs: None, finish_reason: finish.map(FinishReason::name), stop_reason: None }
+fn choice<'a>(payload: Payload<'a>, finish: Option<FinishReason>, stop_reason: Option<&'a str>) -> Choice<'a, Payload<'a>> {
+    Choice { index: 0, payload, logprobs: None, finish_reason: finish.map(FinishReason::name), stop_reason }
 }
 
 fn json(value: &impl Serialize) -> Vec<u8> {
@@ -148,7 +149,7 @@ mod tests {
         let head = head(Endpoint::Completions);
         assert_eq!(head.opening(true), None);
         check(
-            &head.chunk(&Piece { text: "a\"".into(), finish: None }, 1, false),
+            &head.chunk(&Piece { text: "a\"".into(), finish: None, stop: None }, 1, false),
             "data: {\"id\":\"x-1\",\"object\":\"text_completion\",\"created\":7,\"model\":\"m\",\"choices\":[{\"index\":0,\
              \"text\":\"a\\\"\",\"logprobs\":null,\"finish_reason\":null,\"stop_reason\":null}],\"system_fingerprint\":\"f\"}\n\n",
         );
@@ -158,7 +159,7 @@ mod tests {
              \"system_fingerprint\":\"f\",\"usage\":{\"prompt_tokens\":3,\"total_tokens\":5,\"completion_tokens\":2}}\n\n",
         );
         check(
-            &head.whole("a", FinishReason::Length, 2, true),
+            &head.whole(&Piece { text: "a".into(), finish: Some(FinishReason::Length), stop: None }, 2, true),
             "{\"id\":\"x-1\",\"object\":\"text_completion\",\"created\":7,\"model\":\"m\",\"choices\":[{\"index\":0,\"text\":\"a\",\
              \"logprobs\":null,\"finish_reason\":\"length\",\"stop_reason\":null}],\"system_fingerprint\":\"f\",\
              \"usage\":{\"prompt_tokens\":3,\"total_tokens\":5,\"completion_tokens\":2}}",
@@ -175,16 +176,16 @@ mod tests {
              \"system_fingerprint\":\"f\"}\n\n",
         );
         check(
-            &head.chunk(&Piece { text: String::new(), finish: Some(FinishReason::Stop) }, 4, true),
+            &head.chunk(&Piece { text: String::new(), finish: Some(FinishReason::Stop), stop: None }, 4, true),
             "data: {\"id\":\"x-1\",\"object\":\"chat.completion.chunk\",\"created\":7,\"model\":\"m\",\"choices\":[{\"index\":0,\
              \"delta\":{\"content\":\"\"},\"logprobs\":null,\"finish_reason\":\"stop\",\"stop_reason\":null}],\
              \"system_fingerprint\":\"f\",\"usage\":{\"prompt_tokens\":3,\"total_tokens\":7,\"completion_tokens\":4}}\n\n",
         );
         check(
-            &head.whole("a", FinishReason::Stop, 2, true),
+            &head.whole(&Piece { text: "a".into(), finish: Some(FinishReason::Stop), stop: Some("\n".into()) }, 2, true),
             "{\"id\":\"x-1\",\"object\":\"chat.completion\",\"created\":7,\"model\":\"m\",\"choices\":[{\"index\":0,\
              \"message\":{\"role\":\"assistant\",\"content\":\"a\"},\"logprobs\":null,\"finish_reason\":\"stop\",\
-             \"stop_reason\":null}],\"system_fingerprint\":\"f\",\
+             \"stop_reason\":\"\\n\"}],\"system_fingerprint\":\"f\",\
              \"usage\":{\"prompt_tokens\":3,\"total_tokens\":5,\"completion_tokens\":2}}",
         );
     }

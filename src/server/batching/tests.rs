@@ -9,7 +9,7 @@ use tokio::runtime::Runtime;
 use super::*;
 use crate::engine::vocabulary::shared;
 use crate::engine::{Matcher, TokenId, TokenMask};
-use crate::server::generation::FinishReason;
+use crate::server::generation::{FinishReason, Limits};
 use crate::server::model::Sampling;
 use crate::server::stats::ServerStats;
 use crate::server::testing::{no_stats, shared_model};
@@ -76,7 +76,7 @@ pub(super) fn gate() -> (StdSender<()>, Gate) {
 pub(super) fn generation(matcher: Option<Gated>, max_tokens: u32) -> Box<Generation> {
     let writer = shared_model().writer("p", Sampling::default(), 0, max_tokens);
     let matcher = matcher.map(|matcher| Box::new(matcher) as Box<dyn Matcher>);
-    Box::new(Generation::new(shared(), writer, matcher, max_tokens, true))
+    Box::new(Generation::new(shared(), writer, matcher, Limits { max_tokens, ignore_eos: true, ..Limits::default() }))
 }
 
 impl World {
@@ -226,7 +226,7 @@ fn a_whole_answer_comes_at_once() {
     let world = World::new(4, STEP_TIMEOUT);
     let mut whole = world.begin(world.gated(0, OPEN), 3, Delivery::Whole);
     let update = world.runtime.block_on(whole.next()).unwrap().unwrap();
-    let piece = Piece { text: "!!!".into(), finish: Some(FinishReason::Length) };
+    let piece = Piece { text: "!!!".into(), finish: Some(FinishReason::Length), stop: None };
     assert_eq!(update, Progress { piece, tokens: 3 });
     assert_eq!(world.runtime.block_on(whole.next()), None);
 }

@@ -1,9 +1,10 @@
 //! The server as one that is started for others: addresses, options that make no sense, and vLLM's smaller routes.
 
 use serde_json::{Value, json};
+use sobench::engine::EngineName;
 use sobench::server::{EmbeddedOptions, EmbeddedServer, GuidedFields};
 
-use super::{Client, shared, started, stopped, text};
+use super::{Client, merged, shared, started, stopped, text};
 
 #[test]
 fn options_that_make_no_sense_are_usage_errors() {
@@ -66,5 +67,38 @@ async fn guided_fields_can_be_dropped_as_newer_servers_do() {
     let asked = json!({"prompt": "Tell me a story.", "max_tokens": 12, "guided_choice": ["xyzzy"], "ignore_eos": true});
     assert!(!text(&client.complete(&asked).await).contains("xyzzy"));
     assert_eq!(server.stats().masks, 0);
+    stopped(server).await;
+}
+
+#[tokio::test]
+async fn a_stop_string_ends_an_answer_and_fields_that_nobody_reads_are_counted() {
+    let server = started(EmbeddedOptions { engine: EngineName::Auto, ..EmbeddedOptions::default() }).await;
+    let client = Client::of(&server);
+    let asked = json!({
+        "prompt": "p", "max_tokens": 20, "structured_outputs": {"regex": "one\\.two\\.three"}, "stop": [".t"], "n": 1,
+        "logprobs": null, "user": "me", "skip_special_tokens": true,
+    });
+    for (extra, expected, reason) in [
+        (json!({}), "one", json!(".t")),
+        (json!({"include_stop_str_in_output": true}), "one.t", json!(".t")),
+        (json!({"stop": "x"}), "one.two.three", Value::Null),
+        (json!({"stop": null, "min_tokens": 2}), "one.two.three", Value::Null),
+    ] {
+        let fields = merged(&asked, extra);
+        let whole = client.complete(&fields).await;
+        let choice = &whole["choices"][0];
+        assert_eq!(
+            (text(&whole).as_str(), &choice["finish_reason"], &choice["stop_reason"]),
+            (expected, &json!("stop"), &reason)
+        );
+        let events = client.stream("/v1/completions", &merged(&fields, json!({"stream": true}))).await;
+        assert_eq!(events.iter().map(text).collect::<String>(), expected);
+        assert_eq!(events.last().unwrap()["choices"][0]["stop_reason"], reason);
+    }
+    let refused = client.post("/v1/completions", merged(&asked, json!({"min_tokens": 21})).to_string()).await;
+    assert!(refused.status == 400 && refused.body.contains("min_tokens"), "{}", refused.body);
+    let stats = server.stats();
+    assert_eq!(stats.unread_fields, [("skip_special_tokens".to_owned(), 9), ("user".to_owned(), 9)]);
+    assert_eq!(stats.routes, [("xgrammar".to_owned(), 1)], "one constraint was compiled, by the engine that auto chose");
     stopped(server).await;
 }
