@@ -12,8 +12,11 @@ use crate::case::Prompt;
 use crate::constraint::{AlwaysTrue, Constraint, GrammarDialect};
 use crate::error::{Error, Result};
 
+/// Every name that a constraint may have.
+pub(crate) const CONSTRAINTS: [&str; 6] = ["json", "json_object", "regex", "choice", "grammar", "structural_tag"];
+
 /// Every name that a row may use.
-const FIELDS: [&str; 11] = [
+pub(crate) const FIELDS: [&str; 11] = [
     "prompt",
     "messages",
     "json",

@@ -25,6 +25,16 @@ pub(crate) fn read(path: &Path, columns: &[&str]) -> Result<Vec<Map<String, Valu
     })
 }
 
+/// The names of a Parquet file's columns.
+pub(crate) fn columns(path: &Path) -> Result<Vec<String>> {
+    let bytes = Bytes::from(read_bytes(path)?);
+    let unreadable = || Error::usage(format!("cannot read the columns of {}", path.display()));
+    let read = catch_unwind(AssertUnwindSafe(|| SerializedFileReader::new(bytes))).map_err(|_| unreadable())?;
+    let reader = read.map_err(|_| unreadable())?;
+    let fields = reader.metadata().file_metadata().schema().get_fields();
+    Ok(fields.iter().map(|field| field.name().to_owned()).collect())
+}
+
 fn objects(bytes: Bytes, columns: &[&str]) -> std::result::Result<Vec<Map<String, Value>>, String> {
     let words = |error: ::parquet::errors::ParquetError| error.to_string();
     let reader = SerializedFileReader::new(bytes).map_err(words)?;

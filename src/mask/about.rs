@@ -6,6 +6,10 @@ use super::row::Spelling;
 use super::times::Durations;
 use crate::engine::{EngineName, EnginePolicy};
 
+/// Address space that a child process is granted beyond the limit that was asked for: the stack of the thread that works, and what
+/// the allocator sets aside for threads without using it.
+pub const RESERVED_BYTES: u64 = 512 << 20;
+
 /// Everything about a measurement that is not a row of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct About {
@@ -28,7 +32,7 @@ pub struct About {
     pub jobs: usize,
     /// After which a row is stopped as a timeout.
     pub timeout_ms: u64,
-    /// Address space that a child process may have, its stacks not counted; `None` where there is no limit.
+    /// Address space that a child process may have beyond [`RESERVED_BYTES`]; `None` where there is no limit.
     pub memory_limit_bytes: Option<u64>,
     pub host: HostAbout,
 }

@@ -152,7 +152,7 @@ mod tests {
 
     fn walked(spelling: Spelling, mask: &[u64]) -> [Event; 3] {
         let outcome = InstanceOutcome::Pass;
-        let row = InstanceRow { index: 0, spelling, label: None, judged: Some(true), outcome, tokens: 1, masks: 2 };
+        let row = InstanceRow { index: 0, spelling, label: None, judged: Some(true), outcome, tokens: 1, masks: 2, before: None };
         let pass = |heat| Event::Pass(Pass { spelling, heat, samples: Samples { mask: mask.to_vec(), commit: vec![5] } });
         [pass(Heat::Cold), pass(Heat::Warm), Event::Walked(row)]
     }

@@ -13,7 +13,7 @@ use super::corpus::Entry;
 use super::memory;
 use super::oracle::Oracle;
 use super::protocol::{Done, Event, Heat, Pass, Setup};
-use super::row::{Compile, DeclineClass, Declined, InstanceOutcome, InstanceRow, RouteRow, Spelling, Stage};
+use super::row::{BEFORE_MAX_CHARS, Compile, DeclineClass, Declined, InstanceOutcome, InstanceRow, RouteRow, Spelling, Stage};
 use super::spelling::spell;
 use super::walk::{self, Fault, Halt, Labels, Trace};
 use super::worker::{Opened, Output};
@@ -121,7 +121,7 @@ impl Measuring {
                 let Some(text) = spell(&instance.content, spelling) else { continue };
                 let (label, judged) = (labels.label, labels.judged);
                 let outcome = InstanceOutcome::NotJudged { accepted: false };
-                let row = InstanceRow { index, spelling, label, judged, outcome, tokens: 0, masks: 0 };
+                let row = InstanceRow { index, spelling, label, judged, outcome, tokens: 0, masks: 0, before: None };
                 let row = self.walked(&text, row, grammar, oracle, output)?;
                 output.keep(&Event::Walked(row))?;
             }
@@ -159,6 +159,7 @@ impl Measuring {
         let labels = Labels { label: row.label, judged: row.judged };
         let differs = fault.and_then(|fault| fault.outcome(&trace.halt));
         row.outcome = differs.unwrap_or_else(|| walk::outcome(&trace, labels, wrong_end, &vocabulary));
+        row.before = row.outcome.byte().map(|byte| end_of(text, byte));
         (row.tokens, row.masks) = (count(tokens.len()), count(trace.samples.mask.len()));
         Ok(row)
     }
@@ -179,6 +180,14 @@ impl Measuring {
             fault => Ok(fault),
         }
     }
+}
+
+/// The end of the first `bytes` of a text; what is left of a character in the middle of which they end is not in it.
+fn end_of(text: &str, bytes: usize) -> String {
+    let end = (0..=bytes.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
+    let before = &text[..end.unwrap_or(0)];
+    let start = before.char_indices().rev().nth(BEFORE_MAX_CHARS - 1).map_or(0, |(start, _)| start);
+    before[start..].to_owned()
 }
 
 /// Judges each instance once: all spellings of a value have the same verdict.
@@ -219,5 +228,20 @@ impl Peak {
     fn most(&self) -> Option<u64> {
         let now = memory::resident("self")?.peak_bytes;
         Some(self.0.map_or(now, |start| now.max(start.peak_bytes)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_before_a_wrong_mask_is_told_by_its_end() {
+        let long = "é".repeat(100);
+        for (text, bytes, expected) in
+            [("abc", 2, "ab"), ("abc", 0, ""), ("abc", 9, "abc"), ("aé", 2, "a"), (&long, 200, &"é".repeat(BEFORE_MAX_CHARS))]
+        {
+            assert_eq!(end_of(text, bytes), expected);
+        }
     }
 }

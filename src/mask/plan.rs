@@ -106,6 +106,9 @@ impl MaskPlan {
                 format!("--auto-lock needs --jobs 1, since every child process would draw a lock of its own: {}", self.jobs);
             return fail(&what, "measure with --jobs 1, or leave out --auto-lock");
         }
+        if self.limit == Some(0) {
+            return fail("--limit leaves nothing to measure: 0", "give a number of entries, or leave it out for all");
+        }
         if self.timeout_ms == 0 {
             return fail("time limit of nothing: 0", "give each schema some seconds");
         }
@@ -210,6 +213,7 @@ mod tests {
                 plan.jobs = 2;
             }),
             ("jobs not in 1 to 256: 0", |plan| plan.jobs = 0),
+            ("--limit leaves nothing to measure: 0", |plan| plan.limit = Some(0)),
             ("time limit", |plan| plan.timeout_ms = 0),
             ("nothing to resume", |plan| plan.resume = true),
         ] {

@@ -163,7 +163,13 @@ pub struct InstanceRow {
     pub tokens: u32,
     /// Masks computed of it, one pass counted.
     pub masks: u32,
+    /// The end of the text before the wrong mask, at most [`BEFORE_MAX_CHARS`] characters; absent where nothing is wrong.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<String>,
 }
+
+/// Characters that are kept of the text before a wrong mask.
+pub const BEFORE_MAX_CHARS: usize = 60;
 
 /// How an engine did on an instance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -184,6 +190,19 @@ pub enum InstanceOutcome {
     Disputed { accepted: bool },
     /// Neither the corpus nor our evaluator can say. `accepted` is what the engine did.
     NotJudged { accepted: bool },
+}
+
+impl InstanceOutcome {
+    /// Bytes of the text before what went wrong, if anything did.
+    pub fn byte(&self) -> Option<usize> {
+        match self {
+            Self::RejectsValid { byte, .. }
+            | Self::AcceptsInvalid { byte }
+            | Self::DeadEnd { byte }
+            | Self::Failed { byte, .. } => Some(*byte),
+            Self::Pass | Self::Disputed { .. } | Self::NotJudged { .. } => None,
+        }
+    }
 }
 
 /// Durations of the masks and commits in one spelling.

@@ -145,7 +145,8 @@ impl RowsFile {
     /// It is of another measurement, is damaged before its last line, or cannot be written.
     pub(super) fn resume(path: &Path, about: &About) -> Result<(Self, Option<String>)> {
         if !path.exists() {
-            return Ok((Self::create(Some(path), about)?, None));
+            let notice = format!("there was no rows file to go on with, so that all rows were measured: {}", path.display());
+            return Ok((Self::create(Some(path), about)?, Some(notice)));
         }
         let file = OpenOptions::new().read(true).write(true).open(path).map_err(|error| unusable(path, &error))?;
         let engines: Vec<EngineName> = about.engines.iter().map(|engine| engine.engine).collect();
@@ -262,12 +263,26 @@ impl Header {
         if found.get("sobench_mask_rows").is_none() {
             return Err(not_rows(path));
         }
+        let refuse = |with: &str| {
+            Err(Error::usage(format!("rows file is of another measurement, with {with}: {}", path.display()))
+                .hint("resume with the same flags and files, or name another file with --rows"))
+        };
+        let [here, now] = [found, &expected].map(engine_names);
+        if here != now {
+            return refuse(&format!("engines {} and not {}", printable(&here, MAX_SHOWN), printable(&now, MAX_SHOWN)));
+        }
         let Some((place, here, now)) = difference("", found, &expected) else { return Ok(()) };
         let place = place.trim_start_matches("/about").trim_start_matches('/').replace('/', ".");
         let (here, now) = (printable(&here, MAX_SHOWN), printable(&now, MAX_SHOWN));
-        Err(Error::usage(format!("rows file is of another measurement, with {place} {here} and not {now}: {}", path.display()))
-            .hint("resume with the same flags and files, or name another file with --rows"))
+        refuse(&format!("{place} {here} and not {now}"))
     }
+}
+
+/// The names of the engines in a header.
+fn engine_names(header: &Value) -> String {
+    let engines = header.pointer("/about/engines").and_then(Value::as_array);
+    let names = engines.into_iter().flatten().map(|engine| engine["engine"].as_str().unwrap_or("?"));
+    names.collect::<Vec<_>>().join(",")
 }
 
 /// The first place where two values differ, and both values there.

@@ -10,6 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread;
 
+use super::about::RESERVED_BYTES;
 use super::batch;
 use super::clock::measure;
 use super::job::{JobError, Measuring};
@@ -24,9 +25,8 @@ use crate::error::{Error, Result};
 /// takes memory.
 const STACK_BYTES: usize = 256 << 20;
 
-/// Address space that a child needs beyond what its limit grants the engine: the stack above, and what the allocator sets aside
-/// for threads without using it.
-const RESERVED_BYTES: u64 = STACK_BYTES as u64 + (256 << 20);
+/// The stack has its place in what is granted beyond the limit, and leaves as much for the allocator.
+const _: () = assert!(2 * STACK_BYTES as u64 <= RESERVED_BYTES);
 
 /// Answers the lines of `input` on `output` until there are no more; what `sobench mask-worker` does.
 ///

@@ -228,7 +228,11 @@ mod children {
         assert!(whole.notices.iter().any(|notice| notice.contains("not whole")), "{:?}", whole.notices);
         for (changed, words) in [
             (MaskPlan { timeout_ms: 1, ..resumed.clone() }, "timeout_ms 60000 and not 1"),
-            (MaskPlan { limit: Some(2), ..resumed }, "selected 4 and not 2"),
+            (MaskPlan { limit: Some(2), ..resumed.clone() }, "selected 4 and not 2"),
+            (
+                MaskPlan { engines: vec![EngineName::Guidance, EngineName::Outlines], ..resumed },
+                "engines guidance and not guidance,outlines",
+            ),
             (kept, "exists already"),
         ] {
             let error = run(&changed, &sh(), &AtomicBool::new(false), &|_| ()).unwrap_err();

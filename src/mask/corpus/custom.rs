@@ -2,7 +2,7 @@
 //!
 //! `{"name"?, "tags"?, "constraint": {...}, "instances"?: [{"data": any} or {"text": text}, each with "valid"?: bool]}`. The
 //! constraint may also stand in the line itself, as in the dataset `custom`, whose other members are passed over; its `completion`
-//! is an instance without a label.
+//! is an instance without a label. A member that neither knows is an error: it may be a slip of the pen.
 
 use std::path::Path;
 
@@ -45,12 +45,17 @@ fn text_of(text: &str, file: &str, sink: &mut Sink) {
 fn entry(line: &str, default_name: impl Fn() -> String) -> std::result::Result<Entry, String> {
     let value: Value = serde_json::from_str(line).map_err(|error| format!("not JSON: {error}"))?;
     let members = value.as_object().ok_or("a line has to be an object")?;
-    let constraint = match members.get("constraint") {
-        Some(Value::Object(inner)) => custom::constraint(inner)?,
-        Some(_) => return Err("constraint has to be an object".to_owned()),
-        None => custom::constraint(members)?,
+    let known = |name: &str| OWN_FIELDS.contains(&name) || custom::FIELDS.contains(&name);
+    if let Some(unknown) = members.keys().find(|name| !known(name)) {
+        return Err(format!("unknown member {unknown}; a line has {}, or what the dataset custom has", OWN_FIELDS.join(", ")));
+    }
+    let beside = custom::constraint(members)?;
+    let constraint = match (members.get("constraint"), beside) {
+        (Some(Value::Object(inner)), None) => inner_constraint(inner)?,
+        (Some(Value::Object(_)), Some(beside)) => return Err(format!("constraint, and {} beside it", beside.kind())),
+        (Some(_), _) => return Err(format!("constraint has to be an object with one of {}", custom::CONSTRAINTS.join(", "))),
+        (None, beside) => beside.ok_or_else(|| format!("no constraint: none of {}", custom::CONSTRAINTS.join(", ")))?,
     };
-    let constraint = constraint.ok_or("no constraint")?;
     let name = match members.get("name") {
         Some(Value::String(name)) if !name.is_empty() => name.clone(),
         Some(_) => return Err("name has to be a text".to_owned()),
@@ -63,6 +68,17 @@ fn entry(line: &str, default_name: impl Fn() -> String) -> std::result::Result<E
     };
     let instances = instances(line, members, &constraint)?;
     Ok(Entry { name, tags, constraint, instances })
+}
+
+/// What a line of one's own may have beside the members of the dataset `custom`.
+const OWN_FIELDS: [&str; 4] = ["name", "tags", "constraint", "instances"];
+
+fn inner_constraint(members: &Map<String, Value>) -> std::result::Result<Constraint, String> {
+    let kinds = || custom::CONSTRAINTS.join(", ");
+    if let Some(unknown) = members.keys().find(|name| !custom::CONSTRAINTS.contains(&name.as_str())) {
+        return Err(format!("unknown member {unknown} of constraint; it has one of {}", kinds()));
+    }
+    custom::constraint(members)?.ok_or_else(|| format!("constraint is empty; it has one of {}", kinds()))
 }
 
 /// What of a line is kept as it is written: a number in a tree of values may have lost its spelling.

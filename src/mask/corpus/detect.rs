@@ -29,6 +29,11 @@ pub(super) fn kind(path: &Path) -> Result<CorpusKind> {
         return of_file(path).ok_or_else(unknown);
     }
     let names = list(path);
+    if names.is_empty() {
+        return Err(
+            Error::usage(format!("corpus is an empty folder: {}", path.display())).hint(format!("a corpus can be {KINDS}"))
+        );
+    }
     if names.iter().any(|name| name.ends_with(".parquet")) {
         return Ok(CorpusKind::JsonSchemaBench);
     }

@@ -22,6 +22,11 @@ pub(super) fn read(path: &Path, sink: &mut Sink) -> Result<()> {
                 continue;
             }
         };
+        if !rows.is_empty() && rows.iter().all(|row| !row.contains_key(COLUMNS[0])) {
+            let there = parquet::columns(&path).unwrap_or_default().join(", ");
+            sink.unreadable(&format!("{name}: no column {}; it has {there}", COLUMNS[0]));
+            continue;
+        }
         for (number, row) in rows.into_iter().enumerate() {
             match entry(&name, number, &row) {
                 Ok(entry) => sink.entry(entry),

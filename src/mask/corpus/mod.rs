@@ -11,6 +11,7 @@ mod jsts;
 mod maskbench;
 mod tags;
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use regex::Regex;
@@ -100,8 +101,9 @@ pub(super) fn load(plan: &MaskPlan) -> Result<Corpora> {
         }
     }
     if sink.selected.is_empty() {
-        let shown = plan.filter.as_deref().unwrap_or("").to_owned();
-        return Err(Error::usage(format!("no entry is left to measure, of {} with filter: {shown}", sink.next))
+        // Every corpus has an entry, and a limit is one at least.
+        let filter = plan.filter.as_deref().unwrap_or_default();
+        return Err(Error::usage(format!("no entry is left to measure, of {} with filter: {filter}", sink.next))
             .hint("the filter is a regular expression on names and tags"));
     }
     Ok(Corpora { about, selected: sink.selected, notices })
@@ -125,6 +127,11 @@ fn read_one(source: &CorpusSource, sink: &mut Sink) -> Result<CorpusAbout> {
     }
     let corpus = &sink.corpus;
     if corpus.entries == 0 {
+        if corpus.notices.is_empty() && path.metadata().is_ok_and(|it| it.is_file()) {
+            return Err(
+                Error::usage(format!("there is no entry in the file: {}", path.display())).hint("give a file that has some")
+            );
+        }
         let hint = corpus.notices.first().cloned().unwrap_or_else(|| format!("a corpus can be {}", detect::KINDS));
         return Err(Error::usage(format!("nothing to measure in the {} corpus {}", kind.name(), path.display())).hint(hint));
     }
@@ -169,6 +176,7 @@ struct OneCorpus {
     instances: usize,
     unreadable: usize,
     hash: Sha256,
+    names: HashSet<String>,
     notices: Vec<String>,
     more_notices: usize,
 }
@@ -185,6 +193,9 @@ impl Sink {
         let json = serde_json::to_string(&entry).expect("an entry holds only strings and JSON values");
         if let Err(words) = protocol::check_entry(&json) {
             return self.unreadable(&format!("{name}: {words}"));
+        }
+        if !self.corpus.names.insert(name.clone()) {
+            self.notice(&format!("two entries have this name: {name}"));
         }
         self.corpus.entries += 1;
         self.corpus.instances += entry.instances.len();

@@ -134,12 +134,27 @@ fn lines_of_one_s_own_may_carry_any_constraint() {
         r#"{"constraint":{"regex":"a"},"instances":[{"text":"a","vaild":true}]}"#,
         r#"{"instances":[]}"#,
         "[]",
+        r#"{"constraint":{"kind":"json","schema":{}}}"#,
+        r#"{"constraint":{}}"#,
+        r#"{"constraint":{"regex":"a"},"regex":"b"}"#,
+        r#"{"constraint":{"regex":"a"},"instance":[{"text":"a"}]}"#,
+        r#"{"name":"n","constraint":{"regex":"b"}}"#,
     ];
     let folder = folder(&[("own.jsonl", &lines.join("\n"))]);
     let (corpora, entries) = read(folder.path().join("own.jsonl").to_str().unwrap());
-    assert_eq!(names(&corpora), ["n", "own.jsonl#2"]);
-    assert_eq!((corpora.about[0].kind, corpora.about[0].unreadable), (CorpusKind::Custom, 4));
-    for words in ["data is for json", "vaild", "no constraint", "has to be an object"] {
+    assert_eq!(names(&corpora), ["n", "own.jsonl#2", "n"]);
+    assert_eq!((corpora.about[0].kind, corpora.about[0].unreadable), (CorpusKind::Custom, 8));
+    for words in [
+        "data is for json",
+        "vaild",
+        "no constraint: none of json, json_object, regex, choice, grammar, structural_tag",
+        "has to be an object",
+        "unknown member kind of constraint; it has one of json,",
+        "constraint is empty",
+        "constraint, and regex beside it",
+        "unknown member instance; a line has name, tags, constraint, instances",
+        "two entries have this name: n",
+    ] {
         assert!(corpora.notices.iter().any(|notice| notice.contains(words)), "{words}: {:?}", corpora.notices);
     }
     assert_eq!(
@@ -210,17 +225,24 @@ fn notices_are_bounded_and_what_cannot_be_read_at_all_is_an_error() {
     assert_eq!((corpora.about[0].unreadable, corpora.notices.len()), (30, MAX_NOTICES + 1));
     assert!(corpora.notices[MAX_NOTICES].ends_with("10 more notices like these"));
     let empty = tempfile::tempdir().unwrap();
+    let (nothing, other) = (folder(&[("own.jsonl", "\n")]), tempfile::tempdir().unwrap());
+    fs::copy(concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/datasets/json_mode_eval.parquet"), other.path().join("b.parquet"))
+        .unwrap();
     for (source, words) in [
         (path.to_owned(), "unknown layout"),
         (format!("maskbench:{path}"), "nothing to measure in the maskbench corpus"),
         (format!("jsonschemabench:{path}"), "no file ending in .parquet"),
-        (empty.path().to_str().unwrap().to_owned(), "unknown layout"),
+        (empty.path().to_str().unwrap().to_owned(), "empty folder"),
+        (nothing.path().join("own.jsonl").to_str().unwrap().to_owned(), "no entry in the file"),
+        (other.path().join("b.parquet").to_str().unwrap().to_owned(), "nothing to measure"),
         ("no/such/corpus".to_owned(), "no such corpus: no/such/corpus"),
         ("jsts:no/such/corpus".to_owned(), "cannot read"),
         ("custom:no/such/corpus".to_owned(), "nothing to measure"),
     ] {
         let error = load(&plan(&source)).map(|_| ()).unwrap_err();
         assert!(error.what.contains(words) && error.hint.is_some(), "{source}: {error}");
+        let column = error.hint.unwrap().contains("b.parquet: no column json_schema; it has prompt, ");
+        assert_eq!(column, source.ends_with("b.parquet"), "{source}");
     }
     for (filter, words) in [("(", "no regular expression: ("), ("nothing", "no entry is left")] {
         let error = load(&MaskPlan { filter: Some(filter.into()), ..plan("shipped") }).map(|_| ()).unwrap_err();

@@ -104,7 +104,7 @@ fn the_file_of_another_measurement_is_refused_by_what_differs() {
         ("with engines.1.version \"1\" and not \"2\":", |about| about.engines[1].version = "2".into()),
         ("with policy.xgrammar_strict true and not false:", |about| about.policy.xgrammar_strict = false),
         ("with filter null and not \"a\":", |about| about.filter = Some("a".into())),
-        ("with engines [", |about| about.engines.truncate(1)),
+        ("with engines outlines,guidance and not outlines:", |about| about.engines.truncate(1)),
     ] {
         let mut other = about();
         change(&mut other);

@@ -12,10 +12,14 @@ const OUT_OF_MEMORY: [&str; 5] =
 /// Lines of stderr that are quoted, the last ones.
 const LINES: usize = 6;
 
+/// How Rust's own advice to whoever debugs a program begins.
+const ADVICE: &str = "note: run with `RUST_BACKTRACE";
+
 /// The cause, and the words for it.
 pub(super) fn cause(remains: &Remains) -> (StopCause, String) {
     let ended = remains.status.map_or_else(|| "it closed its output or broke the protocol".to_owned(), ended);
-    let lines: Vec<&str> = remains.stderr.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let is_said = |line: &&str| !line.is_empty() && !line.starts_with(ADVICE);
+    let lines: Vec<&str> = remains.stderr.lines().map(str::trim).filter(is_said).collect();
     let last = lines[lines.len().saturating_sub(LINES)..].join("; ");
     let words = if last.is_empty() { ended } else { format!("{last} ({ended})") };
     let is_memory = OUT_OF_MEMORY.iter().any(|words| last.contains(words)) || is_killed(remains.status);
@@ -68,7 +72,7 @@ mod tests {
         for (raw, stderr, expected, words) in [
             (
                 6,
-                "memory allocation of 42 bytes failed\n",
+                "memory allocation of 42 bytes failed\nnote: run with `RUST_BACKTRACE=1` environment variable to display a backtrace\n",
                 StopCause::OutOfMemory,
                 "memory allocation of 42 bytes failed (signal 6 SIGABRT)",
             ),

@@ -32,13 +32,15 @@ const COLUMNS: [&str; 18] = [
 /// The figures of each kind of duration in each pass.
 const FIGURES: [&str; 6] = ["n", "mean_ns", "p50_ns", "p99_ns", "max_ns", "over_1_ms"];
 
-/// A line for every row, in the order given, with the outcomes and durations of each of the measurement's spellings.
+/// A line for every row, in the order given, with the outcomes and durations of each of the measurement's spellings, then of
+/// text as it stands. A row whose instances are text has no data in the others, and the other way round.
 ///
 /// # Errors
 /// What the rows cannot be read for.
 pub fn render_rows(rows: impl IntoIterator<Item = Result<Row>>, about: &About) -> Result<Vec<u8>> {
     let mut file = String::new();
-    add_line(&mut file, header(&about.spellings));
+    let with_text: Vec<Spelling> = about.spellings.iter().copied().chain([Spelling::Verbatim]).collect();
+    add_line(&mut file, header(&with_text));
     for row in rows {
         let row = row?;
         let library = about.engines.iter().find(|it| it.engine == row.engine).map_or("", |it| &it.version);
@@ -79,12 +81,17 @@ fn header(spellings: &[Spelling]) -> Vec<String> {
 
 fn cells(row: &Row, library: &str, spellings: &[Spelling]) -> Vec<String> {
     let mut cells = facts(row, library);
-    for spelling in spellings {
-        cells.push(SchemaOutcome::of(row, *spelling, spellings).name().to_owned());
+    let (is_json, is_text) = written(row);
+    for spelling in spellings.iter().copied().chain([Spelling::Verbatim]) {
+        if !(if spelling == Spelling::Verbatim { is_text } else { is_json }) {
+            cells.extend(vec![String::new(); header(&[spelling]).len() - COLUMNS.len()]);
+            continue;
+        }
+        cells.push(SchemaOutcome::of(row, spelling, spellings).name().to_owned());
         let mut counts = Counts::default();
-        instances_in(row, *spelling).for_each(|it| counts.add(InstanceClass::of(&it.outcome)));
+        instances_in(row, spelling).for_each(|it| counts.add(InstanceClass::of(&it.outcome)));
         cells.extend(InstanceClass::ALL.iter().map(|class| counts.get(*class).to_string()));
-        let times = row.times.iter().find(|it| it.spelling == *spelling || it.spelling == Spelling::Verbatim);
+        let times = row.times.iter().find(|it| it.spelling == spelling || it.spelling == Spelling::Verbatim);
         let passes: [fn(&SpellingTimes) -> &PassTimes; 2] = [|it| &it.cold, |it| &it.warm];
         for pass in passes {
             let parts: [fn(&PassTimes) -> &Durations; 3] = [|it| &it.mask, |it| &it.commit, |it| &it.step];
@@ -92,6 +99,19 @@ fn cells(row: &Row, library: &str, spellings: &[Spelling]) -> Vec<String> {
         }
     }
     cells
+}
+
+/// Whether a row speaks of JSON, and whether of text. Where no instance was reached, the constraint's kind says which.
+fn written(row: &Row) -> (bool, bool) {
+    let has_text = row.instances.iter().any(|it| it.spelling == Spelling::Verbatim);
+    let has_json = row.instances.iter().any(|it| it.spelling != Spelling::Verbatim);
+    match (has_json, has_text) {
+        (false, false) => {
+            let is_json = matches!(row.kind.as_str(), "json" | "json_object");
+            (is_json, !is_json)
+        }
+        reached => reached,
+    }
 }
 
 fn facts(row: &Row, library: &str) -> Vec<String> {
@@ -204,6 +224,24 @@ mod tests {
         assert_eq!((cell(2, "declined"), cell(2, "words"), cell(2, "tags")), ("unsupported", "no `not`, sorry", "not $ref"));
         assert_eq!((cell(2, "cold_compile_ns"), cell(2, "maskbench_warm_mask_p50_ns")), ("", ""));
         assert_eq!(cell(1, "to_first_mask_ns"), "1500000");
+        assert_eq!((cell(1, "verbatim_outcome"), cell(2, "verbatim_outcome")), ("", ""));
+    }
+
+    #[test]
+    fn a_row_of_text_has_no_data_in_spellings_of_json() {
+        let mut text = row(0, EngineName::Guidance);
+        text.instances.truncate(1);
+        text.instances[0].spelling = Spelling::Verbatim;
+        let mut declined = row(1, EngineName::Guidance).declined_with("no");
+        declined.kind = "regex".to_owned();
+        let lines = read(&render_rows([Ok(text), Ok(declined)], &measurement(&[EngineName::Guidance]).about).unwrap());
+        let place = |column: &str| lines[0].iter().position(|it| it == column).unwrap();
+        for (line, outcome) in [(1, "pass"), (2, "declined_unsupported")] {
+            assert_eq!(lines[line].len(), lines[0].len());
+            let json = &lines[line][place("maskbench_outcome")..place("verbatim_outcome")];
+            assert!(json.iter().all(String::is_empty), "{json:?}");
+            assert_eq!(lines[line][place("verbatim_outcome")], outcome);
+        }
     }
 
     #[test]

@@ -1,5 +1,20 @@
 //! What every figure means, in sentences that the text, the file and the page share. Knows no numbers.
 
+/// The definitions of what is spoken of in `page`, which is all of a page but them.
+pub fn spoken_of(page: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
+    let occurs = |name: &str| match name {
+        "headline spelling" => page.contains("in the other spellings"),
+        "own set" => page.contains("own: "),
+        "common set" => page.contains("common: "),
+        "timeouts" => page.contains("timeout") || page.contains(" >"),
+        "cold, first mask, to first mask, cached" => page.contains("to first mask"),
+        "cold and warm masks" => page.contains("warm mask"),
+        "schema outcome" => page.contains("Outcomes of schemas"),
+        name => page.contains(name),
+    };
+    DEFINITIONS.into_iter().filter(move |(name, _)| occurs(name))
+}
+
 /// A name and its meaning, in reading order.
 pub const DEFINITIONS: [(&str, &str); 17] = [
     ("schema", "an entry of the corpus with its constraint, whatever the constraint's kind"),
@@ -41,13 +56,16 @@ pub const DEFINITIONS: [(&str, &str); 17] = [
          schema share its grammar, so that only the first of them meets one that was just compiled",
     ),
     ("step", "the mask before a token and the commit of that token, together"),
-    ("slope", "least squares through (token's position, mask time), over all walks"),
+    ("slope", "least squares through (token's position, mask time), over all walks; * where it is over fewer than 1,000 masks"),
     ("masks/s/core", "1 / mean(step), one thread; of the warm walks, if there were any"),
     (
         "sequences in 10 ms",
         "floor(10 ms / mean(step)), one core; by p99: floor(10 ms / p99(step)); of the warm walks, if there were any",
     ),
 ];
+
+/// Masks below which a slope is marked: a few walks of a few tokens tell of their texts, and not of how masks grow.
+pub const SLOPE_MIN_MASKS: u64 = 1_000;
 
 /// Which percentile is meant, and when it is marked.
 pub const PERCENTILE: &str = "percentiles are the smallest value that at least this share does not exceed, within 0.1 %; * marks \

@@ -3,13 +3,13 @@
 
 use std::fmt::Write as _;
 
-use super::definitions::DEFINITIONS;
+use super::definitions::spoken_of;
 use super::distribution::Distribution;
 use super::latency::passes;
 use super::outcome::{Class, SchemaOutcome};
 use super::svg::{self, Bar, COLOURS, Curve, Part, Shares, escape};
 use super::tables::{self, Section};
-use super::text::{conditions, notes};
+use super::text::{conditions, notes, partial};
 use super::{EngineSummary, Summary};
 
 /// Colours by name, light and dark; engines by number, in an order that the colour-blind can tell apart (Okabe and Ito, 2008).
@@ -28,7 +28,8 @@ p{margin:.25rem 0;color:var(--soft)}
 table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:.9rem;margin:.5rem 0}
 th,td{padding:.2rem .7rem;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap;vertical-align:top}
 th{border-bottom:2px solid var(--line);vertical-align:bottom}tbody tr:nth-child(even){background:var(--band)}
-th.word,td.word{text-align:left}td.word{white-space:normal;overflow-wrap:anywhere}
+th.word,td.word{text-align:left}td.word{white-space:normal;overflow-wrap:break-word;min-width:11rem}
+svg.wide{min-width:44rem}
 .charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(26rem,100%),1fr));gap:1rem}
 svg{width:100%;height:auto;display:block}
 svg text{fill:var(--soft);font:12px system-ui,sans-serif}svg .label{fill:var(--ink);font-size:14px}
@@ -51,6 +52,9 @@ pub fn render(summary: &Summary) -> String {
     let names: Vec<&str> = summary.engines.iter().map(|it| it.engine.name()).collect();
     let title = format!("sobench mask: {}", names.join(", "));
     let _ = write!(page, "<title>{0}</title><style>{STYLE}</style></head><body><h1>{0}</h1>", escape(&title));
+    if let Some(partial) = partial(summary) {
+        let _ = write!(page, "<p><strong>{}</strong></p>", escape(&partial));
+    }
     for (name, condition) in conditions(summary) {
         let _ = write!(page, "<p>{}: {}</p>", escape(name), escape(&condition));
     }
@@ -60,8 +64,9 @@ pub fn render(summary: &Summary) -> String {
     add_outcomes(&mut page, summary);
     add_curves(&mut page, summary);
     tables::all(summary).iter().for_each(|it| add_table(&mut page, it));
+    let spoken_of: Vec<_> = spoken_of(&page).collect();
     page.push_str("<h2>What the words mean</h2><dl>");
-    for (name, meaning) in DEFINITIONS {
+    for (name, meaning) in spoken_of {
         let _ = write!(page, "<dt>{}</dt><dd>{}</dd>", escape(name), escape(meaning));
     }
     page.push_str("</dl></body></html>\n");
@@ -84,7 +89,7 @@ fn add_outcomes(page: &mut String, summary: &Summary) {
     }
     page.push_str("</ul>");
     let bars: Vec<Bar> = summary.engines.iter().map(bar).collect();
-    page.push_str(&svg::stacked(&format!("{title} (unit: schema)"), &bars));
+    let _ = write!(page, "<div class=\"scroll\">{}</div>", svg::stacked(&format!("{title} (unit: schema)"), &bars));
 }
 
 fn bar(engine: &EngineSummary) -> Bar {
@@ -116,7 +121,8 @@ fn add_curves(page: &mut String, summary: &Summary) {
     page.push_str("<h2>How many are done by when</h2><ul class=\"legend\">");
     for (place, engine) in summary.engines.iter().enumerate() {
         let (colour, name) = (place % COLOURS, engine.engine.name());
-        for (dashed, set) in [("", "own"), (" dashed", "common")] {
+        let sets = [("", "own"), (" dashed", "common")];
+        for (dashed, set) in sets.into_iter().take(if summary.common_schemas == 0 { 1 } else { 2 }) {
             let line = format!("<line class=\"curve c{colour}{dashed}\" x1=\"0\" y1=\"6\" x2=\"32\" y2=\"6\"/>");
             let _ = write!(page, "<li><svg viewBox=\"0 0 32 12\">{line}</svg>{name}, {set} set</li>");
         }

@@ -57,14 +57,26 @@ pub struct Measurement {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
     pub measurement: Measurement,
-    /// The spelling that outcomes of schemas, tags and the common set are by.
+    /// The spelling that outcomes of schemas, tags and the common set are by; [`Spelling::Verbatim`] where no instance that was
+    /// reached is JSON.
     pub headline: Spelling,
+    /// What the instances that were reached are, all engines together.
+    pub written: Written,
     /// Schemas that every engine passes in the headline spelling.
     pub common_schemas: u64,
     /// As in [`About::engines`].
     pub engines: Vec<EngineSummary>,
     pub tags: Tags,
     pub disputes: Disputes,
+}
+
+/// Rows of instances, an engine and a spelling each, by how they can be written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// JSON, in one of the measured spellings.
+    pub json: u64,
+    /// Text, which has one spelling and counts in each.
+    pub text: u64,
 }
 
 /// One engine's part.
@@ -133,6 +145,7 @@ impl Summary {
                 *passed.entry(row.index).or_default() += 1;
             }
         }
+        summary.drop_spellings_never_written();
         let everyone = summary.engines.len();
         passed.retain(|_, engines| *engines == everyone);
         summary.common_schemas = passed.len() as u64;
@@ -181,7 +194,20 @@ impl Summary {
         });
         let engines: Vec<EngineSummary> = engines.collect();
         let tags = Tags::new(engines.len());
-        Self { headline, common_schemas: 0, engines, tags, disputes: Disputes::default(), measurement }
+        let (written, disputes) = (Written::default(), Disputes::default());
+        Self { headline, written, common_schemas: 0, engines, tags, disputes, measurement }
+    }
+
+    /// Where all instances are text, what was counted in every spelling is said once, under its own name.
+    fn drop_spellings_never_written(&mut self) {
+        if self.written.json > 0 || self.written.text == 0 {
+            return;
+        }
+        self.headline = Spelling::Verbatim;
+        for engine in &mut self.engines {
+            engine.spellings.truncate(1);
+            engine.spellings.iter_mut().for_each(|it| it.spelling = Spelling::Verbatim);
+        }
     }
 
     fn place(&self, row: &Row) -> Result<usize> {
@@ -194,6 +220,9 @@ impl Summary {
     fn add(&mut self, place: usize, row: &Row) -> SchemaOutcome {
         let about = &self.measurement.about;
         let (order, limit_ns) = (&about.spellings, about.timeout_ms.saturating_mul(1_000_000));
+        let text = row.instances.iter().filter(|it| it.spelling == Spelling::Verbatim).count() as u64;
+        self.written.text += text;
+        self.written.json += row.instances.len() as u64 - text;
         let outcome = SchemaOutcome::of(row, self.headline, order);
         let engine = &mut self.engines[place];
         engine.add(row, order, limit_ns);

@@ -13,6 +13,9 @@ pub const MAX_REASONS: usize = 1000;
 const REASON_MAX_CHARS: usize = 160;
 const WORDS_MAX_CHARS: usize = 400;
 
+/// What stands for words that are none.
+const NO_WORDS: &str = "(no words)";
+
 /// Reasons with their counts; the unit is the schema.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reasons {
@@ -26,12 +29,15 @@ pub struct Reasons {
 pub struct Reason {
     #[serde(serialize_with = "name")]
     pub outcome: SchemaOutcome,
-    /// What is the same in all of them: the feature that is missing, or the words without names and numbers.
+    /// What is the same in all of them: the feature that is missing, or the words; where they differ, without names and numbers.
     pub reason: String,
     pub schemas: u64,
     /// The first schema, and the library's own words there.
     pub entry: String,
     pub words: String,
+    /// Whether the words are the same in all of them.
+    #[serde(skip)]
+    is_same: bool,
 }
 
 impl Reasons {
@@ -39,14 +45,19 @@ impl Reasons {
     pub fn add(&mut self, outcome: SchemaOutcome, feature: Option<&str>, entry: &str, words: &str) {
         let reason = feature.map_or_else(|| general(words), |feature| cut(feature, REASON_MAX_CHARS));
         let full = self.groups.len() >= MAX_REASONS;
-        let key = (outcome, reason);
+        let (key, words) = ((outcome, reason), cut(words, WORDS_MAX_CHARS));
         if let Some(group) = self.groups.get_mut(&key) {
             group.schemas += 1;
+            group.is_same &= group.words == words;
+            if !group.is_same {
+                group.reason.clone_from(&key.1);
+            }
         } else if full {
             self.left_out += 1;
         } else {
-            let (reason, words) = (key.1.clone(), cut(words, WORDS_MAX_CHARS));
-            self.groups.insert(key, Reason { outcome, reason, schemas: 1, entry: entry.to_owned(), words });
+            let whole = if feature.is_some() { key.1.clone() } else { one_line(&words) };
+            let entry = entry.to_owned();
+            self.groups.insert(key, Reason { outcome, reason: whole, schemas: 1, entry, words, is_same: true });
         }
     }
 
@@ -83,6 +94,12 @@ fn name<S: serde::Serializer>(outcome: &SchemaOutcome, serializer: S) -> Result<
     serializer.serialize_str(outcome.name())
 }
 
+/// The words themselves on one line.
+fn one_line(words: &str) -> String {
+    let line = words.split_whitespace().collect::<Vec<_>>().join(" ");
+    if line.is_empty() { NO_WORDS.to_owned() } else { cut(&line, REASON_MAX_CHARS) }
+}
+
 /// Words without what differs from schema to schema: quoted names become `…`, numbers `N`, white space one blank.
 fn general(words: &str) -> String {
     let mut general = String::new();
@@ -109,7 +126,7 @@ fn general(words: &str) -> String {
         }
     }
     match cut(general.trim(), REASON_MAX_CHARS) {
-        empty if empty.is_empty() => "(no words)".to_owned(),
+        empty if empty.is_empty() => NO_WORDS.to_owned(),
         reason => reason,
     }
 }
@@ -157,6 +174,16 @@ mod tests {
         assert_eq!((sorted.len(), sorted[0].schemas, sorted[0].entry.as_str()), (2, 2, "a.json"));
         assert_eq!(sorted[0].words, "no `not` here");
         assert_eq!((reasons.schemas(declined), reasons.schemas(SchemaOutcome::DeclinedTooLarge)), (2, 0));
+        let timeout = SchemaOutcome::Timeout;
+        let reason_of = |reasons: &Reasons| reasons.sorted().iter().find(|it| it.outcome == timeout).unwrap().reason.clone();
+        let mut stops = Reasons::default();
+        stops.add(timeout, None, "a.json", "compile: took\n longer than 5 s");
+        stops.add(timeout, None, "b.json", "compile: took\n longer than 5 s");
+        assert_eq!(reason_of(&stops), "compile: took longer than 5 s", "what is the same in all keeps its numbers");
+        stops.add(timeout, None, "c.json", "compile: took longer than 6 s");
+        assert_eq!(reason_of(&stops), "compile: took longer than N s");
+        stops.add(timeout, None, "d.json", "compile: took longer than 5 s");
+        assert_eq!(reason_of(&stops), "compile: took longer than N s");
         for letter in 0..MAX_REASONS + 10 {
             let feature: String = letter.to_string();
             reasons.add(declined, Some(&feature), "d.json", "");

@@ -127,7 +127,8 @@ pub(crate) fn row(index: usize, engine: EngineName) -> Row {
 
 /// A valid instance of three tokens.
 pub(crate) fn instance(index: usize, spelling: Spelling, outcome: InstanceOutcome) -> InstanceRow {
-    InstanceRow { index, spelling, label: Some(true), judged: Some(true), outcome, tokens: 3, masks: 4 }
+    let before = outcome.byte().map(|_| "{\"naïve\": [1.5,\n".to_owned());
+    InstanceRow { index, spelling, label: Some(true), judged: Some(true), outcome, tokens: 3, masks: 4, before }
 }
 
 /// One walk; each commit takes a tenth of its mask, cold takes twice as long as warm.

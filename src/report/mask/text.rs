@@ -7,11 +7,13 @@ use tabled::settings::object::Columns;
 use tabled::settings::width::Wrap;
 use tabled::settings::{Alignment, Modify, Style};
 
-use super::Summary;
-use super::definitions::DEFINITIONS;
+use super::definitions::spoken_of;
 use super::number::{bytes, count};
 use super::outcome::SchemaOutcome;
 use super::tables::{self, Section};
+use super::{EngineSummary, Summary};
+use crate::mask::about::RESERVED_BYTES;
+use crate::mask::row::Spelling;
 use crate::printable::printable;
 
 /// The width that sentences are wrapped at; tables of three engines keep to it.
@@ -27,8 +29,12 @@ const HASH_SHOWN_CHARS: usize = 12;
 /// The whole console output, with a final line feed.
 pub fn render(summary: &Summary) -> String {
     let mut page = String::new();
-    for section in tables::all(summary) {
-        let separator = if page.is_empty() { "" } else { "\n" };
+    if let Some(partial) = partial(summary) {
+        add_wrapped(&mut page, &partial);
+        page.push('\n');
+    }
+    for (place, section) in tables::all(summary).into_iter().enumerate() {
+        let separator = if place == 0 { "" } else { "\n" };
         let _ = write!(page, "{separator}{}\n{}\n", section.title, table(&section));
         section.notes.iter().for_each(|note| add_wrapped(&mut page, note));
     }
@@ -41,9 +47,9 @@ pub fn render(summary: &Summary) -> String {
         page.push('\n');
         notes.iter().for_each(|note| add_wrapped(&mut page, &format!("note: {note}")));
     }
-    page.push_str("\nWhat the words mean\n");
-    DEFINITIONS.iter().for_each(|(name, meaning)| add_wrapped(&mut page, &format!("{name}: {meaning}")));
-    page
+    let mut words = String::from("\nWhat the words mean\n");
+    spoken_of(&page).for_each(|(name, meaning)| add_wrapped(&mut words, &format!("{name}: {meaning}")));
+    page + &words
 }
 
 /// Under which conditions the numbers hold, a name and a line each.
@@ -77,7 +83,7 @@ pub(super) fn conditions(summary: &Summary) -> Vec<(&'static str, String)> {
     let walks = if about.warm { "cold and warm" } else { "cold only" };
     lines.push(("spellings", format!("{}; walks {walks}; format {formats}", spellings.join(", "))));
     lines.push(("vocabulary", format!("{}, {} ids", name(&about.vocabulary.name), count(about.vocabulary.ids as u64))));
-    let memory = about.memory_limit_bytes.map(|it| format!(", {} of address space", bytes(Some(it)))).unwrap_or_default();
+    let memory = about.memory_limit_bytes.map(address_space).unwrap_or_default();
     lines.push(("limits", format!("{} ms a row{memory}; child processes at a time: {}", count(about.timeout_ms), about.jobs)));
     let host = &about.host;
     let cpu = host.cpu.as_deref().map(|it| format!(", {}", name(it))).unwrap_or_default();
@@ -97,13 +103,24 @@ pub(super) fn conditions(summary: &Summary) -> Vec<(&'static str, String)> {
     lines
 }
 
+/// What a child process really has: the limit that was asked for, and what everybody is granted beyond it.
+fn address_space(limit: u64) -> String {
+    let [whole, granted] = [limit.saturating_add(RESERVED_BYTES), RESERVED_BYTES].map(|it| bytes(Some(it)));
+    format!(", {whole} of address space ({} asked for, and {granted} for stacks and threads)", bytes(Some(limit)))
+}
+
+/// The line that stands before every figure of a measurement that was stopped.
+pub(super) fn partial(summary: &Summary) -> Option<String> {
+    let wanted = summary.measurement.about.selected as u64 * summary.engines.len() as u64;
+    let done: u64 = summary.engines.iter().map(|it| it.schemas).sum();
+    let words = "PARTIAL: stopped before its end, with";
+    summary.measurement.interrupted.then(|| format!("{words} {} of {} rows; see the notes", count(done), count(wanted)))
+}
+
 /// The caller's notices, and holes in the data.
 pub(super) fn notes(summary: &Summary) -> Vec<String> {
     let measurement = &summary.measurement;
     let mut notes: Vec<String> = measurement.notices.iter().map(|it| printable(it, NOTICE_MAX_CHARS)).collect();
-    if measurement.interrupted {
-        notes.push("the measurement was stopped before its end".to_owned());
-    }
     let selected = measurement.about.selected as u64;
     for engine in summary.engines.iter().filter(|it| it.schemas != selected) {
         notes.push(format!("{} has rows of {} of {} schemas", engine.engine.name(), count(engine.schemas), count(selected)));
@@ -119,10 +136,18 @@ pub(super) fn notes(summary: &Summary) -> Vec<String> {
         }
     }
     if summary.common_schemas == 0 {
-        notes.push("the common set is empty: no schema is passed by every engine".to_owned());
+        let passes = |it: &&EngineSummary| it.headline().schemas.get(SchemaOutcome::Pass) > 0;
+        let none: Vec<&str> = summary.engines.iter().filter(|it| !passes(it)).map(|it| it.engine.name()).collect();
+        let who = if none.is_empty() { String::new() } else { format!("; none at all by {}", none.join(", ")) };
+        notes.push(format!("the common set is empty, and not shown: no schema is passed by every engine{who}"));
     }
     if summary.engines.len() == 1 {
         notes.push("with one engine the common set is what it passes itself".to_owned());
+    }
+    if summary.headline == Spelling::Verbatim {
+        notes.push("no instance is JSON: text has one spelling, its own, so there is nothing to say of the others".to_owned());
+    } else if summary.written.text > 0 {
+        notes.push("some instances are text, which has one spelling, its own; they count in each of the others".to_owned());
     }
     if summary.tags.rows_left_out() > 0 {
         notes.push(format!("tags that were too many to tell apart: {} of rows", count(summary.tags.rows_left_out())));
@@ -153,7 +178,8 @@ mod tests {
     use super::*;
     use crate::engine::EngineName;
     use crate::error::Result;
-    use crate::mask::row::{Row, Spelling, Stage, StopCause};
+    use crate::mask::row::{RouteRow, Row, Stage, StopCause};
+    use crate::report::mask::Measurement;
 
     #[test]
     fn a_page_shows_every_figure_with_unit_and_count() {
@@ -179,6 +205,70 @@ mod tests {
         let page = render(&summary);
         let tables = page.split("What the words mean").next().unwrap();
         assert!(!tables.contains("warm") && tables.contains("What one core carries (cold;"), "{page}");
+    }
+
+    #[test]
+    fn a_child_s_address_space_is_told_as_it_is() {
+        let page = render(&eventful()).replace('\n', " ");
+        assert!(page.contains("4.50 GiB of address space (4.00 GiB asked for, and 512 MiB for stacks and threads)"), "{page}");
+    }
+
+    #[test]
+    fn spellings_in_which_nothing_was_written_are_in_no_table() {
+        let text = |index| {
+            let mut row = row(index, EngineName::Guidance);
+            row.instances.truncate(1);
+            row.times.truncate(1);
+            row.instances[0].spelling = Spelling::Verbatim;
+            row.times[0].spelling = Spelling::Verbatim;
+            row
+        };
+        let page = |rows: &[Row]| {
+            let rows = || Ok(rows.iter().cloned().map(Ok));
+            render(&Summary::build(measurement(&[EngineName::Guidance]), rows).unwrap())
+        };
+        let (alone, mixed) = (page(&[text(0), text(1)]), page(&[text(0), row(1, EngineName::Guidance)]));
+        assert!(alone.contains("spelling: verbatim)") && alone.contains("note: no instance is JSON"), "{alone}");
+        assert!(!alone.contains("in the other spellings") && !alone.contains("spelling: maskbench"), "{alone}");
+        let walked = alone.lines().find(|line| line.contains("warm mask n (tokens)")).unwrap();
+        assert!(walked.ends_with(" 6"), "the walks are there: {walked}");
+        assert!(mixed.contains("spelling: maskbench)") && mixed.contains("note: some instances are text"), "{mixed}");
+        assert!(mixed.contains("in the other spellings"), "{mixed}");
+    }
+
+    #[test]
+    fn a_measurement_that_was_stopped_says_so_before_its_figures() {
+        let stopped = Measurement { interrupted: true, ..measurement(&[EngineName::Guidance]) };
+        let summary = Summary::build(stopped, || Ok([Ok(row(0, EngineName::Guidance))])).unwrap();
+        let first = "PARTIAL: stopped before its end, with 1 of 5 rows; see the notes";
+        assert_eq!(render(&summary).lines().next(), Some(first));
+        let html = super::super::html::render(&summary);
+        assert!(html.find(first).unwrap() < html.find("<h2>").unwrap(), "{html}");
+        assert!(!render(&eventful()).contains("PARTIAL"));
+    }
+
+    #[test]
+    fn without_a_common_set_there_is_no_column_of_it_and_the_note_says_whose_doing_it_is() {
+        let engines = [EngineName::Guidance, EngineName::Outlines];
+        let rows = [row(0, engines[0]), row(0, engines[1]).declined_with("no")];
+        let page = render(&Summary::build(measurement(&engines), || Ok(rows.iter().cloned().map(Ok))).unwrap());
+        assert!(page.contains("no schema is passed by every engine; none at all by outlines"), "{page}");
+        assert!(!page.contains("common: ") && !page.contains("Masks in the other spellings"), "{page}");
+        assert!(
+            !page.contains("common set: schemas") && page.contains("own set: "),
+            "only what is spoken of is explained: {page}"
+        );
+        assert!(page.lines().all(|line| !line.trim_end().ends_with("| common")), "{page}");
+    }
+
+    #[test]
+    fn what_no_engine_took_is_among_the_routes() {
+        let route = Some(RouteRow { engine: EngineName::Xgrammar, why: "it can".into() });
+        let rows = [Row { route, ..row(0, EngineName::Auto) }, row(1, EngineName::Auto).declined_with("no")];
+        let page = render(&Summary::build(measurement(&[EngineName::Auto]), || Ok(rows.iter().cloned().map(Ok))).unwrap());
+        let routes: Vec<&str> = page.split("Where auto sent schemas").nth(1).unwrap().lines().skip(3).take(2).collect();
+        assert!(routes[0].starts_with(" xgrammar ") && routes[0].ends_with(" 1"), "{routes:?}");
+        assert!(routes[1].starts_with(" none ") && routes[1].ends_with(" 1"), "{routes:?}");
     }
 
     #[test]

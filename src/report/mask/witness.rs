@@ -30,6 +30,8 @@ pub struct Witness {
     pub spelling: Spelling,
     /// Bytes of the text before the wrong mask.
     pub byte: usize,
+    /// The end of the text before the wrong mask, where the row has it.
+    pub before: Option<String>,
     /// The token that was masked out; absent for the end, and where the fault is another.
     pub token: Option<String>,
     /// The library's words, where it gave up.
@@ -145,6 +147,7 @@ fn witness(row: &Row, instance: &InstanceRow) -> Option<Witness> {
         instance: instance.index,
         spelling: instance.spelling,
         byte,
+        before: instance.before.clone(),
         token,
         words,
     })

@@ -1,12 +1,13 @@
 //! Tables that list: tags, reasons, wrong masks, disputed instances, the engines themselves. Knows no durations but their setting.
 
 use super::{Section, head, row};
+use crate::engine::EngineName;
 use crate::printable::printable;
 use crate::report::mask::number::{UNKNOWN, Unit, bytes, count};
 use crate::report::mask::outcome::{Class, InstanceClass, SchemaOutcome};
 use crate::report::mask::reason::Reasons;
 use crate::report::mask::witness::Witness;
-use crate::report::mask::{EngineSummary, Summary};
+use crate::report::mask::{EngineSummary, RouteCount, Summary};
 
 /// How many lines a person is shown; the file has the rest.
 const TAGS_SHOWN: usize = 20;
@@ -18,6 +19,10 @@ const DISPUTED_SHOWN: usize = 20;
 const NAME_CHARS: usize = 40;
 const WORDS_CHARS: usize = 56;
 const TOKEN_CHARS: usize = 24;
+const BEFORE_CHARS: usize = 12;
+
+/// Where a list goes on that is cut for the reader.
+const FILE: &str = "the file of --json has more";
 
 /// Tags, those with the most faults first.
 pub(super) fn tags(summary: &Summary) -> Option<Section> {
@@ -58,9 +63,16 @@ pub(super) fn tags(summary: &Summary) -> Option<Section> {
 
 /// Where `auto` sent schemas.
 pub(super) fn routes(summary: &Summary) -> Option<Section> {
-    let routes = summary.engines.iter().flat_map(|it| it.routes.iter());
-    let rows: Vec<Vec<String>> =
-        routes.map(|it| vec![it.engine.name().to_owned(), printable(&it.why, 2 * WORDS_CHARS), count(it.schemas)]).collect();
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    for auto in summary.engines.iter().filter(|it| it.engine == EngineName::Auto) {
+        let named = |it: &RouteCount| vec![it.engine.name().to_owned(), printable(&it.why, 2 * WORDS_CHARS), count(it.schemas)];
+        rows.extend(auto.routes.iter().map(named));
+        let routed: u64 = auto.routes.iter().map(|it| it.schemas).sum();
+        let none = auto.schemas.saturating_sub(routed);
+        if none > 0 {
+            rows.push(vec!["none".to_owned(), "no engine took it; --explain says which and why".to_owned(), count(none)]);
+        }
+    }
     (!rows.is_empty()).then(|| Section {
         title: "Where auto sent schemas (unit: schema)".to_owned(),
         notes: Vec::new(),
@@ -93,7 +105,7 @@ pub(super) fn disputed(summary: &Summary) -> Option<Section> {
         Some(false) => "invalid",
         None => UNKNOWN,
     };
-    let names = |engines: &[crate::engine::EngineName]| {
+    let names = |engines: &[EngineName]| {
         let names: Vec<&str> = engines.iter().map(|it| it.name()).collect();
         if names.is_empty() { "none".to_owned() } else { names.join(" ") }
     };
@@ -109,7 +121,11 @@ pub(super) fn disputed(summary: &Summary) -> Option<Section> {
         .collect();
     (!rows.is_empty()).then(|| Section {
         title: "Disputed instances (unit: instance)".to_owned(),
-        notes: vec![format!("{} of {}; the file has them all", rows.len(), count(summary.disputes.total() as u64))],
+        notes: vec![format!(
+            "{} of {}; instances count from 0; the file of --json has them all",
+            rows.len(),
+            count(summary.disputes.total() as u64)
+        )],
         head: ["schema", "instance", "corpus says", "evaluator says", "accepted by"].map(str::to_owned).to_vec(),
         rows,
         word_columns: 5,
@@ -159,13 +175,14 @@ fn reasons_of(reasons: &Reasons, title: String) -> Option<Section> {
         })
         .collect();
     (!rows.is_empty()).then(|| {
+        let file = if rows.len() < sorted.len() { format!("; {FILE}") } else { String::new() };
         let beyond = match reasons.left_out() {
             0 => String::new(),
             left_out => format!("; {} schemas had further reasons that were not told apart", count(left_out)),
         };
         Section {
             title,
-            notes: vec![format!("{} of {} reasons, the most frequent first{beyond}", rows.len(), sorted.len())],
+            notes: vec![format!("{} of {} reasons, the most frequent first{file}{beyond}", rows.len(), sorted.len())],
             head: ["outcome", "reason", "first schema", "schemas"].map(str::to_owned).to_vec(),
             rows,
             word_columns: 3,
@@ -182,31 +199,43 @@ fn witnesses_of(engine: &EngineSummary) -> Option<Section> {
     let shown = kinds.iter().flat_map(|kind| all.iter().filter(move |it| it.class == *kind).take(each));
     let rows: Vec<Vec<String>> = shown.map(|it| witness_cells(it)).collect();
     let schemas = rows.len();
+    let file = if schemas < all.len() { format!("; {FILE}") } else { String::new() };
     (!rows.is_empty()).then(|| Section {
         title: format!("Wrong masks of {} (unit: schema, its first of a kind)", engine.engine.name()),
-        notes: vec![format!("the first {schemas}, {each} of a kind at most; byte: bytes of the text before the wrong mask")],
-        head: ["kind", "schema", "instance", "spelling", "byte", "what was masked out"].map(str::to_owned).to_vec(),
+        notes: vec![format!(
+            "the first {schemas}, {each} of a kind at most{file}; instances count from 0; byte: bytes of the text before the wrong \
+             mask; after: the end of that text"
+        )],
+        head: ["kind", "schema", "instance", "spelling", "byte", "after", "what was wrong"].map(str::to_owned).to_vec(),
         rows,
-        word_columns: 6,
+        word_columns: 7,
     })
 }
 
 fn witness_cells(witness: &Witness) -> Vec<String> {
     let token = match (&witness.token, &witness.words, witness.class) {
-        (Some(token), _, _) => format!("token {}", printable(&format!("{token:?}"), TOKEN_CHARS)),
+        (Some(token), _, _) => format!("no {}", printable(&format!("{token:?}"), TOKEN_CHARS)),
         (None, Some(words), _) => printable(words, TOKEN_CHARS),
-        (None, None, InstanceClass::RejectsValid) => "the end".to_owned(),
-        (None, None, InstanceClass::DeadEnd) => "everything".to_owned(),
+        (None, None, InstanceClass::RejectsValid) => "no end".to_owned(),
+        (None, None, InstanceClass::DeadEnd) => "nothing allowed".to_owned(),
+        (None, None, InstanceClass::AcceptsInvalid) => "end allowed".to_owned(),
         (None, None, _) => String::new(),
     };
+    let before = witness.before.as_deref().map(|text| format!("{:?}", last(text, BEFORE_CHARS))).unwrap_or_default();
     vec![
         witness.class.title().to_owned(),
         end_of(&witness.entry),
         witness.instance.to_string(),
         witness.spelling.name().to_owned(),
         witness.byte.to_string(),
+        printable(&before, 2 * BEFORE_CHARS),
         token,
     ]
+}
+
+/// The last so many characters of a text.
+fn last(text: &str, characters: usize) -> &str {
+    text.char_indices().rev().nth(characters - 1).map_or(text, |(start, _)| &text[start..])
 }
 
 /// A name that is too long for its cell is told by its end: the folders that it begins with are those of its neighbours.

@@ -1,7 +1,7 @@
 //! What compiling, masking and batches took, and memory. Knows no outcome.
 
 use super::{Counted, Labelled, Section, head, row};
-use crate::report::mask::definitions::PERCENTILE;
+use crate::report::mask::definitions::{PERCENTILE, SLOPE_MIN_MASKS};
 use crate::report::mask::distribution::{Distribution, SLOW_NS, VERY_SLOW_NS};
 use crate::report::mask::latency::{BatchSummary, CompileSummary, MaskSummary, PassSummary, Sets, passes};
 use crate::report::mask::maskbench::{DIFFERENCES, MaskbenchColumn, PERCENTILES};
@@ -71,7 +71,10 @@ pub(super) fn masks(summary: &Summary) -> Vec<Section> {
         for (label, ns) in [("> 1 ms (%)", SLOW_NS), ("> 10 ms (%)", VERY_SLOW_NS)] {
             lines.push((format!("{name} {label}"), Box::new(move |it| percent(of(it).mask.share_above(ns)))));
         }
-        let slope = move |it: &MaskSummary| of(it).slope_ns_per_position().map_or_else(|| UNKNOWN.to_owned(), decimal);
+        let slope = move |it: &MaskSummary| {
+            let mark = if of(it).mask.n() < SLOPE_MIN_MASKS { "*" } else { "" };
+            of(it).slope_ns_per_position().map_or_else(|| UNKNOWN.to_owned(), |ns| format!("{}{mark}", decimal(ns)))
+        };
         lines.push((format!("{name} slope (ns/token)"), Box::new(slope)));
         lines.extend(distribution_lines(&format!("{pass} commit"), Unit::Us, move |it| &of(it).commit, &[50.0, 99.0]));
     }
@@ -81,7 +84,7 @@ pub(super) fn masks(summary: &Summary) -> Vec<Section> {
 
 /// Masks in the other spellings, a few figures each.
 pub(super) fn other_spellings(summary: &Summary) -> Option<Section> {
-    let spellings = summary.engines.first().map_or(0, |it| it.spellings.len());
+    let spellings = summary.engines.first().filter(|_| summary.common_schemas > 0).map_or(0, |it| it.spellings.len());
     let mut rows = Vec::new();
     let (pass, of) = passes(&summary.measurement.about)[0];
     for place in 1..spellings {
@@ -242,9 +245,9 @@ fn distribution_lines<T: 'static>(
 
 /// The lines over both sets: side by side where there is room, otherwise a table for each.
 fn sections<T>(summary: &Summary, title: &str, lines: &[Line<T>], of: fn(&EngineSummary, Set) -> &T) -> Vec<Section> {
-    let sets = [Set::Own, Set::Common];
+    let sets = if summary.common_schemas == 0 { vec![Set::Own] } else { vec![Set::Own, Set::Common] };
     let tables: Vec<Vec<Set>> =
-        if summary.engines.len() <= SIDE_BY_SIDE_ENGINES { vec![sets.to_vec()] } else { sets.map(|it| vec![it]).to_vec() };
+        if summary.engines.len() <= SIDE_BY_SIDE_ENGINES { vec![sets] } else { sets.into_iter().map(|it| vec![it]).collect() };
     let section = |sets: Vec<Set>| {
         let columns: Vec<(&EngineSummary, Set)> =
             summary.engines.iter().flat_map(|engine| sets.iter().map(move |set| (engine, *set))).collect();
@@ -265,6 +268,9 @@ fn sections<T>(summary: &Summary, title: &str, lines: &[Line<T>], of: fn(&Engine
 
 fn own_and_common(summary: &Summary) -> String {
     let schemas = summary.common_schemas;
+    if schemas == 0 {
+        return "own: all of this engine's; no schema is passed by every engine, so that there is no common set".to_owned();
+    }
     let them = if schemas == 1 { "schema" } else { "schemas" };
     format!("own: all of this engine's; common: the {} {them} that every engine passes; see the definitions", count(schemas))
 }
