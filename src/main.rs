@@ -19,7 +19,7 @@ fn main() -> ExitCode {
         }
     };
     match run_command(&command) {
-        Ok(ending) => print(&ending),
+        Ok(ending) => print(&ending, files_of(&command)),
         Err(error) => {
             progress::say(&format!("error: {error}"));
             ExitCode::from(error.exit_code())
@@ -43,15 +43,25 @@ fn api_key() -> Option<String> {
     std::env::var("OPENAI_API_KEY").ok().filter(|key| !key.is_empty())
 }
 
+/// The flag that keeps a command's report in a file.
+fn files_of(command: &Command) -> &'static str {
+    match command {
+        Command::Bench(_) => "--save-result",
+        Command::Mask(_) => "--json, --csv or --html",
+        Command::Preflight(_) => "--json",
+        Command::Serve(_) | Command::MaskWorker => "a redirection",
+    }
+}
+
 /// The report to stdout, the closing lines to stderr. A reader who has gone away (`| head`) has what he wanted.
-fn print(ending: &Ending) -> ExitCode {
+fn print(ending: &Ending, files: &str) -> ExitCode {
     let printed = std::io::stdout().write_all(ending.stdout.as_bytes());
     for line in &ending.lines {
         progress::say(line);
     }
     match printed {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            progress::say(&format!("error: the report could not be printed: {error}\nhint: keep it with --save-result"));
+            progress::say(&format!("error: the report could not be printed: {error}\nhint: keep it with {files}"));
             ExitCode::from(3)
         }
         _ => ExitCode::from(ending.exit_code),

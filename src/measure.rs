@@ -1,5 +1,6 @@
 //! `sobench mask` from plan to report: measure, add up, render, write. Knows no engine and no layout of a corpus.
 
+use std::fs::OpenOptions;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,15 +16,19 @@ use crate::progress::{self, Mode, Progress, Words};
 use crate::report::mask::{Measurement, Summary, csv, html, json, text};
 use crate::run::date;
 
+/// What every form of a report says of a measurement that was stopped.
+const PARTIAL: &str = "partial: the measurement was stopped before its end; every figure is over the rows that were done by then";
+
 /// Characters of a refusal's words that one line shows.
 const WORDS_MAX_CHARS: usize = 300;
 
 /// Measures, prints and writes what the plan asks for.
 ///
 /// # Errors
-/// Whatever keeps the measurement from beginning, and rows that cannot be read again. A report that cannot be written is told at
-/// the end, with exit code 3: it costs neither the measurement nor what is printed.
+/// Whatever keeps the measurement from beginning, a report's file that cannot be written among it, and rows that cannot be read again. A report that cannot be written
+/// after all is told at the end, with exit code 3: it costs neither the measurement nor what is printed.
 pub fn run(plan: &MeasurePlan) -> Result<Ending> {
+    plan.output.files().try_for_each(try_file)?;
     let stop = Arc::new(AtomicBool::new(false));
     watch_ctrl_c(Arc::clone(&stop))?;
     let measured = measure(plan, &stop)?;
@@ -81,7 +86,7 @@ fn measurement(measured: &MaskRun) -> Measurement {
         date: Some(date(measured.began)),
         wall_ns: Some(measured.wall_ns),
         interrupted: measured.interrupted,
-        notices: measured.notices.clone(),
+        notices: measured.interrupted.then(|| PARTIAL.to_owned()).into_iter().chain(measured.notices.iter().cloned()).collect(),
     }
 }
 
@@ -121,10 +126,23 @@ fn write_all(output: &MeasureOutput, measured: &MaskRun, summary: &Summary, endi
 }
 
 fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
-    std::fs::write(path, bytes).map_err(|error| {
-        Error::environment(format!("cannot write the report ({error}): {}", path.display()))
-            .hint("name a file in a folder that is there and may be written to")
-    })
+    std::fs::write(path, bytes).map_err(|error| cannot_write(path, &error))
+}
+
+/// Whether a report will find its place: told before the measurement and not after it. What is there stays as it is.
+fn try_file(path: &Path) -> Result<()> {
+    let is_new = !path.exists();
+    OpenOptions::new().append(true).create(true).open(path).map_err(|error| cannot_write(path, &error))?;
+    if is_new {
+        // Where it cannot be removed, it is replaced in the end.
+        let _ = std::fs::remove_file(path);
+    }
+    Ok(())
+}
+
+fn cannot_write(path: &Path, error: &std::io::Error) -> Error {
+    Error::environment(format!("cannot write the report ({error}): {}", path.display()))
+        .hint("name a file in a folder that is there and may be written to")
 }
 
 fn pretty(value: &serde_json::Value) -> String {

@@ -28,22 +28,22 @@ pub struct MaskArgs {
           value_parser = PossibleValuesParser::new(["maskbench", "compact", "pretty"]))]
     pub spelling: Vec<String>,
     /// Only so many entries, from the beginning
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub limit: Option<usize>,
     /// Only entries whose name or tag matches
     #[arg(long, value_name = "REGEX")]
     pub filter: Option<String>,
     /// Child processes at work at the same time [default: one for every core but one]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub jobs: Option<u16>,
     /// Seconds that one entry may take under one engine
-    #[arg(long, value_name = "SECONDS", default_value_t = 60.0)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 60.0, allow_negative_numbers = true)]
     pub timeout: f64,
-    /// Address space of one child process, in MiB; 0 sets no limit
-    #[arg(long, value_name = "MIB", default_value_t = 4096)]
+    /// Address space of one child process beyond the 512 MiB that each is granted for stacks and threads, in MiB; 0 sets no limit
+    #[arg(long, value_name = "MIB", default_value_t = 4096, allow_negative_numbers = true)]
     pub memory_limit_mib: u64,
     /// Sequences masked at once, in the measurement of batches; 0 for none
-    #[arg(long, value_name = "N,N", value_delimiter = ',', default_value = "1,8,32",
+    #[arg(long, value_name = "N,N", value_delimiter = ',', default_value = "1,8,32", allow_negative_numbers = true,
           value_parser = clap::value_parser!(u16).range(0..=4096))]
     pub batch: Vec<u16>,
     /// Do not assert `format` when judging instances

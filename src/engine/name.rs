@@ -40,7 +40,7 @@ impl EngineName {
         let known: Vec<&str> = Self::ALL.into_iter().filter(|engine| engine.is_built_in()).map(Self::name).collect();
         if SERVER_ONLY.contains(&name) {
             return Err(Error::usage(format!("decoding engine exists only inside a server: {name}"))
-                .hint(format!("name a server that runs it with --base-url, or use one of {}", known.join(", "))));
+                .hint(format!("built in are {}; a server that runs it is measured with sobench --base-url", known.join(", "))));
         }
         let engine = Self::ALL.into_iter().find(|engine| engine.name() == name);
         let engine = engine.ok_or_else(|| {

@@ -1,10 +1,10 @@
 //! The flags of `sobench mask`, checked and turned into what is measured and what is written. Opens no file.
 
-use std::path::PathBuf;
+use std::path::{Component, Path, PathBuf};
 use std::thread;
 
 use super::engines;
-use crate::cli::{MaskArgs, MaskFormat};
+use crate::cli::{MaskArgs, MaskFormat, MaskOutputArgs};
 use crate::engine::EngineName;
 use crate::error::{Error, Result};
 use crate::mask::plan::{CorpusSource, MAX_JOBS, MaskPlan};
@@ -31,6 +31,13 @@ pub struct MeasureOutput {
     pub progress: bool,
 }
 
+impl MeasureOutput {
+    /// The files that reports are written to.
+    pub fn files(&self) -> impl Iterator<Item = &Path> {
+        [&self.json, &self.csv, &self.csv_tags, &self.html].into_iter().filter_map(|path| path.as_deref())
+    }
+}
+
 /// Forms of the report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
@@ -53,6 +60,7 @@ pub fn mask_plan(flags: &MaskArgs) -> Result<MeasurePlan> {
         return Err(Error::usage("--explain says where auto sends an entry, and auto is not among --engine")
             .hint("add it, e.g. --engine auto, or leave --explain out"));
     }
+    check_files(&flags.output)?;
     let mask = MaskPlan {
         corpora: flags.corpus.iter().map(|typed| CorpusSource::parse(typed)).collect(),
         engines,
@@ -89,6 +97,31 @@ pub fn mask_plan(flags: &MaskArgs) -> Result<MeasurePlan> {
             progress: !flags.output.disable_tqdm,
         },
     })
+}
+
+/// Refuses a report that would be lost: one in a file called `-`, which is meant for stdout, and two in the same file.
+fn check_files(output: &MaskOutputArgs) -> Result<()> {
+    let files = [
+        ("--json", &output.json),
+        ("--csv", &output.csv),
+        ("--csv-tags", &output.csv_tags),
+        ("--html", &output.html),
+        ("--rows", &output.rows),
+    ];
+    let mut seen: Vec<(&str, PathBuf)> = Vec::new();
+    for (flag, path) in files.into_iter().filter_map(|(flag, path)| Some((flag, path.as_deref()?))) {
+        if path == Path::new("-") {
+            return Err(Error::usage(format!("{flag} takes the name of a file, and not -"))
+                .hint("stdout gets what --format names, e.g. --format html; a file of that name is ./-"));
+        }
+        let place: PathBuf = path.components().filter(|part| *part != Component::CurDir).collect();
+        if let Some((earlier, _)) = seen.iter().find(|(_, known)| *known == place) {
+            return Err(Error::usage(format!("{earlier} and {flag} name the same file: {}", path.display()))
+                .hint("the later one would replace the other; name a file for each"));
+        }
+        seen.push((flag, place));
+    }
+    Ok(())
 }
 
 /// One core is left to the parent and to the system, so that they do not take the processor from a mask that is being timed.

@@ -9,6 +9,7 @@ mod grammars;
 mod hub;
 mod load;
 mod mask;
+mod mask_command;
 mod preflight;
 mod ratchet;
 mod readme;
