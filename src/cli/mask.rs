@@ -30,6 +30,12 @@ pub struct MaskArgs {
     /// Only so many entries, from the beginning
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub limit: Option<usize>,
+    /// Only so many entries, drawn at random; they keep their order
+    #[arg(long, value_name = "N", allow_negative_numbers = true, conflicts_with = "limit")]
+    pub sample: Option<usize>,
+    /// Seed of --sample
+    #[arg(long, value_name = "SEED", default_value_t = 0, requires = "sample")]
+    pub seed: u64,
     /// Only entries whose name or tag matches
     #[arg(long, value_name = "REGEX")]
     pub filter: Option<String>,

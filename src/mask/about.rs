@@ -28,6 +28,8 @@ pub struct About {
     pub warm: bool,
     pub filter: Option<String>,
     pub limit: Option<usize>,
+    /// Which of the entries that the filter left were drawn; `None` for all of them.
+    pub sample: Option<Sample>,
     /// Child processes at the same time.
     pub jobs: usize,
     /// After which a row is stopped as a timeout.
@@ -35,6 +37,14 @@ pub struct About {
     /// Address space that a child process may have beyond [`RESERVED_BYTES`]; `None` where there is no limit.
     pub memory_limit_bytes: Option<u64>,
     pub host: HostAbout,
+}
+
+/// Entries drawn at random, as CPython's `random.sample` draws them; they keep the corpora's order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sample {
+    /// At most so many.
+    pub entries: usize,
+    pub seed: u64,
 }
 
 /// One engine of a measurement.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::about::CorpusKind;
+use super::about::{CorpusKind, Sample};
 use super::memory;
 use super::row::Spelling;
 use crate::engine::vocabulary::VocabularySource;
@@ -39,6 +39,8 @@ pub struct MaskPlan {
     pub spellings: Vec<Spelling>,
     /// At most so many entries, the first ones.
     pub limit: Option<usize>,
+    /// Which of them, at random; `None` for all.
+    pub sample: Option<Sample>,
     /// A regular expression; an entry is measured where its name or one of its tags matches.
     pub filter: Option<String>,
     /// Where rows are kept; `None` keeps them in a temporary file.
@@ -66,6 +68,7 @@ impl Default for MaskPlan {
             memory_limit_bytes: 8 << 30,
             spellings: Spelling::OF_JSON.to_vec(),
             limit: None,
+            sample: None,
             filter: None,
             rows: None,
             resume: false,
@@ -108,6 +111,9 @@ impl MaskPlan {
         }
         if self.limit == Some(0) {
             return fail("--limit leaves nothing to measure: 0", "give a number of entries, or leave it out for all");
+        }
+        if self.sample.is_some_and(|sample| sample.entries == 0) {
+            return fail("--sample leaves nothing to measure: 0", "give a number of entries, or leave it out for all");
         }
         if self.timeout_ms == 0 {
             return fail("time limit of nothing: 0", "give each schema some seconds");
@@ -214,6 +220,7 @@ mod tests {
             }),
             ("jobs not in 1 to 256: 0", |plan| plan.jobs = 0),
             ("--limit leaves nothing to measure: 0", |plan| plan.limit = Some(0)),
+            ("--sample leaves nothing", |plan| plan.sample = Some(Sample { entries: 0, seed: 0 })),
             ("time limit", |plan| plan.timeout_ms = 0),
             ("nothing to resume", |plan| plan.resume = true),
         ] {

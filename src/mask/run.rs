@@ -151,6 +151,7 @@ fn about(plan: &MaskPlan, corpora: &Corpora, ready: &[Ready]) -> About {
         warm: plan.warm,
         filter: plan.filter.clone(),
         limit: plan.limit,
+        sample: plan.sample,
         jobs: plan.jobs,
         timeout_ms: plan.timeout_ms,
         memory_limit_bytes: plan.memory_limit(),

@@ -7,6 +7,7 @@ use super::engines;
 use crate::cli::{MaskArgs, MaskFormat, MaskOutputArgs};
 use crate::engine::EngineName;
 use crate::error::{Error, Result};
+use crate::mask::about::Sample;
 use crate::mask::plan::{CorpusSource, MAX_JOBS, MaskPlan};
 use crate::mask::row::Spelling;
 
@@ -72,6 +73,7 @@ pub fn mask_plan(flags: &MaskArgs) -> Result<MeasurePlan> {
         memory_limit_bytes: memory_limit(flags.memory_limit_mib)?,
         spellings: flags.spelling.iter().filter_map(|name| spelling(name)).collect(),
         limit: flags.limit,
+        sample: flags.sample.map(|entries| Sample { entries, seed: flags.seed }),
         filter: flags.filter.clone(),
         rows: flags.output.rows.clone(),
         resume: flags.output.resume,

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
-use super::about::{CorpusAbout, CorpusKind};
+use super::about::{CorpusAbout, CorpusKind, Sample};
 use super::plan::{CorpusSource, MAX_INSTANCE_BYTES, MaskPlan};
 use super::protocol;
 use super::row::Spelling;
@@ -27,6 +27,7 @@ use super::spelling;
 use crate::constraint::Constraint;
 use crate::error::{Error, Result};
 use crate::printable::printable;
+use crate::random::PythonRandom;
 
 /// Notices kept of one corpus; what is past them is counted.
 const MAX_NOTICES: usize = 20;
@@ -106,7 +107,18 @@ pub(super) fn load(plan: &MaskPlan) -> Result<Corpora> {
         return Err(Error::usage(format!("no entry is left to measure, of {} with filter: {filter}", sink.next))
             .hint("the filter is a regular expression on names and tags"));
     }
-    Ok(Corpora { about, selected: sink.selected, notices })
+    let selected = match plan.sample {
+        Some(sample) => drawn(sink.selected, sample),
+        None => sink.selected,
+    };
+    Ok(Corpora { about, selected, notices })
+}
+
+/// Those of a sample, in their order.
+fn drawn(selected: Vec<Selected>, sample: Sample) -> Vec<Selected> {
+    let count = sample.entries.min(selected.len());
+    let places: HashSet<usize> = PythonRandom::new(sample.seed).sample(selected.len(), count).into_iter().collect();
+    selected.into_iter().enumerate().filter(|(place, _)| places.contains(place)).map(|(_, entry)| entry).collect()
 }
 
 fn compile_filter(filter: &str) -> Result<Regex> {

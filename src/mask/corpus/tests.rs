@@ -198,6 +198,19 @@ fn filter_and_limit_select_and_places_stay() {
         assert_eq!(corpora.selected.iter().map(|entry| entry.index).collect::<Vec<_>>(), expected);
         assert_eq!(corpora.about[0].entries, 6, "the corpus is what it is");
     }
+    let drawn = |entries, seed, filter: Option<&str>| {
+        let (filter, sample) = (filter.map(str::to_owned), Some(Sample { entries, seed }));
+        let plan = MaskPlan { corpora: vec![source.clone()], filter, sample, ..MaskPlan::default() };
+        load(&plan).unwrap().selected.iter().map(|entry| entry.index).collect::<Vec<_>>()
+    };
+    // CPython 3: sorted(random.Random(1).sample(range(6), 3)).
+    assert_eq!(drawn(3, 1, None), [0, 1, 4]);
+    assert_eq!(drawn(3, 1, None), drawn(3, 1, None));
+    assert_eq!(
+        (drawn(9, 1, None).len(), drawn(9, 1, Some("^t1$"))),
+        (6, vec![1, 3, 5]),
+        "no more than there are, after the filter"
+    );
 }
 
 #[test]

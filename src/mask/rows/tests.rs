@@ -25,6 +25,7 @@ fn about() -> About {
         warm: true,
         filter: None,
         limit: None,
+        sample: None,
         jobs: 1,
         timeout_ms: 10,
         memory_limit_bytes: None,

@@ -2,7 +2,7 @@
 
 use super::{Measurement, Summary};
 use crate::engine::{EngineName, EnginePolicy};
-use crate::mask::about::{About, BatchRow, CorpusAbout, CorpusKind, EngineAbout, HostAbout, VocabularyAbout};
+use crate::mask::about::{About, BatchRow, CorpusAbout, CorpusKind, EngineAbout, HostAbout, Sample, VocabularyAbout};
 use crate::mask::row::{
     Compile, DeclineClass, Declined, InstanceOutcome, InstanceRow, PassTimes, Row, Spelling, SpellingTimes, Stage, StopCause,
     Stopped,
@@ -40,6 +40,7 @@ pub(crate) fn measurement(engines: &[EngineName]) -> Measurement {
         warm: true,
         filter: Some("a|b".into()),
         limit: None,
+        sample: Some(Sample { entries: 5, seed: 7 }),
         jobs: 2,
         timeout_ms: TIMEOUT_MS,
         memory_limit_bytes: Some(4 << 30),

@@ -77,7 +77,9 @@ pub(super) fn conditions(summary: &Summary) -> Vec<(&'static str, String)> {
     }
     let filter = about.filter.as_deref().map(|it| format!(", filter {}", name(it))).unwrap_or_default();
     let limit = about.limit.map(|it| format!(", limit {it}")).unwrap_or_default();
-    lines.push(("selected", format!("{} schemas{filter}{limit}", count(about.selected as u64))));
+    let sample =
+        about.sample.map(|it| format!(", a sample of {} by seed {}", count(it.entries as u64), it.seed)).unwrap_or_default();
+    lines.push(("selected", format!("{} schemas{filter}{limit}{sample}", count(about.selected as u64))));
     let spellings: Vec<&str> = about.spellings.iter().map(|it| it.name()).collect();
     let formats = if about.assert_formats { "asserted" } else { "not asserted" };
     let walks = if about.warm { "cold and warm" } else { "cold only" };
