@@ -40,6 +40,9 @@ pub struct Timing {
     /// When the first chunk came that carried something of the answer itself: text, or a tool call. That of a chunk with both is
     /// that of the reasoning too.
     pub first_answer_ns: Option<u64>,
+    /// The output tokens up to and with each of those chunks, by the server's count; empty where it does not count in every one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub chunk_tokens: Vec<u64>,
     /// When the response ended, for whatever reason.
     pub end_ns: Option<u64>,
     /// Whether the answer came, and was read, as an event stream. Not so where none was asked for, where the server sent one whole
@@ -49,6 +52,13 @@ pub struct Timing {
 }
 
 impl Timing {
+    /// Whether the instants follow each other: due, ready, sent, headers, every chunk, end, as far as there are any. They are read off
+    /// one clock, so that anything else is a defect of the client.
+    pub fn is_in_order(&self) -> bool {
+        let before = [Some(self.due_ns), self.ready_ns, self.sent_ns, self.headers_ns];
+        before.into_iter().flatten().chain(self.chunks_ns.iter().copied()).chain(self.end_ns).is_sorted()
+    }
+
     /// First content, from which TTFT counts.
     pub fn first_content_ns(&self) -> Option<u64> {
         self.chunks_ns.first().copied()
@@ -122,5 +132,32 @@ impl Outcome {
     /// Whether the server gave an answer, whole or cut at the token limit.
     pub fn is_answer(&self) -> bool {
         matches!(self, Self::Completed | Self::Truncated)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instants_follow_each_other() {
+        let timing = |due_ns, [ready_ns, sent_ns, headers_ns, end_ns]: [Option<u64>; 4], chunks_ns: &[u64]| {
+            let chunks_ns = chunks_ns.to_vec();
+            Timing { due_ns, ready_ns, sent_ns, headers_ns, chunks_ns, end_ns, ..Timing::default() }
+        };
+        for (timing, expected) in [
+            (timing(5, [None; 4], &[]), true),
+            (timing(5, [Some(5), Some(5), Some(5), Some(5)], &[5, 5]), true),
+            (timing(1, [Some(2), Some(3), Some(4), Some(8)], &[5, 7]), true),
+            (timing(1, [Some(2), Some(3), None, Some(4)], &[]), true),
+            (timing(3, [Some(2), Some(3), Some(4), Some(8)], &[5, 7]), false),
+            (timing(1, [Some(4), Some(3), Some(4), Some(8)], &[5, 7]), false),
+            (timing(1, [Some(2), Some(5), Some(4), Some(8)], &[5, 7]), false),
+            (timing(1, [Some(2), Some(3), Some(6), Some(8)], &[5, 7]), false),
+            (timing(1, [Some(2), Some(3), Some(4), Some(8)], &[7, 5]), false),
+            (timing(1, [Some(2), Some(3), Some(4), Some(6)], &[5, 7]), false),
+        ] {
+            assert_eq!(timing.is_in_order(), expected, "{timing:?}");
+        }
     }
 }

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::backend::{ConstraintDialect, Sampling, ServerKind};
 use crate::cli::{BenchArgs, ConstraintArgs, DatasetArgs, JsonSchemaName, OutputArgs, SamplingArgs, ServerArgs};
@@ -322,11 +322,12 @@ fn constrained_ratio(constraint: &ConstraintArgs) -> Result<f64> {
 
 fn request(arguments: &BenchArgs, backend: ServerKind) -> Result<RequestPlan> {
     let SamplingArgs { extra_body, ignore_eos, .. } = &arguments.sampling;
+    let own = extra_body.as_deref().map(json_object).transpose()?;
     Ok(RequestPlan {
         stream: streams(arguments, backend),
         sampling: sampling(&arguments.sampling, backend),
         ignore_eos: *ignore_eos,
-        extra_body: extra_body.as_deref().map(json_object).transpose()?,
+        extra_body: if arguments.traffic.continuous_usage { Some(counting(backend, own)?) } else { own },
         request_id_prefix: arguments.server.request_id_prefix.clone(),
     })
 }
@@ -334,6 +335,22 @@ fn request(arguments: &BenchArgs, backend: ServerKind) -> Result<RequestPlan> {
 /// Whether answers are asked for as streams: where nothing is generated, there is nothing to stream.
 fn streams(arguments: &BenchArgs, backend: ServerKind) -> bool {
     !arguments.traffic.disable_stream && backend.generates()
+}
+
+/// The fields that ask for usage in every chunk, beside the user's own.
+fn counting(backend: ServerKind, own: Option<Map<String, Value>>) -> Result<Map<String, Value>> {
+    const FIELD: &str = "stream_options";
+    if !backend.takes_stream_options() {
+        return Err(Error::usage(format!("--continuous-usage has no field on --backend {backend}"))
+            .hint("leave it out: where such a server counts tokens in its chunks, that is read as it is"));
+    }
+    let mut fields = own.unwrap_or_default();
+    if fields.contains_key(FIELD) {
+        return Err(Error::usage(format!("--continuous-usage sets {FIELD}, which --extra-body sets as well"))
+            .hint("leave one of them out"));
+    }
+    fields.insert(FIELD.to_owned(), json!({"include_usage": true, "continuous_usage_stats": true}));
+    Ok(fields)
 }
 
 /// What was typed; and the penalty of 1 that vLLM's own client sends, so that it is in the record as well.

@@ -1,5 +1,6 @@
 //! The pipeline: resolve the server, load the cases, try one, drive, judge, count, report. Knows no wire format and no formula.
 
+mod cold;
 mod explain;
 mod extent;
 mod judge;
@@ -10,6 +11,7 @@ mod sending;
 mod warmup;
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -105,7 +107,13 @@ pub fn run(plan: &RunPlan) -> Result<Finished> {
     let runtime = Runtime::new().map_err(|error| Error::environment(format!("no threads to run on: {error}")))?;
     let tokenizer = plan.tokenizer.as_deref().map_or_else(|| Ok(Tokenizer::embedded()), Tokenizer::open)?;
     let mut session = Session::open(plan, &runtime)?;
-    let dataset = load(plan, &session, &tokenizer)?;
+    let mut dataset = load(plan, &session, &tokenizer)?;
+    if let Some(every) = plan.traffic.cold_schema_every {
+        let injected = cold::inject(&mut dataset.cases, every)?;
+        dataset.notices.push(format!(
+            "{injected} requests carry a schema that no server has seen (--cold-schema-every {every}); the dataset's hash is without them"
+        ));
+    }
     for notice in session.notices.iter().chain(&dataset.notices) {
         progress::say(notice);
     }
@@ -136,6 +144,8 @@ struct Driven<'a> {
     schedule: Schedule,
     outcome: RunOutcome,
     trials: usize,
+    /// Fingerprints of the constraints that the server was sent before the run.
+    known: HashSet<String>,
     warmups: usize,
     interrupted: bool,
     enforcement: Enforcement,
@@ -181,8 +191,8 @@ fn drive<'a>(plan: &RunPlan, session: &mut Session, dataset: &'a Dataset, runtim
         let count = outcome.observations.len();
         notices.extend(extent::notice(plan.dataset.name, schedule.until, cases.len(), count));
         let cases = extent::asked(cases, count);
-        let (trials, warmups, enforcement) = (trial.requests, warmups.sent, settled.enforcement);
-        Ok(Driven { cases, schedule, outcome, trials, warmups, interrupted, enforcement, notices })
+        let (trials, known, warmups, enforcement) = (trial.requests, trial.constraints, warmups.sent, settled.enforcement);
+        Ok(Driven { cases, schedule, outcome, trials, known, warmups, interrupted, enforcement, notices })
     })
 }
 

@@ -51,6 +51,8 @@ pub struct Answer {
     pub finish_reason: Option<String>,
     /// The last counts that the server stated.
     pub usage: Option<Usage>,
+    /// For each chunk with generated content, the output tokens up to and with it, as far as the server states counts in chunks.
+    pub chunk_tokens: Vec<u64>,
     /// Whether any generated content came.
     pub has_content: bool,
     /// Whether the server stated the whole answer, which may be empty.

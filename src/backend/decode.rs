@@ -201,6 +201,9 @@ impl State {
         if delta.finish_reason.is_some() {
             answer.finish_reason = delta.finish_reason;
         }
+        if is_content {
+            answer.chunk_tokens.extend(delta.usage.and_then(|usage| usage.completion_tokens));
+        }
         if delta.usage.is_some() {
             // Usage on every chunk is cumulative (vLLM's `continuous_usage_stats`): the last one is the whole.
             answer.usage = delta.usage;
@@ -278,6 +281,18 @@ mod tests {
         let (fed, answer) = decode(false, 0, &[body]);
         assert_eq!((fed[1].content_chunks, fed[1].reasoning, fed[1].answer), (1, true, false));
         assert_eq!((answer.reasoning.as_str(), answer.text.as_str(), answer.outcome()), ("hm", "", Outcome::Truncated));
+    }
+
+    #[test]
+    fn counts_in_chunks_are_kept_for_the_chunks_with_content() {
+        let event = |text: &str, count: u64| {
+            format!(
+                "data: {{\"choices\":[{{\"text\":\"{text}\"}}],\"usage\":{{\"prompt_tokens\":5,\"completion_tokens\":{count}}}}}\n\n"
+            )
+        };
+        let stream = [event("", 0), event("a", 1), event("bcd", 4), event("", 5)].concat();
+        let (_, answer) = decode(true, 1 << 10, &[stream.as_bytes()]);
+        assert_eq!((answer.chunk_tokens, answer.usage.unwrap().completion_tokens), (vec![1, 4], Some(5)));
     }
 
     #[test]

@@ -83,6 +83,11 @@ impl ServerKind {
         Self::VllmRerank,
     ];
 
+    /// Whether its body has OpenAI's `stream_options`, which ask for counts in a stream.
+    pub fn takes_stream_options(self) -> bool {
+        super::shape::Shape::of(self).asks_usage
+    }
+
     /// The name used in flags, files and messages.
     pub fn name(self) -> &'static str {
         match self {

@@ -201,12 +201,18 @@ pub struct TrafficArgs {
     /// Requests sent before the measured ones, under the same cap: unconstrained, with prompts of their own
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub num_warmups: usize,
+    /// Give every so many-th constrained request a JSON Schema that no server has seen, and report what that does to the others
+    #[arg(long, value_name = "K", allow_negative_numbers = true)]
+    pub cold_schema_every: Option<usize>,
     /// Exit with 1 where the client itself stood in the way of the figures
     #[arg(long)]
     pub strict_client: bool,
     /// End a request that takes longer than so many seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 21600.0, allow_negative_numbers = true)]
     pub request_timeout: f64,
+    /// Ask for a count of tokens in every chunk, so that chunks of several tokens can be told (vLLM's continuous_usage_stats)
+    #[arg(long, conflicts_with = "disable_stream")]
+    pub continuous_usage: bool,
     /// Ask for whole answers instead of streams
     #[arg(long)]
     pub disable_stream: bool,

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 
@@ -20,8 +21,14 @@ pub(super) trait World: Send + Sync + 'static {
     /// Waits until so long after the begin.
     fn wait_until(&self, at: Duration) -> impl Future<Output = ()> + Send;
 
+    /// What of the client a request needs to know, such as which of its threads it runs on.
+    type Place: Send;
+
+    /// Where the next request goes, and the runtime of its task; `None` for the dispatcher's own.
+    fn place(&self) -> (Self::Place, Option<Handle>);
+
     /// Sends the request now and observes what happens.
-    fn exchange(&self, prepared: Prepared) -> impl Future<Output = Observation> + Send;
+    fn exchange(&self, prepared: Prepared, place: Self::Place) -> impl Future<Output = Observation> + Send;
 }
 
 /// How the dispatcher goes about it.
@@ -61,7 +68,12 @@ pub(super) async fn dispatch<W: World>(world: W, queue: Vec<Prepared>, terms: Te
                 turn = turn(world.as_ref(), prepared.due, &mut slots, until) => turn,
             };
             if let Turn::Go { ready } = turn {
-                requests.spawn(send(Arc::clone(&world), prepared, ready, slots.taken(&world), tell.clone()));
+                let (place, runtime) = world.place();
+                let request = send(Arc::clone(&world), prepared, place, ready, slots.taken(&world), tell.clone());
+                match runtime {
+                    Some(runtime) => requests.spawn_on(request, &runtime),
+                    None => requests.spawn(request),
+                };
                 while requests.try_join_next().is_some() {}
                 continue;
             }
@@ -77,11 +89,19 @@ pub(super) async fn dispatch<W: World>(world: W, queue: Vec<Prepared>, terms: Te
 }
 
 /// One request, as a task of its own.
-async fn send<W: World>(world: Arc<W>, prepared: Prepared, ready: Duration, slot: Slot<W>, tell: UnboundedSender<News>) {
+async fn send<W: World>(
+    world: Arc<W>,
+    prepared: Prepared,
+    place: W::Place,
+    ready: Duration,
+    slot: Slot<W>,
+    tell: UnboundedSender<News>,
+) {
     let _ = tell.send(News::Sent { index: prepared.index });
-    let mut observation = world.exchange(prepared).await;
+    let mut observation = world.exchange(prepared, place).await;
     drop(slot);
     observation.timing.ready_ns = Some(super::clock::as_ns(ready));
+    debug_assert!(observation.timing.is_in_order(), "{:?}", observation.timing);
     let _ = tell.send(News::Ended(Box::new(observation)));
 }
 

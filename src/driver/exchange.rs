@@ -52,7 +52,9 @@ pub(super) async fn observe(sender: &Sender, prepared: Prepared) -> Observation 
     };
     let Exchange { mut timing, decoder, .. } = exchange;
     timing.end_ns.get_or_insert_with(|| sender.clock.now_ns());
-    let answer = decoder.into_answer();
+    let mut answer = decoder.into_answer();
+    debug_assert!(timing.is_in_order(), "{timing:?}");
+    timing.chunk_tokens = std::mem::take(&mut answer.chunk_tokens);
     Observation {
         case_index: prepared.index,
         outcome: broke.unwrap_or_else(|| answer.outcome()),

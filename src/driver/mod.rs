@@ -17,6 +17,7 @@ mod stop;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use tokio::runtime::Handle;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::task::JoinSet;
 
@@ -205,7 +206,13 @@ impl World for Sender {
         self.clock.sleep_until(at).await;
     }
 
-    async fn exchange(&self, prepared: Prepared) -> Observation {
+    type Place = ();
+
+    fn place(&self) -> ((), Option<Handle>) {
+        ((), None)
+    }
+
+    async fn exchange(&self, prepared: Prepared, (): ()) -> Observation {
         observe(self, prepared).await
     }
 }

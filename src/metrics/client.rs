@@ -76,6 +76,8 @@ pub struct ClientPart {
     pub rate_deviation_percent: Option<f64>,
     /// Requests that waited for a free slot.
     pub held_by_cap: usize,
+    /// Requests whose instants do not follow each other, which only a defect of the client's clock can bring about.
+    pub disordered: usize,
     pub verdict: ClientVerdict,
     /// What speaks against the client; empty if nothing does.
     pub doubts: Vec<Doubt>,
@@ -116,6 +118,7 @@ pub enum Measure {
     RateDeviationPercent,
     CpuPercent,
     MachineBusyPercent,
+    DisorderedRequests,
 }
 
 impl ClientPart {
@@ -142,6 +145,7 @@ impl ClientPart {
             burst: first.iter().max().map(|&last| Burst { requests: first.len(), width_ms: last as f64 / NS_PER_MS }),
             rate_deviation_percent: rate_deviation_percent(&ready),
             held_by_cap: ready.iter().filter(|(due, ready, _)| ready > due).count(),
+            disordered: samples.iter().filter(|it| !it.observation.timing.is_in_order()).count(),
             cost,
             verdict: ClientVerdict::NotTheBottleneck,
             doubts: Vec::new(),
@@ -168,6 +172,7 @@ impl ClientPart {
             past(Measure::BurstWidthMs, burst, burst_limit),
             past(Measure::RateDeviationPercent, self.rate_deviation_percent.map(f64::abs), Some(100.0 * MAX_RATE_DEVIATION)),
             past(Measure::CpuPercent, self.cpu_percent.filter(|_| alone), Some(100.0 * MAX_CPU_SHARE)),
+            past(Measure::DisorderedRequests, Some(self.disordered as f64), Some(0.0)),
             past(Measure::MachineBusyPercent, self.cost.machine_busy_percent.filter(|_| alone), Some(100.0 * MAX_MACHINE_SHARE)),
         ]
         .into_iter()

@@ -6,6 +6,7 @@
 use serde::Serialize;
 
 use super::stats::Summary;
+use super::token_gaps::token_gaps_ms;
 use super::{MetricsOptions, Sample};
 use crate::observation::Timing;
 
@@ -24,6 +25,8 @@ pub struct Latency {
     /// more than chunks, that one is its end token, a chunk is one token, and gaps stay as they are. Beyond that the count does not
     /// tell whether an end token is in it, and the average is tokens / chunks: where there is one, it is 1 / chunks too large.
     pub itl_per_token_ms: Summary,
+    /// ITL of single tokens, where the server says how many came in each chunk ([`token_gaps_ms`]); no value of any other answer.
+    pub itl_counted_ms: Summary,
     /// E2EL: sent to last content. One value an answer.
     pub e2el_ms: Summary,
     /// TTFT with the time before sending: due to first content.
@@ -127,7 +130,7 @@ impl Latency {
     /// The part that looks at every chunk.
     fn of_chunks(samples: &[&Sample<'_>], options: &MetricsOptions) -> Self {
         let mut latency = Self::default();
-        let (mut gaps, mut token_gaps) = (Vec::new(), Vec::new());
+        let (mut gaps, mut token_gaps, mut counted) = (Vec::new(), Vec::new(), Vec::new());
         for sample in samples.iter().filter(|sample| sample.observation.outcome.is_answer()) {
             let timing = &sample.observation.timing;
             let chunks = timing.chunks_ns.len() as u64;
@@ -145,8 +148,10 @@ impl Latency {
                 token_gaps.push(chunk_gaps_ms(timing).map(|gap| gap * share).collect());
             }
             gaps.push(chunk_gaps_ms(timing).collect());
+            counted.extend(token_gaps_ms(timing));
         }
         latency.itl_ms = Summary::pooled(&gaps, &options.percentiles);
+        latency.itl_counted_ms = Summary::pooled(&counted, &options.percentiles);
         latency.itl_per_token_ms = Summary::pooled(&token_gaps, &options.percentiles);
         latency
     }
@@ -303,6 +308,15 @@ mod tests {
             let counts = (latency.multi_token_chunk_answers, latency.single_chunk_answers);
             assert_eq!((counts, latency.itl_per_token_ms.mean), ((multi, single), per_token), "{tokens} tokens at {chunks:?}");
         }
+    }
+
+    #[test]
+    fn tokens_are_timed_one_by_one_where_the_server_counts_them() {
+        let counted = Made { chunk_tokens: vec![1, 3, 4], output: Some(4), ..made() };
+        let latency = measured(&[counted, made()], true);
+        assert_eq!((latency.itl_ms.n, latency.itl_counted_ms.n), (4, 3));
+        assert_eq!((latency.itl_counted_ms.min, latency.itl_counted_ms.max), (Some(5.0), Some(10.0)));
+        assert_eq!(measured(&[made()], true).itl_counted_ms.mean, None);
     }
 
     #[test]

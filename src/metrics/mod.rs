@@ -4,6 +4,8 @@
 //! the statistics in [`stats`].
 
 pub mod client;
+pub mod cold;
+pub mod difference;
 pub mod excerpt;
 pub mod holding;
 pub mod interval;
@@ -15,6 +17,7 @@ pub mod steady;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod throughput;
+pub mod token_gaps;
 
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};

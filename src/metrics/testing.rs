@@ -23,6 +23,7 @@ pub(crate) struct Made<'t> {
     pub(crate) ready: Option<u64>,
     pub(crate) sent: Option<u64>,
     pub(crate) chunks: Vec<u64>,
+    pub(crate) chunk_tokens: Vec<u64>,
     pub(crate) end: Option<u64>,
     pub(crate) streamed: bool,
     /// First reasoning, and first content of the answer itself.
@@ -45,6 +46,7 @@ pub(crate) fn made() -> Made<'static> {
         ready: None,
         sent: Some(0),
         chunks: vec![10, 20, 30],
+        chunk_tokens: vec![],
         end: Some(31),
         streamed: true,
         reasoning: None,
@@ -77,6 +79,7 @@ impl Made<'_> {
             chunks_ns: self.chunks.iter().map(|at| at * NS_PER_MS).collect(),
             first_reasoning_ns: self.reasoning.map(|at| at * NS_PER_MS),
             first_answer_ns: self.answer.map(|at| at * NS_PER_MS),
+            chunk_tokens: self.chunk_tokens.clone(),
             end_ns: self.end.map(|at| at * NS_PER_MS),
             streamed: self.streamed,
         };

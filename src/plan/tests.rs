@@ -101,6 +101,11 @@ fn wrong_values_name_flag_and_value() {
         (&["--header", "a=b"], "no server is named, and the embedded engine takes no --header"),
         (&["--port", "1", "--embedded-itl-ms", "3"], "a server is named, and only the embedded engine takes --embedded-itl-ms"),
         (&["--grammar-dialect", "lark"], "--grammar-dialect has no meaning with --dataset json"),
+        (&["--port", "1", "--backend", "tgi", "--continuous-usage"], "--continuous-usage has no field on --backend tgi"),
+        (
+            &["--continuous-usage", "--extra-body", r#"{"stream_options": {}}"#],
+            "--continuous-usage sets stream_options, which --extra-body sets as well",
+        ),
         (&["--embedded-itl-ms", "-2"], "--embedded-itl-ms is not a time: -2"),
     ] {
         let error = plan(arguments).expect_err("the value is wrong");

@@ -18,6 +18,8 @@ pub struct Traffic {
     pub until: Until,
     /// The share of the cap from which the run counts as steady, above 0 and up to 1.
     pub steady_state_threshold: f64,
+    /// Every how many constrained requests a schema that no server has seen is sent; at least 2.
+    pub cold_schema_every: Option<usize>,
     /// Whether a client that stood in the way makes the run a failed one.
     pub strict_client: bool,
 }
@@ -51,6 +53,7 @@ pub(super) fn traffic(flags: &TrafficArgs) -> Result<(Traffic, usize)> {
     let pace = pace(flags)?;
     let (until, requests) = extent(flags, pace)?;
     check_length(flags, pace, requests)?;
+    check_cold(flags.cold_schema_every, until)?;
     let traffic = Traffic {
         pace,
         burstiness: flags.burstiness,
@@ -59,6 +62,7 @@ pub(super) fn traffic(flags: &TrafficArgs) -> Result<(Traffic, usize)> {
         request_timeout,
         until,
         steady_state_threshold: flags.steady_state_threshold,
+        cold_schema_every: flags.cold_schema_every,
         strict_client: flags.strict_client,
     };
     Ok((traffic, requests))
@@ -135,6 +139,16 @@ fn check_length(flags: &TrafficArgs, pace: Pace, requests: usize) -> Result<()> 
         .hint(format!("raise the rate or lower --num-prompts, to at most {LONGEST_SCHEDULE_S} s in all")))
 }
 
+fn check_cold(every: Option<usize>, until: Until) -> Result<()> {
+    match (every, until) {
+        (Some(every), _) if every < 2 => Err(Error::usage(format!("--cold-schema-every leaves no warm request: {every}"))
+            .hint("give 2 or more; --dataset json-unique makes every schema a new one")),
+        (Some(_), Until::Cycling(_)) => Err(Error::usage("requests go round until --duration ends, so that no schema stays new")
+            .hint("give --num-prompts or a --request-rate beside --cold-schema-every")),
+        _ => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::ffi::OsString;
@@ -178,6 +192,11 @@ mod tests {
             (&["--duration", "0", "--max-concurrency", "1"][..], "--duration is not a time: 0"),
             (&["--steady-state-threshold", "0"], "--steady-state-threshold is not a share of the cap: 0"),
             (&["--steady-state-threshold", "1.5"], "--steady-state-threshold is not a share of the cap: 1.5"),
+            (&["--cold-schema-every", "1"], "--cold-schema-every leaves no warm request: 1"),
+            (
+                &["--cold-schema-every", "9", "--duration", "5", "--max-concurrency", "2"],
+                "requests go round until --duration ends, so that no schema stays new",
+            ),
             (&["--duration", "5"], "all requests are due at once, so that there is nothing to stop after --duration 5"),
             (&["--duration", "5", "--request-rate", "0.1"], "no request is due within --duration 5"),
             (&["--duration", "1e6", "--request-rate", "1e6"], "1000000000000 requests are due within --duration 1000000"),

@@ -61,6 +61,7 @@ fn words(doubt: &Doubt) -> String {
         Measure::BurstWidthMs => format!("the burst took {value:.1} ms to leave (at most {limit:.1} ms)"),
         Measure::RateDeviationPercent => format!("the sending rate was off by {value:.1} % (at most {limit:.1} %)"),
         Measure::CpuPercent => format!("client CPU {value:.0} % of its cores (at most {limit:.0} %)"),
+        Measure::DisorderedRequests => format!("{value:.0} requests have instants out of order (please report this)"),
         Measure::MachineBusyPercent => format!("the machine was {value:.0} % busy (at most {limit:.0} %)"),
     }
 }

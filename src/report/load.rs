@@ -6,9 +6,11 @@ use tabled::builder::Builder;
 use tabled::settings::object::Columns;
 use tabled::settings::{Alignment, Modify, Style};
 
+use super::cold;
 use super::json::put;
 use super::tables::percentile_cell;
 use super::text::figure;
+use crate::metrics::cold::{ColdLoad, FirstUses};
 use crate::metrics::offered::Offered;
 use crate::metrics::steady::SteadyState;
 
@@ -27,6 +29,10 @@ pub struct LoadReport {
     pub max_concurrency: Option<usize>,
     /// The part of the run in which the cap was reached; `None` where it never was, and without a cap.
     pub steady_state: Option<SteadyState>,
+    /// First uses of constraints against later ones; `None` where no constraint was sent.
+    pub first_uses: Option<FirstUses>,
+    /// What new schemas did to the others, where they were asked for.
+    pub cold_load: Option<ColdLoad>,
 }
 
 /// A rate that rose during the run.
@@ -79,8 +85,13 @@ impl LoadReport {
     }
 
     /// The tables on the console.
-    pub(super) fn tables(&self) -> [(&'static str, Option<String>); 2] {
-        [("The load", Some(self.offered_table())), ("The steady state, beside the whole run", self.steady_table())]
+    pub(super) fn tables(&self) -> [(&'static str, Option<String>); 4] {
+        [
+            ("The load", Some(self.offered_table())),
+            ("The steady state, beside the whole run", self.steady_table()),
+            ("First uses of a constraint against later ones: TTFT (ms)", self.first_uses.as_ref().and_then(cold::first_uses)),
+            ("Requests beside a new schema against those apart (ms)", self.cold_load.as_ref().map(cold::load)),
+        ]
     }
 
     fn offered_table(&self) -> String {

@@ -5,6 +5,7 @@
 
 mod certainty;
 mod client;
+mod cold;
 mod details;
 pub mod enforcement;
 mod filename;

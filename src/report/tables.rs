@@ -242,6 +242,9 @@ fn client(report: &Report) -> String {
     if latency.multi_token_chunk_answers > 0 {
         rows.push(("ITL spread over tokens (ms)", &latency.itl_per_token_ms));
     }
+    if latency.itl_counted_ms.n > 0 {
+        rows.push(("ITL of counted tokens (ms)", &latency.itl_counted_ms));
+    }
     let table = summaries(&rows);
     let in_flight = overall.throughput.max_in_flight.map_or_else(|| "n/a".to_owned(), |it| it.to_string());
     format!("{table}\nmost requests under way at one instant: {in_flight}")

@@ -6,6 +6,7 @@
 //! Then the questions, which use none of the run's constraints. Where the dialect was left to `auto`, the one that is suggested is
 //! asked first, and the others that the kind of server could take only as long as none enforces every kind of the run.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -111,8 +112,9 @@ impl Settling<'_> {
         let trial = if chosen == first.dialect {
             answered(tried)?
         } else {
-            let before = requests_of(&tried);
-            let trial = answered(self.sending(&request).try_out(cases).await?)?;
+            let (before, known) = left_behind(tried);
+            let mut trial = answered(self.sending(&request).try_out(cases).await?)?;
+            trial.constraints.extend(known);
             Trial { requests: trial.requests + before, ..trial }
         };
         let enforcement = self.enforcement(&found, chosen, first_constrained);
@@ -149,6 +151,7 @@ impl Settling<'_> {
             trial.requests += 1;
         }
         let constraint = case.constraint.clone().ok_or_else(|| Error::internal("a constrained case without a constraint"))?;
+        trial.constraints.insert(constraint.fingerprint());
         let (engine, why) = self.routed(constraint).await;
         Ok((trial, Some(FirstConstrained { case_id: case.id.clone(), engine, why })))
     }
@@ -263,10 +266,11 @@ fn answered(tried: Tried<'_>) -> Result<Trial<'_>> {
     }
 }
 
-fn requests_of(tried: &Tried<'_>) -> usize {
+/// The requests that a trial took whose dialect was given up, and the constraints that the server knows from it.
+fn left_behind(tried: Tried<'_>) -> (usize, HashSet<String>) {
     match tried {
-        Tried::Answered(trial) => trial.requests,
-        Tried::Refused { requests, .. } => *requests,
+        Tried::Answered(trial) => (trial.requests, trial.constraints),
+        Tried::Refused { requests, .. } => (requests, HashSet::new()),
     }
 }
 

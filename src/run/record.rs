@@ -12,6 +12,7 @@ use crate::driver::Cost;
 use crate::driver::schedule::{Pace, Ramp, RateStep};
 use crate::error::{Error, Result};
 use crate::metrics::client::{ClientCost, ClientPart};
+use crate::metrics::cold::{ColdLoad, FirstUses};
 use crate::metrics::offered::Offered;
 use crate::metrics::steady::SteadyState;
 use crate::metrics::{Sample, summarise};
@@ -61,6 +62,8 @@ fn load(plan: &RunPlan, driven: &Driven<'_>, samples: &[Sample<'_>]) -> LoadRepo
         duration_limit_s: schedule.until.time().map(|it| it.as_secs_f64()),
         offered: Offered::of(samples),
         max_concurrency: traffic.max_concurrency,
+        first_uses: FirstUses::of(samples, &plan.metrics, &driven.known, plan.dataset.seed),
+        cold_load: traffic.cold_schema_every.map(|every| ColdLoad::of(samples, &plan.metrics, every, plan.dataset.seed)),
         steady_state: traffic.max_concurrency.and_then(|target| {
             SteadyState::of(samples, driven.outcome.duration_ns, &plan.metrics, target, traffic.steady_state_threshold)
         }),

@@ -1,10 +1,11 @@
 //! Sending the run's requests: first alone, as a trial, then as warm-ups, then measured. Knows no verdict and no report.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::named_model::Overhearing;
 use crate::backend::{Adapter, RequestOptions};
-use crate::case::Case;
+use crate::case::{Arm, Case};
 use crate::constraint::{Constraint, GrammarDialect};
 use crate::driver::schedule::{Schedule, Until};
 use crate::driver::{self, Event, RunOutcome, Stop};
@@ -46,6 +47,8 @@ pub(super) struct Trial<'a> {
     pub(super) requests: usize,
     /// The case that the server answered.
     pub(super) answered: &'a Case,
+    /// Fingerprints of the constraints that were sent.
+    pub(super) constraints: HashSet<String>,
     pub(super) notices: Vec<String>,
 }
 
@@ -60,14 +63,17 @@ impl Sending<'_> {
     /// few: one schema that an engine cannot do is a result, not the end of the run.
     pub(super) async fn try_out<'c>(&self, cases: &'c [Case]) -> Result<Tried<'c>> {
         let mut notices = Vec::new();
+        let mut constraints = HashSet::new();
         let overhearing = Arc::new(Overhearing::new(Arc::clone(&self.adapter)));
         let candidates = distinct_constraints(cases);
         for (before, case) in candidates.iter().enumerate() {
             let adapter = Arc::clone(&overhearing) as Arc<dyn Adapter>;
             let seen = self.send_by(adapter, case, &format!("trial-{before}")).await?;
+            let sent = case.constraint.as_ref().filter(|_| case.arm == Arm::Constrained);
+            constraints.extend(sent.map(|constraint| constraint.fingerprint()));
             if seen.outcome.is_answer() {
                 notices.extend(overhearing.notice(&self.request.model));
-                return Ok(Tried::Answered(Trial { requests: before + 1, answered: case, notices }));
+                return Ok(Tried::Answered(Trial { requests: before + 1, answered: case, constraints, notices }));
             }
             let error = self.trial_error(case, &seen.outcome);
             match seen.outcome {
@@ -177,7 +183,7 @@ fn distinct_constraints(cases: &[Case]) -> Vec<&Case> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::case::{Arm, Prompt};
+    use crate::case::Prompt;
 
     fn case(id: usize, regex: &str) -> Case {
         Case {

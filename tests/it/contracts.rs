@@ -39,6 +39,7 @@ fn fate(index: usize, arm: Arm, outcome: Outcome, verdict: Verdict) -> Fate {
         chunks_ns: if answered { vec![at(5), at(9), at(20)] } else { vec![] },
         first_reasoning_ns: (answered && index.is_multiple_of(2)).then(|| at(5)),
         first_answer_ns: answered.then(|| at(9)),
+        chunk_tokens: if answered { vec![1, 2, 5] } else { vec![] },
         end_ns: Some(at(21)),
         streamed: answered,
     };

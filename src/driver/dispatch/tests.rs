@@ -28,7 +28,13 @@ impl World for Fake {
         tokio::time::sleep_until(self.begin + at).await;
     }
 
-    async fn exchange(&self, prepared: Prepared) -> Observation {
+    type Place = ();
+
+    fn place(&self) -> ((), Option<Handle>) {
+        ((), None)
+    }
+
+    async fn exchange(&self, prepared: Prepared, (): ()) -> Observation {
         let ns = |fake: &Self| super::super::clock::as_ns(fake.begin.elapsed());
         let sent_ns = ns(self);
         self.sent.lock().unwrap().push((prepared.index, sent_ns / 1_000_000));

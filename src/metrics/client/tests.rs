@@ -90,3 +90,10 @@ fn what_nobody_measured_is_nothing() {
     assert_eq!((judged.cpu_percent, judged.cpu_s_per_million_output_tokens, judged.burst), (None, None, None));
     assert_eq!((judged.own_delay_ms.n, judged.verdict), (0, ClientVerdict::NotTheBottleneck));
 }
+
+#[test]
+fn instants_out_of_order_are_doubted_whatever_else_is_fine() {
+    let odd = Made { end: Some(1050), ..sent(1000, 1000, 1000) };
+    let judged = part(&[odd, sent(1000, 1000, 1000)], idle());
+    assert_eq!((judged.disordered, doubts(&judged)), (1, vec![(Measure::DisorderedRequests, 0.0)]));
+}

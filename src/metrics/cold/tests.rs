@@ -1,0 +1,114 @@
+//! Cold and warm uses in runs whose costs are known.
+
+use super::*;
+use crate::metrics::testing::{Made, made, with_samples};
+use crate::observation::Outcome;
+
+/// Sent at one millisecond, first token so much later, and another each 10 ms.
+fn sent(at: u64, ttft: u64) -> Made<'static> {
+    let first = at + ttft;
+    Made { due: at, sent: Some(at), chunks: vec![first, first + 10, first + 20], end: Some(first + 21), ..made() }
+}
+
+/// The samples of a run in which each request has the constraint of this name, and `cold` ones the tag.
+fn with_constraints<T>(run: &[(Made<'_>, &str)], check: impl FnOnce(&[Sample<'_>]) -> T) -> T {
+    let parts: Vec<_> = run
+        .iter()
+        .enumerate()
+        .map(|(index, (made, name))| {
+            let (mut case, observation, verdict) = made.parts(index);
+            case.constraint = Some(Arc::new(Constraint::Regex((*name).into())));
+            case.tags.extend(name.starts_with("new").then(|| COLD_TAG.to_owned()));
+            (case, observation, verdict)
+        })
+        .collect();
+    let samples: Vec<_> =
+        run.iter().zip(&parts).map(|((made, _), (case, observation, verdict))| made.sample(case, observation, verdict)).collect();
+    check(&samples)
+}
+
+fn first_uses(run: &[(Made<'_>, &str)], known: &[&str]) -> FirstUses {
+    let known = known.iter().map(|name| Constraint::Regex((*name).into()).fingerprint()).collect();
+    with_constraints(run, |samples| FirstUses::of(samples, &MetricsOptions::default(), &known, 0)).unwrap()
+}
+
+#[test]
+fn first_uses_are_held_against_later_ones_of_the_same_constraint() {
+    let run = [
+        (sent(0, 100), "a"),
+        (sent(5, 95), "a"), // waits for the same compile
+        (sent(200, 20), "a"),
+        (sent(300, 22), "a"),
+        (sent(310, 150), "b"),
+        (sent(900, 31), "b"),
+        (sent(990, 40), "c"),
+    ];
+    let uses = first_uses(&run, &[]);
+    assert_eq!((uses.constraints, uses.known_before, uses.cold, uses.beside_first, uses.warm), (3, 0, 3, 1, 3));
+    assert_eq!((uses.cold_ttft_ms.mean, uses.warm_ttft_ms.max), (Some(290.0 / 3.0), Some(31.0)));
+    let paired = uses.paired_difference_ms.unwrap();
+    assert_eq!((paired.n, paired.difference), (2, f64::midpoint(100.0 - 21.0, 150.0 - 31.0)));
+    assert_eq!((paired.low, paired.high), (Some(79.0), Some(119.0)), "two pairs tell no more than themselves");
+    assert!((uses.difference_ms.unwrap().difference - (290.0 / 3.0 - 73.0 / 3.0)).abs() < 1e-9);
+}
+
+#[test]
+fn what_the_server_knew_before_is_warm_from_the_start() {
+    let run = [(sent(0, 20), "a"), (sent(1, 21), "a"), (sent(2, 90), "b")];
+    let uses = first_uses(&run, &["a"]);
+    assert_eq!((uses.known_before, uses.cold, uses.beside_first, uses.warm), (1, 1, 0, 2));
+    assert_eq!(uses.paired_difference_ms, None);
+    assert_eq!(uses.difference_ms.unwrap().difference, 90.0 - 20.5);
+}
+
+#[test]
+fn after_a_first_use_without_an_answer_nothing_is_known() {
+    let failed = Made { outcome: Outcome::TimedOut { limit_ms: 1 }, chunks: vec![], ..sent(0, 20) };
+    let uses = first_uses(&[(failed, "a"), (sent(50, 20), "a")], &[]);
+    assert_eq!((uses.cold, uses.warm, uses.difference_ms), (0, 0, None));
+}
+
+#[test]
+fn only_what_was_sent_with_a_constraint_counts() {
+    let control = Made { arm: Arm::Control, ..sent(0, 20) };
+    let unsent = Made { sent: None, chunks: vec![], end: None, outcome: Outcome::Cancelled, ..made() };
+    let none = with_samples(&[control, unsent], |samples| FirstUses::of(samples, &MetricsOptions::default(), &HashSet::new(), 0));
+    assert_eq!(none, None);
+}
+
+#[test]
+fn others_are_told_apart_by_what_was_under_way_when_they_began() {
+    let run = [
+        (sent(0, 30), "warm"),
+        (sent(100, 200), "new-1"), // compiles until 300
+        (sent(150, 90), "warm"),   // beside it
+        (sent(90, 40), "warm"),    // began before it: apart, though it was long under way beside it
+        (sent(300, 30), "warm"),   // its end is not in it
+        (sent(310, 5), "new-2"),
+    ];
+    let load = with_constraints(&run, |samples| ColdLoad::of(samples, &MetricsOptions::default(), 3, 0));
+    assert_eq!((load.every, load.requests), (3, 2));
+    assert_eq!((load.ttft.beside_ms.n, load.ttft.beside_ms.mean), (1, Some(90.0)));
+    assert_eq!((load.ttft.apart_ms.n, load.ttft.apart_ms.max), (3, Some(40.0)));
+    assert_eq!(load.ttft.difference_ms.unwrap().difference, 90.0 - 100.0 / 3.0);
+    // Gaps that began at 240, 250 (of the one sent at 150) and at 130, 140 (of the one sent at 90) are beside it.
+    assert_eq!((load.itl.beside_ms.n, load.itl.apart_ms.n), (4, 4));
+}
+
+#[test]
+fn gaps_are_compared_within_the_answer() {
+    let slow_beside = Made { chunks: vec![50, 60, 110, 160, 170], end: Some(171), ..sent(0, 50) };
+    let run = [(slow_beside, "warm"), (sent(60, 100), "new-1")];
+    let load = with_constraints(&run, |samples| ColdLoad::of(samples, &MetricsOptions::default(), 2, 0));
+    let difference = load.itl.difference_ms.unwrap();
+    assert_eq!((difference.n, difference.difference, difference.low), (1, 50.0 - 10.0, None));
+}
+
+#[test]
+fn waits_are_found_by_their_instants() {
+    let run = [(sent(10, 10), "new-1"), (sent(15, 20), "new-2"), (sent(50, 5), "new-3")];
+    let at = |ms: u64| with_constraints(&run, |samples| Compiles::of(samples.iter()).at(ms * 1_000_000));
+    for (ms, expected) in [(0, false), (10, true), (20, true), (34, true), (35, false), (50, true), (55, false), (99, false)] {
+        assert_eq!(at(ms), expected, "{ms} ms");
+    }
+}

@@ -1,0 +1,111 @@
+//! Schemas that no server has seen, dealt into a load that is otherwise warm. Knows no server and no figure.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::case::{Arm, Case};
+use crate::constraint::Constraint;
+use crate::error::{Error, Result};
+use crate::metrics::cold::COLD_TAG;
+
+/// Gives every `every`-th constrained case a schema with one more optional member, whose name nobody has used before, and tags it.
+/// Prompts stay as they are, so that nothing but the constraint is new; answers that were valid still are. Returns how many.
+///
+/// The names are drawn anew for each run, and not from its seed: a server that has seen a run would know its schemas.
+///
+/// # Errors
+/// There is no constrained case with a JSON Schema to change.
+pub(super) fn inject(cases: &mut [Case], every: usize) -> Result<usize> {
+    inject_with(cases, every, |index| {
+        let bits = [0_u8, 1].map(|half| RandomState::new().hash_one((half, index)));
+        format!("__optional_field_{:016x}{:016x}", bits[0], bits[1])
+    })
+}
+
+fn inject_with(cases: &mut [Case], every: usize, name: impl Fn(usize) -> String) -> Result<usize> {
+    let constrained = cases.iter_mut().enumerate().filter(|(_, case)| case.arm == Arm::Constrained);
+    let mut injected = 0;
+    for (index, case) in constrained.skip(every.saturating_sub(1)).step_by(every.max(1)) {
+        if let Some(constraint) = case.constraint.as_deref().and_then(|it| with_member(it, &name(index))) {
+            case.constraint = Some(Arc::new(constraint));
+            case.tags.push(COLD_TAG.to_owned());
+            injected += 1;
+        }
+    }
+    if injected > 0 {
+        return Ok(injected);
+    }
+    Err(Error::usage(format!("there is no JSON Schema to change at every {every}th constrained request"))
+        .hint("use --cold-schema-every with JSON Schemas, with constrained requests, and with more of them than that"))
+}
+
+fn with_member(constraint: &Constraint, name: &str) -> Option<Constraint> {
+    let Constraint::JsonSchema(schema) = constraint else { return None };
+    let mut schema = Value::clone(schema);
+    let properties = schema.as_object_mut()?.entry("properties").or_insert_with(|| json!({}));
+    properties.as_object_mut()?.insert(name.to_owned(), json!({"type": "string"}));
+    Some(Constraint::JsonSchema(Arc::new(schema)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::case::Prompt;
+
+    fn cases(constraint: &Constraint, arms: &[Arm]) -> Vec<Case> {
+        let case = |(index, arm): (usize, &Arm)| Case {
+            id: format!("json-{index}"),
+            prompt: Prompt::Text("?".into()),
+            prompt_tokens: Some(1),
+            constraint: Some(Arc::new(constraint.clone())),
+            arm: *arm,
+            output_len: 8,
+            completion: None,
+            tags: Vec::new(),
+            grammar_oracle: None,
+        };
+        arms.iter().enumerate().map(case).collect()
+    }
+
+    fn schema(value: Value) -> Constraint {
+        Constraint::JsonSchema(Arc::new(value))
+    }
+
+    #[test]
+    fn every_so_many_constrained_requests_have_a_schema_of_their_own() {
+        use Arm::{Constrained as C, Control};
+        let before = cases(&schema(json!({"type": "object", "properties": {"a": {}}})), &[C, Control, C, C, C, Control, C, C]);
+        let mut after = before.clone();
+        assert_eq!(inject(&mut after, 2).unwrap(), 3);
+        let changed: Vec<usize> = (0..8).filter(|&index| after[index].constraint != before[index].constraint).collect();
+        assert_eq!(changed, [2, 4, 7], "the second, fourth and sixth constrained one");
+        let tagged: Vec<usize> = (0..8).filter(|&index| after[index].tags == [COLD_TAG]).collect();
+        assert_eq!(tagged, changed);
+        assert_ne!(after[2].constraint, after[4].constraint);
+        assert!(after.iter().zip(&before).all(|(after, before)| after.prompt == before.prompt));
+        let mut again = before;
+        inject(&mut again, 2).unwrap();
+        assert_ne!(again[2].constraint, after[2].constraint, "no two runs use a name");
+    }
+
+    #[test]
+    fn a_schema_keeps_what_it_says() {
+        let mut one = cases(&schema(json!({"type": "object", "properties": {"a": {}}, "required": ["a"]})), &[Arm::Constrained]);
+        inject_with(&mut one, 1, |index| format!("new{index}")).unwrap();
+        let expected = json!({"type": "object", "properties": {"a": {}, "new0": {"type": "string"}}, "required": ["a"]});
+        assert_eq!(one[0].constraint.as_deref(), Some(&schema(expected)));
+        let mut bare = cases(&schema(json!({})), &[Arm::Constrained]);
+        assert_eq!(inject(&mut bare, 1).unwrap(), 1);
+    }
+
+    #[test]
+    fn without_a_schema_to_change_it_says_so() {
+        for (constraint, every) in [(Constraint::Regex("a".into()), 1), (schema(json!(true)), 1), (schema(json!({})), 3)] {
+            let error = inject(&mut cases(&constraint, &[Arm::Constrained; 2]), every).unwrap_err();
+            assert_eq!(error.exit_code(), 2, "{constraint:?}");
+        }
+        assert!(inject(&mut cases(&schema(json!({})), &[Arm::Control; 4]), 2).is_err());
+    }
+}
