@@ -19,6 +19,8 @@ pub struct Cost {
     pub machine_busy: Option<f64>,
     /// Cores that this process may use.
     pub cores: Option<usize>,
+    /// Threads that the client's work is spread over; `None` for as many as there are cores.
+    pub threads: Option<usize>,
     /// The most memory that this process has had resident, the time before the run included (Linux).
     pub peak_memory_bytes: Option<u64>,
     /// Connections that the client has opened, those before the run included; `None` where the transport does not count them.
@@ -42,6 +44,7 @@ impl Meter {
             wall: Duration::from_nanos(wall_ns),
             cpu: process_cpu().zip(self.cpu).map(|(after, before)| after.saturating_sub(before)),
             machine_busy: machine_time().zip(self.machine).and_then(|(after, before)| after.busy_since(before)),
+            threads: client.threads(),
             cores: std::thread::available_parallelism().ok().map(NonZero::get),
             peak_memory_bytes: peak_memory_bytes(),
             connections_opened: client.connections_opened(),
@@ -52,6 +55,11 @@ impl Meter {
 impl Client {
     /// How many connections were opened so far; `None` where nobody counts.
     pub fn connections_opened(&self) -> Option<u64> {
+        None
+    }
+
+    /// How many threads serve requests; `None` where the whole runtime does.
+    pub fn threads(&self) -> Option<usize> {
         None
     }
 }

@@ -27,7 +27,7 @@ pub const LEAST_OWN_DELAY_LIMIT_MS: f64 = 0.5;
 /// not left, and the server never had them all at once.
 pub const MAX_BURST_SHARE_OF_TTFT: f64 = 0.5;
 
-/// The share of its cores past which a client has no time left over for bursts: chunks then wait to be read, and carry late
+/// The share of the cores that it can fill past which a client has no time left over for bursts: chunks then wait to be read, and carry late
 /// instants.
 pub const MAX_CPU_SHARE: f64 = 0.85;
 
@@ -49,6 +49,8 @@ pub struct ClientCost {
     pub cpu_s: Option<f64>,
     /// Cores that the process may use.
     pub cores: Option<usize>,
+    /// Threads that the client's work is spread over; `None` for as many as there are cores.
+    pub threads: Option<usize>,
     /// Of all CPU time of the machine, whoever used it.
     pub machine_busy_percent: Option<f64>,
     /// The most memory of the process, from its start.
@@ -64,7 +66,7 @@ pub struct ClientCost {
 pub struct ClientPart {
     #[serde(flatten)]
     pub cost: ClientCost,
-    /// CPU time over all cores' time, in percent.
+    /// CPU time over the time of the cores that the client's threads can fill, in percent: one thread on many cores is full at one.
     pub cpu_percent: Option<f64>,
     /// `None` also where a count of output tokens is not known.
     pub cpu_s_per_million_output_tokens: Option<f64>,
@@ -121,6 +123,13 @@ pub enum Measure {
     DisorderedRequests,
 }
 
+impl ClientCost {
+    /// The cores that the client's threads can fill.
+    fn fillable_cores(&self) -> Option<usize> {
+        self.cores.map(|cores| self.threads.map_or(cores, |threads| threads.clamp(1, cores.max(1))))
+    }
+}
+
 impl ClientPart {
     /// Judges the client by what every request's instants say, and by what the run took.
     pub fn of(samples: &[Sample<'_>], options: &MetricsOptions, cost: ClientCost) -> Self {
@@ -136,7 +145,10 @@ impl ClientPart {
         let output =
             super::throughput::sum(samples.iter().filter(|it| it.observation.outcome.is_answer()).map(|it| it.tokens.output));
         let mut part = Self {
-            cpu_percent: cost.cpu_s.zip(cost.cores).and_then(|(cpu_s, cores)| percent(cpu_s, cost.wall_s * cores as f64)),
+            cpu_percent: cost
+                .cpu_s
+                .zip(cost.fillable_cores())
+                .and_then(|(cpu_s, cores)| percent(cpu_s, cost.wall_s * cores as f64)),
             cpu_s_per_million_output_tokens: cost
                 .cpu_s
                 .zip(output)

@@ -26,7 +26,7 @@ pub(super) fn table(report: &Report) -> Option<String> {
         rows.push(("ready at the begin: requests / last left after (ms)", format!("{} / {:.2}", burst.requests, burst.width_ms)));
     }
     rows.extend([
-        ("CPU (s) / of its cores (%)", format!("{} / {}", figure(cost.cpu_s), figure(part.cpu_percent))),
+        ("CPU (s) / of what its threads can have (%)", format!("{} / {}", figure(cost.cpu_s), figure(part.cpu_percent))),
         ("CPU per million output tokens (s)", figure(part.cpu_s_per_million_output_tokens)),
         ("machine busy, by whomever (%)", figure(cost.machine_busy_percent)),
         ("peak memory (MiB)", figure(cost.peak_memory_mib)),
@@ -60,7 +60,7 @@ fn words(doubt: &Doubt) -> String {
         Measure::OwnDelayP99Ms => format!("the client sent late by its own doing, p99 {value:.1} ms (at most {limit:.1} ms)"),
         Measure::BurstWidthMs => format!("the burst took {value:.1} ms to leave (at most {limit:.1} ms)"),
         Measure::RateDeviationPercent => format!("the sending rate was off by {value:.1} % (at most {limit:.1} %)"),
-        Measure::CpuPercent => format!("client CPU {value:.0} % of its cores (at most {limit:.0} %)"),
+        Measure::CpuPercent => format!("client CPU {value:.0} % of what its threads can have (at most {limit:.0} %)"),
         Measure::DisorderedRequests => format!("{value:.0} requests have instants out of order (please report this)"),
         Measure::MachineBusyPercent => format!("the machine was {value:.0} % busy (at most {limit:.0} %)"),
     }
@@ -84,7 +84,7 @@ mod tests {
         assert_eq!(
             sentence(&part),
             "do not trust these latencies: the client sent late by its own doing, p99 31.0 ms (at most 2.0 ms), the burst took 80.0 ms \
-             to leave (at most 50.0 ms), the sending rate was off by 1.3 % (at most 0.5 %), client CPU 97 % of its cores (at most 85 %), \
+             to leave (at most 50.0 ms), the sending rate was off by 1.3 % (at most 0.5 %), client CPU 97 % of what its threads can have (at most 85 %), \
              the machine was 100 % busy (at most 90 %)"
         );
         assert_eq!(sentence(&ClientPart::default()), "the client was not the bottleneck");

@@ -75,6 +75,7 @@ fn cost(cost: &Cost, includes_server: bool) -> ClientCost {
         wall_s: cost.wall.as_secs_f64(),
         cpu_s: cost.cpu.map(|it| it.as_secs_f64()),
         cores: cost.cores,
+        threads: cost.threads,
         machine_busy_percent: cost.machine_busy.map(|it| 100.0 * it),
         peak_memory_mib: cost.peak_memory_bytes.map(|it| it as f64 / f64::from(1 << 20)),
         connections_opened: cost.connections_opened,

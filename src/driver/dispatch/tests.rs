@@ -175,3 +175,29 @@ async fn drawn_schedules_are_kept_to_the_tick() {
         assert_eq!(ran.sent, expected, "{pace:?}");
     }
 }
+
+/// When a queue with `cap` servers sends each of its customers: at the later of its due time and the earliest free slot.
+fn reference(due_ms: &[u64], cap: usize, takes: fn(usize) -> u64) -> Vec<(usize, u64)> {
+    let mut free_at = vec![0; cap];
+    let send = |(index, due): (usize, &u64)| {
+        let slot = free_at.iter_mut().min().expect("the cap is at least one");
+        let at = (*slot).max(*due);
+        *slot = at + takes(index);
+        (index, at)
+    };
+    due_ms.iter().enumerate().map(send).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn any_load_under_any_cap_is_that_of_a_queue() {
+    let takes = |index: usize| 1 + (index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) % 97;
+    for seed in 0..25 {
+        let due = due_times(60, Pace::Steady(Rate::PerSecond(40.0)), 0.4, seed);
+        let due_ms: Vec<u64> = due.iter().map(|at| at.as_millis() as u64).collect();
+        for cap in [1, 2, 3, 7, 60] {
+            let ran = run(&due_ms, Some(cap), Until::LastCase, takes).await;
+            assert_eq!(ran.sent, reference(&due_ms, cap, takes), "seed {seed}, cap {cap}");
+            assert!(ran.cancelled.is_empty());
+        }
+    }
+}

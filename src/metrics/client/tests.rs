@@ -85,6 +85,16 @@ fn a_busy_machine_is_doubted_unless_the_server_is_in_it() {
 }
 
 #[test]
+fn one_thread_on_many_cores_is_full_at_one() {
+    let run = [sent(1000, 1000, 1000)];
+    let many = ClientCost { cpu_s: Some(9.5), cores: Some(64), ..idle() };
+    assert_eq!(part(&run, many).cpu_percent, Some(100.0 * 9.5 / 640.0));
+    let judged = part(&run, ClientCost { threads: Some(1), ..many });
+    assert_eq!((judged.cpu_percent, doubts(&judged)), (Some(95.0), vec![(Measure::CpuPercent, 85.0)]));
+    assert_eq!(part(&run, ClientCost { threads: Some(99), cores: Some(1), ..many }).cpu_percent, Some(95.0));
+}
+
+#[test]
 fn what_nobody_measured_is_nothing() {
     let judged = part(&[Made { sent: None, ready: None, end: None, chunks: vec![], ..made() }], ClientCost::default());
     assert_eq!((judged.cpu_percent, judged.cpu_s_per_million_output_tokens, judged.burst), (None, None, None));
