@@ -1,10 +1,11 @@
 //! A server that reads a request's constraint in vLLM's dialects, and does with it what a test says. Knows no preflight.
 
 use std::io::Write;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
+use tokio::net::TcpSocket;
 
 use crate::scripted::{STREAM_HEAD, Scripted, Then, chunk, models, whole};
 
@@ -168,6 +169,7 @@ impl Mortal {
 pub(super) fn dying_of(poison: &'static str) -> Mortal {
     let own: Arc<Mutex<Option<Scripted>>> = Arc::default();
     let mine = Arc::clone(&own);
+    let grave: Mutex<Option<TcpSocket>> = Mutex::default();
     let server = Scripted::new(move |request, stream| {
         if request.line.starts_with("GET ") {
             return written(stream, whole("404 Not Found", "text/plain", "no such page").as_bytes());
@@ -176,10 +178,15 @@ pub(super) fn dying_of(poison: &'static str) -> Mortal {
         if text_of_constraint(&body).is_some_and(|constraint| constraint.contains(poison)) {
             let address = stream.local_addr().unwrap();
             drop(mine.lock().unwrap().take());
-            // The listener ends in a thread of its own; the port is free when it has.
-            while TcpListener::bind(address).is_err() {
+            // The listener ends in a thread of its own; the port is free when it has. It is held from then on, by a socket that does
+            // not listen, so that no other test's server comes to live there.
+            *grave.lock().unwrap() = std::iter::repeat_with(|| {
                 std::thread::yield_now();
-            }
+                let socket = TcpSocket::new_v4().ok()?;
+                socket.set_reuseaddr(true).ok()?;
+                socket.bind(address).is_ok().then_some(socket)
+            })
+            .find_map(|bound| bound);
             return Then::Close;
         }
         let reply = allowed(&body).map_or(Reply::Prose, Reply::Say);
