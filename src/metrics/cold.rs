@@ -1,4 +1,5 @@
-//! What the first use of a constraint costs (its grammar is compiled), and what that does to everybody else. Knows no engine.
+//! What the first use of a constraint costs: its grammar is compiled. Knows no engine. What that does to everybody else is
+//! [`super::cold_load`]'s matter.
 //!
 //! A use is *cold* if it is the first of its constraint that was sent, unless the constraint was known before the run (the trial
 //! request). Uses that were sent while the cold one still waited for its first token wait for the same compile: they are counted
@@ -14,9 +15,6 @@ use super::stats::Summary;
 use super::{MetricsOptions, Sample};
 use crate::case::Arm;
 use crate::constraint::Constraint;
-
-/// The tag of requests that carry a constraint made for this run, to be compiled in the middle of it.
-pub const COLD_TAG: &str = "cold-schema";
 
 /// First uses of constraints against later ones.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -38,33 +36,12 @@ pub struct FirstUses {
     pub paired_difference_ms: Option<Difference>,
 }
 
-/// What cold schemas in a warm load do to the requests beside them.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct ColdLoad {
-    /// Every how many requests a new schema was sent.
-    pub every: usize,
-    /// Requests with a new schema that were sent.
-    pub requests: usize,
-    pub ttft: Beside,
-    pub itl: Beside,
-}
-
-/// The others' latencies, by whether a cold request waited for its first token at the instant at which each *began*: a long wait is
-/// not counted as beside a cold one only because it was long.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Beside {
-    pub beside_ms: Summary,
-    pub apart_ms: Summary,
-    /// Mean beside less mean apart. Of gaps between chunks: the mean of the differences within each answer that has both.
-    pub difference_ms: Option<Difference>,
-}
-
-/// One streamed answer to a constrained request.
-struct Use<'s, 'a> {
-    sample: &'s Sample<'a>,
-    sent_ns: u64,
-    first_ns: u64,
-    ttft_ms: f64,
+/// One streamed answer.
+pub(super) struct Use<'s, 'a> {
+    pub(super) sample: &'s Sample<'a>,
+    pub(super) sent_ns: u64,
+    pub(super) first_ns: u64,
+    pub(super) ttft_ms: f64,
 }
 
 impl FirstUses {
@@ -137,7 +114,7 @@ fn split(group: &[&Sample<'_>], options: &MetricsOptions, is_known: bool) -> (Op
 }
 
 impl<'s, 'a> Use<'s, 'a> {
-    fn of(sample: &'s Sample<'a>, options: &MetricsOptions) -> Option<Self> {
+    pub(super) fn of(sample: &'s Sample<'a>, options: &MetricsOptions) -> Option<Self> {
         let timing = &sample.observation.timing;
         let ttft_ms = sample.latency(options).ttft_ms.filter(|_| sample.observation.outcome.is_answer())?;
         Some(Self { sample, sent_ns: timing.sent_ns?, first_ns: timing.first_content_ns()?, ttft_ms })
@@ -152,79 +129,6 @@ impl Fingerprints {
     fn of(&mut self, constraint: &Arc<Constraint>) -> String {
         let address = Arc::as_ptr(constraint) as usize;
         self.0.entry(address).or_insert_with(|| constraint.fingerprint()).clone()
-    }
-}
-
-impl ColdLoad {
-    /// Compares the requests beside those that are tagged [`COLD_TAG`] with those apart from them.
-    pub fn of(samples: &[Sample<'_>], options: &MetricsOptions, every: usize, seed: u64) -> Self {
-        let is_cold = |sample: &&Sample<'_>| sample.case.tags.iter().any(|tag| tag == COLD_TAG);
-        let compiles = Compiles::of(samples.iter().filter(is_cold));
-        let others: Vec<Use<'_, '_>> =
-            samples.iter().filter(|it| !is_cold(it)).filter_map(|sample| Use::of(sample, options)).collect();
-        let ttfts = |beside: bool| -> Vec<f64> {
-            others.iter().filter(|it| compiles.at(it.sent_ns) == beside).map(|it| it.ttft_ms).collect()
-        };
-        let (beside, apart) = (ttfts(true), ttfts(false));
-        let ttft = Beside {
-            difference_ms: Difference::of(&beside, &apart, seed),
-            beside_ms: Summary::of(beside, &options.percentiles),
-            apart_ms: Summary::of(apart, &options.percentiles),
-        };
-        let requests = samples.iter().filter(is_cold).filter(|it| it.observation.timing.sent_ns.is_some()).count();
-        Self { every, requests, ttft, itl: gaps(&others, &compiles, options, seed) }
-    }
-}
-
-fn gaps(others: &[Use<'_, '_>], compiles: &Compiles, options: &MetricsOptions, seed: u64) -> Beside {
-    let (mut beside, mut apart, mut differences) = (Vec::new(), Vec::new(), Vec::new());
-    for other in others {
-        let timing = &other.sample.observation.timing;
-        let (mut within, mut outside) = (Vec::new(), Vec::new());
-        for (began_ns, gap_ms) in timing.chunks_ns.iter().zip(super::latency::chunk_gaps_ms(timing)) {
-            if compiles.at(*began_ns) { within.push(gap_ms) } else { outside.push(gap_ms) }
-        }
-        let means = [&within, &outside].map(|gaps| Summary::of(gaps.clone(), &[]).mean);
-        if let [Some(within), Some(outside)] = means {
-            differences.push(within - outside);
-        }
-        beside.push(within);
-        apart.push(outside);
-    }
-    Beside {
-        beside_ms: Summary::pooled(&beside, &options.percentiles),
-        apart_ms: Summary::pooled(&apart, &options.percentiles),
-        difference_ms: Difference::of_pairs(&differences, seed),
-    }
-}
-
-/// The times at which some cold request waited for its first token, apart from each other and in order.
-struct Compiles(Vec<(u64, u64)>);
-
-impl Compiles {
-    /// One without content waited until it ended.
-    fn of<'s, 'a: 's>(cold: impl Iterator<Item = &'s Sample<'a>>) -> Self {
-        let mut waits: Vec<(u64, u64)> = cold
-            .filter_map(|sample| {
-                let timing = &sample.observation.timing;
-                Some((timing.sent_ns?, timing.first_content_ns().or(timing.end_ns)?))
-            })
-            .collect();
-        waits.sort_unstable();
-        let mut merged: Vec<(u64, u64)> = Vec::with_capacity(waits.len());
-        for (from, to) in waits {
-            match merged.last_mut() {
-                Some(last) if from <= last.1 => last.1 = last.1.max(to),
-                _ => merged.push((from, to)),
-            }
-        }
-        Self(merged)
-    }
-
-    /// Whether one waited at this instant.
-    fn at(&self, instant_ns: u64) -> bool {
-        let after = self.0.partition_point(|(from, _)| *from <= instant_ns);
-        after > 0 && instant_ns < self.0[after - 1].1
     }
 }
 

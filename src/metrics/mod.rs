@@ -5,6 +5,7 @@
 
 pub mod client;
 pub mod cold;
+pub mod cold_load;
 pub mod difference;
 pub mod excerpt;
 pub mod holding;

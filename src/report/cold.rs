@@ -5,12 +5,13 @@ use tabled::settings::object::Columns;
 use tabled::settings::{Alignment, Modify, Style};
 
 use super::text::figure;
-use crate::metrics::cold::{Beside, ColdLoad, FirstUses};
+use crate::metrics::cold::FirstUses;
+use crate::metrics::cold_load::{Beside, ColdLoad};
 use crate::metrics::difference::{Difference, Method};
 use crate::metrics::stats::Summary;
 
-/// First uses against later ones; a sentence where the run has nothing to say; `None` where it had one constraint that was known.
-pub(super) fn first_uses(uses: &FirstUses) -> Option<String> {
+/// First uses against later ones; `spread` tells whether they are all over the run, and not at its begin. A sentence where the run has nothing to say; `None` where it had one constraint that was known.
+pub(super) fn first_uses(uses: &FirstUses, spread: bool) -> Option<String> {
     let known = uses.known_before;
     if uses.cold == 0 {
         let known_all = known == uses.constraints;
@@ -36,24 +37,32 @@ pub(super) fn first_uses(uses: &FirstUses) -> Option<String> {
         ("answers that waited for the same compile, in neither row", uses.beside_first),
     ];
     lines.extend(more.into_iter().filter(|(_, count)| *count > 0).map(|(what, count)| format!("{what}: {count}")));
+    if !spread {
+        lines.push(
+            "first uses come early: what the begin of a run costs is in it, unless --cold-schema-every spreads them".to_owned(),
+        );
+    }
     Some(lines.join("\n"))
 }
 
-/// The others beside and apart from new schemas.
+/// The others beside new schemas and beside known ones.
 pub(super) fn load(load: &ColdLoad) -> String {
+    let Some(window_ms) = load.window_ms else {
+        return format!("of {} requests with a new schema none was answered in a stream", load.requests);
+    };
     let mut builder = head();
-    for (name, Beside { beside_ms, apart_ms, .. }) in [("TTFT", &load.ttft), ("ITL", &load.itl)] {
-        builder.push_record(row(&format!("{name} beside"), beside_ms));
-        builder.push_record(row(&format!("{name} apart"), apart_ms));
+    for (name, Beside { beside_new_ms, beside_known_ms, .. }) in [("TTFT", &load.ttft), ("ITL", &load.itl)] {
+        builder.push_record(row(&format!("{name} beside a new schema"), beside_new_ms));
+        builder.push_record(row(&format!("{name} beside a known one"), beside_known_ms));
     }
     let mut lines = vec![lay_out(builder)];
-    for (name, beside) in [("TTFT", &load.ttft), ("ITL, within each answer", &load.itl)] {
+    for (name, beside) in [("TTFT", &load.ttft), ("ITL", &load.itl)] {
         let words = beside.difference_ms.as_ref().map_or_else(|| "nothing to compare".to_owned(), difference);
-        lines.push(format!("beside less apart, {name}: {words}"));
+        lines.push(format!("{name}, new less known, each request beside which it was taken as one: {words}"));
     }
+    let ColdLoad { requests, every, .. } = load;
     lines.push(format!(
-        "new schemas: {}, one in {} constrained requests; beside is what began while one of them waited",
-        load.requests, load.every
+        "new schemas: {requests}, one in {every} constrained requests; beside is what began within {window_ms:.1} ms of the sending"
     ));
     lines.join("\n")
 }
@@ -105,12 +114,13 @@ mod tests {
     #[test]
     fn what_the_run_cannot_tell_is_said() {
         let uses = |constraints, known_before, cold| FirstUses { constraints, known_before, cold, ..FirstUses::default() };
-        assert_eq!(first_uses(&uses(1, 1, 0)), None);
-        assert!(first_uses(&uses(3, 1, 0)).unwrap().contains("1 of 3 constraints were known"));
-        assert!(first_uses(&uses(3, 0, 3)).unwrap().contains("no use was warm"));
+        assert_eq!(first_uses(&uses(1, 1, 0), false), None);
+        assert!(first_uses(&uses(3, 1, 0), false).unwrap().contains("1 of 3 constraints were known"));
+        assert!(first_uses(&uses(3, 0, 3), false).unwrap().contains("no use was warm"));
         let paired = Some(between(Some(1.0), Some(20.0), Method::PairedBootstrap));
         let both = FirstUses { paired_difference_ms: paired, beside_first: 4, ..uses(3, 1, 2) };
-        let shown = first_uses(&both).unwrap();
+        let shown = first_uses(&both, true).unwrap();
+        assert!(!shown.contains("come early") && first_uses(&both, false).unwrap().contains("come early"));
         assert!(shown.contains("within each constraint: +12.50 ms") && shown.contains("in neither row: 4"), "{shown}");
     }
 }

@@ -10,7 +10,8 @@ use super::cold;
 use super::json::put;
 use super::tables::percentile_cell;
 use super::text::figure;
-use crate::metrics::cold::{ColdLoad, FirstUses};
+use crate::metrics::cold::FirstUses;
+use crate::metrics::cold_load::ColdLoad;
 use crate::metrics::offered::Offered;
 use crate::metrics::steady::SteadyState;
 
@@ -89,8 +90,11 @@ impl LoadReport {
         [
             ("The load", Some(self.offered_table())),
             ("The steady state, beside the whole run", self.steady_table()),
-            ("First uses of a constraint against later ones: TTFT (ms)", self.first_uses.as_ref().and_then(cold::first_uses)),
-            ("Requests beside a new schema against those apart (ms)", self.cold_load.as_ref().map(cold::load)),
+            (
+                "First uses of a constraint against later ones: TTFT (ms)",
+                self.first_uses.as_ref().and_then(|uses| cold::first_uses(uses, self.cold_load.is_some())),
+            ),
+            ("Requests beside a new schema against those beside a known one (ms)", self.cold_load.as_ref().map(cold::load)),
         ]
     }
 

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::case::{Arm, Case};
 use crate::constraint::Constraint;
 use crate::error::{Error, Result};
-use crate::metrics::cold::COLD_TAG;
+use crate::metrics::cold_load::COLD_TAG;
 
 /// Gives every `every`-th constrained case a schema with one more optional member, whose name nobody has used before, and tags it.
 /// Prompts stay as they are, so that nothing but the constraint is new; answers that were valid still are. Returns how many.

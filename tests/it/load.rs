@@ -118,9 +118,10 @@ fn new_schemas_in_a_warm_load_are_told_from_the_others() {
     // The run's own schema is the trial request's; four more are new.
     assert_eq!((uses["constraints"].as_u64(), uses["known_before"].as_u64()), (Some(5), Some(1)));
     assert_eq!((uses["cold"].as_u64(), uses["warm"].as_u64()), (Some(4), Some(20)));
-    let others = |figure: &Value| ["beside_ms", "apart_ms"].map(|side| figure[side]["n"].as_u64().unwrap()).iter().sum::<u64>();
-    assert_eq!(others(&cold["ttft"]), 20);
-    assert!(others(&cold["itl"]) > 20);
+    assert!(cold["window_ms"].as_f64().unwrap() > 0.0);
+    let others = |figure: &Value| ["beside_new_ms", "beside_known_ms"].map(|side| figure[side]["n"].as_u64().unwrap());
+    assert!(others(&cold["ttft"]).iter().sum::<u64>() <= 20);
+    assert!(others(&cold["itl"]).iter().sum::<u64>() > 0);
     assert!(console.contains("new schemas: 4, one in 6"), "{console}");
     let outputs = file["outputs"].as_array().unwrap();
     assert_eq!(outputs.iter().filter(|it| it["tags"][0] == "cold-schema").count(), 4);

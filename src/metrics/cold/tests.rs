@@ -1,4 +1,4 @@
-//! Cold and warm uses in runs whose costs are known.
+//! First and later uses in runs whose costs are known.
 
 use super::*;
 use crate::metrics::testing::{Made, made, with_samples};
@@ -10,7 +10,7 @@ fn sent(at: u64, ttft: u64) -> Made<'static> {
     Made { due: at, sent: Some(at), chunks: vec![first, first + 10, first + 20], end: Some(first + 21), ..made() }
 }
 
-/// The samples of a run in which each request has the constraint of this name, and `cold` ones the tag.
+/// The samples of a run in which each request has the constraint of this name.
 fn with_constraints<T>(run: &[(Made<'_>, &str)], check: impl FnOnce(&[Sample<'_>]) -> T) -> T {
     let parts: Vec<_> = run
         .iter()
@@ -18,7 +18,6 @@ fn with_constraints<T>(run: &[(Made<'_>, &str)], check: impl FnOnce(&[Sample<'_>
         .map(|(index, (made, name))| {
             let (mut case, observation, verdict) = made.parts(index);
             case.constraint = Some(Arc::new(Constraint::Regex((*name).into())));
-            case.tags.extend(name.starts_with("new").then(|| COLD_TAG.to_owned()));
             (case, observation, verdict)
         })
         .collect();
@@ -74,41 +73,4 @@ fn only_what_was_sent_with_a_constraint_counts() {
     let unsent = Made { sent: None, chunks: vec![], end: None, outcome: Outcome::Cancelled, ..made() };
     let none = with_samples(&[control, unsent], |samples| FirstUses::of(samples, &MetricsOptions::default(), &HashSet::new(), 0));
     assert_eq!(none, None);
-}
-
-#[test]
-fn others_are_told_apart_by_what_was_under_way_when_they_began() {
-    let run = [
-        (sent(0, 30), "warm"),
-        (sent(100, 200), "new-1"), // compiles until 300
-        (sent(150, 90), "warm"),   // beside it
-        (sent(90, 40), "warm"),    // began before it: apart, though it was long under way beside it
-        (sent(300, 30), "warm"),   // its end is not in it
-        (sent(310, 5), "new-2"),
-    ];
-    let load = with_constraints(&run, |samples| ColdLoad::of(samples, &MetricsOptions::default(), 3, 0));
-    assert_eq!((load.every, load.requests), (3, 2));
-    assert_eq!((load.ttft.beside_ms.n, load.ttft.beside_ms.mean), (1, Some(90.0)));
-    assert_eq!((load.ttft.apart_ms.n, load.ttft.apart_ms.max), (3, Some(40.0)));
-    assert_eq!(load.ttft.difference_ms.unwrap().difference, 90.0 - 100.0 / 3.0);
-    // Gaps that began at 240, 250 (of the one sent at 150) and at 130, 140 (of the one sent at 90) are beside it.
-    assert_eq!((load.itl.beside_ms.n, load.itl.apart_ms.n), (4, 4));
-}
-
-#[test]
-fn gaps_are_compared_within_the_answer() {
-    let slow_beside = Made { chunks: vec![50, 60, 110, 160, 170], end: Some(171), ..sent(0, 50) };
-    let run = [(slow_beside, "warm"), (sent(60, 100), "new-1")];
-    let load = with_constraints(&run, |samples| ColdLoad::of(samples, &MetricsOptions::default(), 2, 0));
-    let difference = load.itl.difference_ms.unwrap();
-    assert_eq!((difference.n, difference.difference, difference.low), (1, 50.0 - 10.0, None));
-}
-
-#[test]
-fn waits_are_found_by_their_instants() {
-    let run = [(sent(10, 10), "new-1"), (sent(15, 20), "new-2"), (sent(50, 5), "new-3")];
-    let at = |ms: u64| with_constraints(&run, |samples| Compiles::of(samples.iter()).at(ms * 1_000_000));
-    for (ms, expected) in [(0, false), (10, true), (20, true), (34, true), (35, false), (50, true), (55, false), (99, false)] {
-        assert_eq!(at(ms), expected, "{ms} ms");
-    }
 }
