@@ -11,6 +11,9 @@ use crate::random::NumpyRandom;
 /// How often the samples are drawn again.
 const RESAMPLES: usize = 2000;
 
+/// Fewer values than this, drawn again from themselves, are too much alike: the interval would be far too narrow.
+const LEAST_VALUES: usize = 10;
+
 /// Draws that one interval may take. Larger samples have means as good as normal, and an interval from their standard errors.
 const MAX_DRAWS: usize = 40_000_000;
 
@@ -22,7 +25,7 @@ const Z_95: f64 = 1.959_963_984_540_054;
 pub struct Difference {
     /// The first mean less the second.
     pub difference: f64,
-    /// The bounds of the 95 % interval; `None` where a sample has fewer than two values.
+    /// The bounds of the 95 % interval; `None` where a sample has fewer than ten values.
     pub low: Option<f64>,
     pub high: Option<f64>,
     /// Values that the first mean is of; of pairs, their number.
@@ -51,7 +54,7 @@ impl Difference {
     pub fn of(first: &[f64], second: &[f64], seed: u64) -> Option<Self> {
         let difference = mean(first)? - mean(second)?;
         let (n, m) = (first.len(), second.len());
-        let enough = n > 1 && m > 1;
+        let enough = n >= LEAST_VALUES && m >= LEAST_VALUES;
         if (n + m).saturating_mul(RESAMPLES) > MAX_DRAWS {
             let half = Z_95 * (squared_error(first) + squared_error(second)).sqrt();
             let bound = |side: f64| enough.then_some(difference + side * half);
@@ -71,7 +74,7 @@ impl Difference {
             let (low, high) = (Some(difference - half), Some(difference + half));
             return Some(Self { difference, low, high, n, m: n, method: Method::PairedNormal });
         }
-        let bounds = (n > 1).then(|| middle(seed, |random| drawn_mean(random, differences)));
+        let bounds = (n >= LEAST_VALUES).then(|| middle(seed, |random| drawn_mean(random, differences)));
         let (low, high) = bounds.unzip();
         Some(Self { difference, low, high, n, m: n, method: Method::PairedBootstrap })
     }
@@ -141,10 +144,13 @@ mod tests {
     }
 
     #[test]
-    fn one_value_has_no_interval_and_none_has_no_difference() {
-        let one = Difference::of(&[5.0], &around(3.0, 9), 0).unwrap();
+    fn few_values_have_no_interval_and_none_have_no_difference() {
+        let one = Difference::of(&[5.0], &around(3.0, 99), 0).unwrap();
         assert_eq!((one.difference, one.low, one.high), (2.0, None, None));
-        assert_eq!(Difference::of_pairs(&[4.0], 0).unwrap().low, None);
+        for (n, has_interval) in [(9, false), (10, true)] {
+            assert_eq!(Difference::of(&around(5.0, 40), &around(3.0, n), 0).unwrap().low.is_some(), has_interval);
+            assert_eq!(Difference::of_pairs(&around(5.0, n), 0).unwrap().high.is_some(), has_interval);
+        }
         assert_eq!((Difference::of(&[], &[1.0], 0), Difference::of(&[1.0], &[], 0)), (None, None));
         assert_eq!(Difference::of_pairs(&[], 0), None);
     }

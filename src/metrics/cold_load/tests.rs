@@ -61,7 +61,7 @@ fn without_a_new_answer_there_is_nothing_to_compare() {
 fn in_steps(seed: u32, compile_steps: u64, harm_ms: u64) -> Vec<(Made<'static>, bool)> {
     let mut random = NumpyRandom::new(seed);
     let mut at_ms = 0.0;
-    let arrivals: Vec<u64> = (0..400)
+    let arrivals: Vec<u64> = (0..700)
         .map(|_| {
             at_ms += random.gamma(1.0, 50.0);
             at_ms as u64
@@ -89,7 +89,7 @@ fn in_steps(seed: u32, compile_steps: u64, harm_ms: u64) -> Vec<(Made<'static>, 
 fn found(compile_steps: u64, harm_ms: u64) -> [usize; 2] {
     let leaves_out_zero = |beside: &Beside| {
         let difference = beside.difference_ms.unwrap();
-        usize::from(difference.low.unwrap() > 0.0 || difference.high.unwrap() < 0.0)
+        usize::from(difference.low.is_some_and(|low| low > 0.0) || difference.high.is_some_and(|high| high < 0.0))
     };
     (0..30).fold([0, 0], |[ttft, itl], seed| {
         let load = compared(&in_steps(seed, compile_steps, harm_ms), u64::from(seed));
