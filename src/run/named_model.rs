@@ -49,6 +49,10 @@ impl Adapter for Overhearing {
         Box::new(OverhearingDecoder { inner: self.inner.decoder(stream, max_event_bytes), heard: Arc::clone(&self.heard) })
     }
 
+    fn content_type(&self) -> &'static str {
+        self.inner.content_type()
+    }
+
     fn stream_media_type(&self) -> &'static str {
         self.inner.stream_media_type()
     }

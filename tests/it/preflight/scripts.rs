@@ -171,6 +171,10 @@ pub(super) fn dying_of(poison: &'static str) -> Mortal {
     let mine = Arc::clone(&own);
     let grave: Mutex<Option<TcpSocket>> = Mutex::default();
     let server = Scripted::new(move |request, stream| {
+        // Connections that are still open outlive the listener, but not the server.
+        if grave.lock().unwrap().is_some() {
+            return Then::Close;
+        }
         if request.line.starts_with("GET ") {
             return written(stream, whole("404 Not Found", "text/plain", "no such page").as_bytes());
         }
