@@ -15,6 +15,7 @@
 //! with no server named. Layers never reach backwards: see `ARCHITECTURE.md` and `tests/it/tidy.rs`, which holds it to that.
 
 pub mod backend;
+pub mod calibrate;
 pub mod case;
 pub mod cli;
 pub mod constraint;

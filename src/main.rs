@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use sobench::cli::{Cli, Command};
 use sobench::ending::Ending;
 use sobench::error::Result;
-use sobench::plan::{RunPlan, mask_plan, preflight_plan, serve_plan};
-use sobench::{mask, measure, preflight, progress, run, serve};
+use sobench::plan::{RunPlan, calibrate_plan, mask_plan, preflight_plan, serve_plan};
+use sobench::{calibrate, mask, measure, preflight, progress, run, serve};
 
 fn main() -> ExitCode {
     let command = match Cli::parse_arguments(std::env::args_os()) {
@@ -30,6 +30,10 @@ fn main() -> ExitCode {
 fn run_command(command: &Command) -> Result<Ending> {
     match command {
         Command::Bench(arguments) => Ok(run::run(&RunPlan::new(arguments, api_key())?)?.into()),
+        Command::Calibrate(arguments) => calibrate::command::run(&calibrate_plan(arguments)?),
+        Command::CalibrateServer => {
+            calibrate::server::serve(BufReader::new(std::io::stdin()), std::io::stdout()).map(|()| Ending::default())
+        }
         Command::Mask(arguments) => measure::run(&mask_plan(arguments)?),
         Command::Preflight(arguments) => preflight::command::run(&preflight_plan(arguments, api_key().as_deref())?),
         Command::Serve(arguments) => serve::run(serve_plan(arguments)?),
@@ -49,7 +53,7 @@ fn files_of(command: &Command) -> &'static str {
         Command::Bench(_) => "--save-result",
         Command::Mask(_) => "--json, --csv or --html",
         Command::Preflight(_) => "--json",
-        Command::Serve(_) | Command::MaskWorker => "a redirection",
+        Command::Calibrate(_) | Command::CalibrateServer | Command::Serve(_) | Command::MaskWorker => "a redirection",
     }
 }
 

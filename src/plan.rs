@@ -1,6 +1,7 @@
 //! Flags to a validated, typed plan. Reads the command line's types and the environment's API key; opens no file but through
 //! the layers it configures, and no connection.
 
+mod calibrate;
 mod engines;
 mod mask;
 mod preflight;
@@ -25,6 +26,7 @@ use crate::evaluate::EvaluateOptions;
 use crate::metrics::{Answers, MetricsOptions, Slo};
 use crate::preflight::gate::Unenforced;
 use crate::report::LatencyMetric;
+pub use calibrate::calibrate_plan;
 pub use engines::Pace;
 pub use mask::{Format, MeasureOutput, MeasurePlan, mask_plan};
 pub use preflight::{Dialects, FeaturesPlan, PreflightPlan, PreflightTarget, preflight_plan};

@@ -1,6 +1,7 @@
 //! What may be typed: clap types only. Knows nothing of what the program does with it; [`crate::plan`] turns it into a plan.
 
 mod bench;
+mod calibrate;
 mod engine;
 mod mask;
 mod preflight;
@@ -13,6 +14,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 pub use bench::{
     BenchArgs, ConstraintArgs, DatasetArgs, JsonSchemaName, OutputArgs, RampUpName, SamplingArgs, ServerArgs, TrafficArgs,
 };
+pub use calibrate::{CalibrateArgs, CalibrateFormat};
 pub use engine::{EmbeddedArgs, EngineArgs};
 pub use mask::{MaskArgs, MaskFormat, MaskOutputArgs};
 pub use preflight::{PreflightArgs, PreflightFormat};
@@ -36,12 +38,17 @@ pub struct Cli {
 pub enum Command {
     /// Run a benchmark (the default command).
     Bench(Box<BenchArgs>),
+    /// Measure the client itself against a server of known timing, beside another client if you name one
+    Calibrate(Box<CalibrateArgs>),
     /// Measure decoding engines in this process over a corpus of schemas: outcomes, compile and mask times, memory
     Mask(Box<MaskArgs>),
     /// Ask a server which constraints it enforces, and in which dialect
     Preflight(Box<PreflightArgs>),
     /// Run the embedded server: vLLM's API over a synthetic model, for trying clients without a GPU
     Serve(Box<ServeArgs>),
+    /// The server of known timing of `calibrate`; speaks JSON lines over its standard streams
+    #[command(hide = true)]
+    CalibrateServer,
     /// One child process of `mask`; speaks JSON lines over its standard streams
     #[command(hide = true)]
     MaskWorker,

@@ -1,14 +1,20 @@
 //! The HTTP client and its limits. Knows no request's content.
 
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use hyper_util::client::proxy::matcher::Matcher;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Request, Url, redirect, retry};
+use tokio::runtime::Handle;
 
 use super::endpoint::{Endpoint, JSON};
+use super::tls;
+use super::transport::{Connections, Pool, Target, Threads};
+use super::way::{Message, Way};
 use crate::backend::DEFAULT_MAX_EVENT_BYTES;
 use crate::error::{Error, Result};
 
@@ -18,6 +24,9 @@ pub const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(6 * 60 * 60);
 /// How long an idle connection is kept. uvicorn closes after 5 s; giving up earlier than the server does keeps requests off
 /// connections that are being closed, which would show as failures of the server.
 const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(4);
+
+/// Who asks.
+pub(super) const USER_AGENT: &str = concat!("sobench/", env!("CARGO_PKG_VERSION"));
 
 /// How requests are sent.
 #[derive(Clone, Debug)]
@@ -68,17 +77,23 @@ impl Default for Limits {
     }
 }
 
-/// An HTTP/1.1 client with its connections. Cheap to clone; clones share the connections.
+/// An HTTP/1.1 client with its connections and the threads that they live on. Cheap to clone; clones share them.
 ///
-/// It follows no redirect and retries nothing. (The HTTP library moves a request to a fresh connection if the idle one that it
-/// was meant for turns out closed before a byte was written: the server never saw it, and the time it took is in the latency.)
+/// It follows no redirect and retries nothing. (A request moves to a fresh connection, once, if the kept one that it was meant for
+/// turns out to have been closed: without a byte on it since the last answer, the server did not take the request, which counts as
+/// sent when it went out again. From then on connections are used once.)
 /// Proxies are taken from the environment, except for servers on this machine.
 #[derive(Clone)]
 pub struct Client {
+    /// For questions about the server, and for everything where a proxy stands between.
     http: reqwest::Client,
     url: Url,
     headers: Arc<HeaderMap>,
     options: Arc<DriverOptions>,
+    threads: Arc<Threads>,
+    /// A pool for each thread; `None` where a proxy stands between.
+    pools: Option<Arc<[Arc<Pool>]>>,
+    connections: Arc<Connections>,
 }
 
 impl fmt::Debug for Client {
@@ -101,7 +116,7 @@ impl Client {
             })?;
         }
         let mut builder = reqwest::Client::builder()
-            .user_agent(concat!("sobench/", env!("CARGO_PKG_VERSION")))
+            .user_agent(USER_AGENT)
             .http1_only()
             .redirect(redirect::Policy::none())
             .retry(retry::never())
@@ -119,12 +134,25 @@ impl Client {
         } else if options.endpoint.insecure {
             builder = builder.tls_danger_accept_invalid_certs(true);
         }
-        install_tls_provider();
+        tls::install_provider();
         let http = builder.build().map_err(|error| {
             Error::environment(format!("could not set up the HTTP client: {}", describe(&error)))
                 .hint("for https the machine's CA certificates must be readable")
         })?;
-        Ok(Self { http, url, headers: Arc::new(headers), options: Arc::new(options) })
+        let threads = Threads::start().map_err(|error| {
+            Error::environment(format!("no thread for the client: {error}")).hint("is this machine out of threads or memory?")
+        })?;
+        let connections = Arc::new(Connections::default());
+        let pools = pools(&url, &options, threads.len(), &connections)?;
+        Ok(Self {
+            http,
+            url,
+            headers: Arc::new(headers),
+            options: Arc::new(options),
+            threads: Arc::new(threads),
+            pools,
+            connections,
+        })
     }
 
     /// What it was made from.
@@ -137,25 +165,67 @@ impl Client {
         self.url.as_str()
     }
 
+    /// Connections that were opened to the generating endpoint, and those of them that a request had to wait for; `None` where a
+    /// proxy stands between, and the HTTP library does not tell.
+    pub fn connections(&self) -> Option<(usize, usize)> {
+        self.pools.as_ref().map(|_| (self.connections.opened(), self.connections.waited_for()))
+    }
+
+    /// Opens connections ahead of their use: so many as may be under way at a time. Stops at the first that fails, as the request
+    /// that it was meant for will tell.
+    pub(super) async fn open_ahead(&self, wanted: usize, spare: usize) {
+        let Some(pools) = &self.pools else { return };
+        let threads = self.threads.len();
+        let opening: Vec<_> = pools
+            .iter()
+            .zip(self.threads.handles())
+            .map(|(pool, handle)| {
+                let pool = Arc::clone(pool);
+                pool.keep_spare(spare.div_ceil(threads));
+                handle.spawn(async move { pool.prepare(wanted.div_ceil(threads)).await })
+            })
+            .collect();
+        for one in opening {
+            // It only fails where the runtime ends, and with it the run.
+            let _ = one.await;
+        }
+    }
+
+    /// How many threads send requests and read answers.
+    pub fn thread_count(&self) -> usize {
+        self.threads.len()
+    }
+
+    /// The next thread in turn: its number, and what spawns on it.
+    pub(super) fn thread(&self) -> (usize, &Handle) {
+        self.threads.next()
+    }
+
+    /// An open way to the server, on the thread that asks.
+    pub(super) async fn way(&self, thread: usize) -> io::Result<Way> {
+        let Some(pools) = &self.pools else { return Ok(Way::Proxied(self.http.clone(), self.url.clone())) };
+        let pool = Arc::clone(&pools[thread]);
+        Ok(Way::Direct(Box::new(pool.take().await?), pool))
+    }
+
     pub(super) fn http(&self) -> &reqwest::Client {
         &self.http
     }
 
     /// A generating request; `label` completes `x-request-id`. A form names its boundary in `content_type`, which no header of the
     /// user's may replace.
-    pub(super) fn post(&self, body: Bytes, content_type: &'static str, label: &str) -> Request {
-        let mut request = self.request(Method::POST, self.url.clone());
+    pub(super) fn message(&self, body: Bytes, content_type: &'static str, label: &str) -> Message {
+        let mut headers = HeaderMap::clone(&self.headers);
         if content_type != JSON {
-            request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
         }
-        *request.body_mut() = Some(body.into());
         if let Some(prefix) = &self.options.request_id_prefix {
             let id = HeaderValue::from_str(&format!("{prefix}{label}"));
             // The prefix was tried in `new`; labels are ours.
             let id = id.expect("prefix and label are header text");
-            request.headers_mut().insert(HeaderName::from_static("x-request-id"), id);
+            headers.insert(HeaderName::from_static("x-request-id"), id);
         }
-        request
+        Message { headers, body }
     }
 
     /// A question about the server.
@@ -168,6 +238,19 @@ impl Client {
         request.headers_mut().clone_from(&self.headers);
         request
     }
+}
+
+/// Pools of connections of our own, one for each thread; `None` where the environment names a proxy for this address.
+fn pools(url: &Url, options: &DriverOptions, threads: usize, connections: &Arc<Connections>) -> Result<Option<Arc<[Arc<Pool>]>>> {
+    let is_proxied = || url.as_str().parse().is_ok_and(|uri| Matcher::from_env().intercept(&uri).is_some());
+    if !options.endpoint.is_loopback()? && is_proxied() {
+        return Ok(None);
+    }
+    let tls = (url.scheme() == "https").then(|| tls::config(options.endpoint.insecure)).transpose()?;
+    let Some(target) = Target::new(url, USER_AGENT, tls) else { return Ok(None) };
+    let limits = &options.limits;
+    let pool = || Arc::new(Pool::new(target.clone(), Arc::clone(connections), POOL_IDLE_TIMEOUT, limits.connect_timeout));
+    Ok(Some((0..threads).map(|_| pool()).collect()))
 }
 
 /// An error with all its causes, without the address (which may hold credentials).
@@ -184,12 +267,4 @@ pub(super) fn describe(error: &dyn std::error::Error) -> String {
         source = error.source();
     }
     text
-}
-
-/// reqwest is built without a TLS provider of its own, as the lighter one does; it takes the process's default.
-fn install_tls_provider() {
-    if rustls::crypto::CryptoProvider::get_default().is_none() {
-        // Fails only where another thread was faster, which is as good.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-    }
 }

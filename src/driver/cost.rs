@@ -25,6 +25,8 @@ pub struct Cost {
     pub peak_memory_bytes: Option<u64>,
     /// Connections that the client has opened, those before the run included; `None` where the transport does not count them.
     pub connections_opened: Option<u64>,
+    /// Those of them that a request had to wait for, as no open one was free: that time is between due and sent.
+    pub connections_waited_for: Option<u64>,
 }
 
 /// A measurement under way.
@@ -44,23 +46,12 @@ impl Meter {
             wall: Duration::from_nanos(wall_ns),
             cpu: process_cpu().zip(self.cpu).map(|(after, before)| after.saturating_sub(before)),
             machine_busy: machine_time().zip(self.machine).and_then(|(after, before)| after.busy_since(before)),
-            threads: client.threads(),
+            threads: Some(client.thread_count()),
             cores: std::thread::available_parallelism().ok().map(NonZero::get),
             peak_memory_bytes: peak_memory_bytes(),
-            connections_opened: client.connections_opened(),
+            connections_opened: client.connections().map(|(opened, _)| opened as u64),
+            connections_waited_for: client.connections().map(|(_, waited_for)| waited_for as u64),
         }
-    }
-}
-
-impl Client {
-    /// How many connections were opened so far; `None` where nobody counts.
-    pub fn connections_opened(&self) -> Option<u64> {
-        None
-    }
-
-    /// How many threads serve requests; `None` where the whole runtime does.
-    pub fn threads(&self) -> Option<usize> {
-        None
     }
 }
 

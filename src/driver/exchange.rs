@@ -1,21 +1,20 @@
 //! One request, from handing it to the HTTP client to the end of its answer. Knows no schedule and no constraint.
 
-use std::error::Error as _;
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use reqwest::header::CONTENT_TYPE;
-use reqwest::{Request, Response, StatusCode};
+use reqwest::StatusCode;
 
-use super::client::{Client, DEFAULT_REQUEST_TIMEOUT, Limits, describe};
+use super::client::{Client, DEFAULT_REQUEST_TIMEOUT, Limits};
 use super::clock::{Clock, as_ns};
 use super::stop::Stop;
+use super::way::{Broken, Message, Response};
 use crate::backend::{Adapter, Decoder, outcome_of_status};
 use crate::observation::{Observation, Outcome, Timing, TransportCause};
 
 /// What all requests of a run share.
+#[derive(Clone)]
 pub(super) struct Sender {
     pub(super) client: Client,
     pub(super) adapter: Arc<dyn Adapter>,
@@ -34,19 +33,19 @@ pub(super) struct Prepared {
     pub(super) body: Bytes,
 }
 
-/// Sends the request and observes what happens, within the request timeout and until stopped.
-pub(super) async fn observe(sender: &Sender, prepared: Prepared) -> Observation {
+/// Sends the request and observes what happens, within the request timeout and until stopped. `thread` is the number of the
+/// client's thread that this runs on.
+pub(super) async fn observe(sender: &Sender, prepared: Prepared, thread: usize) -> Observation {
     let options = sender.client.options();
     let limit = options.request_timeout.unwrap_or(DEFAULT_REQUEST_TIMEOUT);
-    let request = sender.client.post(prepared.body, sender.adapter.content_type(), &prepared.label);
+    let message = sender.client.message(prepared.body, sender.adapter.content_type(), &prepared.label);
     let decoder = sender.adapter.decoder(sender.stream, options.limits.max_event_bytes);
     let timing = Timing { due_ns: as_ns(prepared.due), ..Timing::default() };
     let mut exchange = Exchange { sender, timing, decoder };
     let mut stop = sender.stop.clone();
-    exchange.timing.sent_ns = Some(sender.clock.now_ns());
     let broke = tokio::select! {
         biased;
-        broke = exchange.run(request) => broke,
+        broke = exchange.run(message, thread) => broke,
         () = stop.cut(options.limits.drain_timeout) => Some(Outcome::Cancelled),
         () = tokio::time::sleep(limit) => Some(Outcome::TimedOut { limit_ms: u64::try_from(limit.as_millis()).unwrap_or(u64::MAX) }),
     };
@@ -75,34 +74,55 @@ struct Exchange<'a> {
 
 impl Exchange<'_> {
     /// Runs to the end; `None` where the answer itself says how it ended.
-    async fn run(&mut self, request: Request) -> Option<Outcome> {
-        let mut response = match self.sender.client.http().execute(request).await {
-            Ok(response) => response,
-            Err(error) => return Some(self.broken_off(error)),
+    async fn run(&mut self, message: Message, thread: usize) -> Option<Outcome> {
+        let clock = self.sender.clock;
+        // Where no connection is to be had, this is when it was tried.
+        self.timing.sent_ns = Some(clock.now_ns());
+        let response = match self.sender.client.way(thread).await {
+            Ok(way) => way.send(message, || self.timing.sent_ns = Some(clock.now_ns())).await,
+            Err(error) => Err(Broken::Connect(error)),
         };
-        self.timing.headers_ns = Some(self.sender.clock.now_ns());
+        let mut response = match response {
+            Ok(response) => response,
+            Err(broken) => return Some(self.broken_off(broken)),
+        };
+        self.timing.headers_ns = Some(self.arrived(&response));
         if response.status() != StatusCode::OK {
             let body = self.error_body(&mut response).await;
-            return Some(outcome_of_status(response.status().as_u16(), body));
+            let status = response.status().as_u16();
+            response.keep_connection(self.limits().linger).await;
+            return Some(outcome_of_status(status, body));
         }
-        self.timing.streamed = self.sender.stream && is_of_type(&response, self.sender.adapter.stream_media_type());
+        self.timing.streamed = self.sender.stream && response.is_of_type(self.sender.adapter.stream_media_type());
         if self.sender.stream && !self.timing.streamed {
             // Asked for a stream and got something else: a whole answer if it reads as one, a stream error if it does not.
-            self.decoder = self.sender.adapter.decoder(false, self.sender.client.options().limits.max_event_bytes);
+            self.decoder = self.sender.adapter.decoder(false, self.limits().max_event_bytes);
         }
-        self.read(&mut response).await
+        self.read(response).await
     }
 
-    /// The timed path: an instant for each piece that the HTTP client hands over, then the bytes to the decoder.
+    /// When the bytes came that were read last, since the begin. Never before what came before them: the kernel's stamps and the
+    /// client's clock are two clocks, and agree to some microseconds.
+    fn arrived(&self, response: &Response) -> u64 {
+        let at_ns = self.sender.clock.since_begin_ns(response.arrived_ns());
+        let earlier = [self.timing.sent_ns, self.timing.headers_ns, self.timing.last_content_ns()];
+        at_ns.max(earlier.into_iter().flatten().max().unwrap_or(0))
+    }
+
+    fn limits(&self) -> &Limits {
+        &self.sender.client.options().limits
+    }
+
+    /// The timed path: an instant for each piece that has arrived, then the bytes to the decoder.
     ///
     /// A piece is at most one read from the socket and at most one chunk of the transfer coding; events in one piece share its
     /// instant.
-    async fn read(&mut self, response: &mut Response) -> Option<Outcome> {
-        let max_body_bytes = self.sender.client.options().limits.max_body_bytes;
+    async fn read(&mut self, mut response: Response) -> Option<Outcome> {
+        let max_body_bytes = self.limits().max_body_bytes;
         let mut received = 0;
         loop {
-            let piece = response.chunk().await;
-            let at = self.sender.clock.now_ns();
+            let piece = response.piece().await;
+            let at = self.arrived(&response);
             let fed = match &piece {
                 Ok(Some(bytes)) => {
                     received += bytes.len();
@@ -119,13 +139,11 @@ impl Exchange<'_> {
             self.timing.first_reasoning_ns = self.timing.first_reasoning_ns.or(fed.reasoning.then_some(at));
             self.timing.first_answer_ns = self.timing.first_answer_ns.or(fed.answer.then_some(at));
             match piece {
-                Err(error) => return Some(self.broken_off(error)),
+                Err(broken) => return Some(self.broken_off(broken)),
                 Ok(_) if !fed.ended => {}
                 Ok(piece) => {
                     self.timing.end_ns = Some(at);
-                    if piece.is_some() {
-                        linger(response, &self.sender.client.options().limits).await;
-                    }
+                    linger(response, piece.is_none(), self.limits()).await;
                     return None;
                 }
             }
@@ -137,7 +155,7 @@ impl Exchange<'_> {
         let limit = self.sender.client.options().limits.max_error_body_bytes;
         let mut body = Vec::new();
         // A body that breaks off is kept as far as it came: the status is what counts.
-        while let Ok(Some(bytes)) = response.chunk().await {
+        while let Ok(Some(bytes)) = response.piece().await {
             body.extend_from_slice(&bytes);
             if body.len() > limit {
                 break;
@@ -150,57 +168,29 @@ impl Exchange<'_> {
         format!("{}... (cut at {limit} bytes)", String::from_utf8_lossy(&body[..limit]))
     }
 
-    fn broken_off(&mut self, error: reqwest::Error) -> Outcome {
+    fn broken_off(&mut self, broken: Broken) -> Outcome {
         self.timing.end_ns = Some(self.sender.clock.now_ns());
-        let error = error.without_url();
-        Outcome::Transport { cause: transport_cause(&error), message: describe(&error) }
+        broken.outcome()
     }
 }
 
 /// Reads what follows the terminal event, which is nothing from an orderly server, so that the connection can be used again.
 /// One that has more to say, or does not end, loses the connection.
-async fn linger(response: &mut Response, limits: &Limits) {
-    let drain = async {
-        let mut received = 0;
-        while let Ok(Some(bytes)) = response.chunk().await {
-            received += bytes.len();
-            if received > limits.max_event_bytes {
-                break;
-            }
-        }
-    };
+async fn linger(mut response: Response, is_whole: bool, limits: &Limits) {
     // Either way the answer is known already.
-    let _ = tokio::time::timeout(limits.linger, drain).await;
+    if is_whole || matches!(tokio::time::timeout(limits.linger, is_drained(&mut response, limits)).await, Ok(true)) {
+        response.keep_connection(limits.linger).await;
+    }
 }
 
-fn is_of_type(response: &Response, media_type: &str) -> bool {
-    let content_type = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let essence = content_type.split(';').next().unwrap_or_default();
-    essence.trim().eq_ignore_ascii_case(media_type)
-}
-
-/// Finds the cause in the chain of sources: by type, never by words.
-fn transport_cause(error: &reqwest::Error) -> TransportCause {
-    if error.is_connect() {
-        return TransportCause::Connect;
-    }
-    let mut source = error.source();
-    while let Some(error) = source {
-        if let Some(error) = error.downcast_ref::<io::Error>() {
-            match error.kind() {
-                io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionAborted | io::ErrorKind::BrokenPipe => {
-                    return TransportCause::Reset;
-                }
-                io::ErrorKind::UnexpectedEof => return TransportCause::Closed,
-                _ => {}
-            }
+/// Reads to the end of the body; `false` where it is longer than any end of a stream.
+async fn is_drained(response: &mut Response, limits: &Limits) -> bool {
+    let mut received = 0;
+    while let Ok(Some(bytes)) = response.piece().await {
+        received += bytes.len();
+        if received > limits.max_event_bytes {
+            return false;
         }
-        if let Some(error) = error.downcast_ref::<hyper::Error>()
-            && (error.is_incomplete_message() || error.is_closed() || error.is_canceled())
-        {
-            return TransportCause::Closed;
-        }
-        source = error.source();
     }
-    TransportCause::Other
+    true
 }

@@ -4,7 +4,7 @@
 //! its own. What tasks have to say goes through a channel to [`run`], so that progress and files cost the timed path nothing.
 
 mod client;
-mod clock;
+pub(crate) mod clock;
 mod cost;
 mod dispatch;
 mod endpoint;
@@ -13,6 +13,9 @@ mod files;
 mod probe;
 pub mod schedule;
 mod stop;
+mod tls;
+mod transport;
+mod way;
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -27,6 +30,7 @@ pub use endpoint::{ApiKey, Endpoint};
 pub use files::make_room;
 pub use probe::{ModelInfo, Page, models, page, version, wait_ready};
 pub use stop::{Stop, StopState, Stopper, stop};
+pub(crate) use transport::Socket;
 
 use crate::backend::{Adapter, RequestOptions};
 use crate::case::Case;
@@ -37,6 +41,15 @@ use cost::Meter;
 use dispatch::{News, Terms, World, dispatch, unsent};
 use exchange::{Prepared, Sender, observe};
 use schedule::{Schedule, Until};
+
+/// The most connections that are opened before the clock starts.
+const MAX_OPENED_AHEAD: usize = 8192;
+
+/// Requests due within this time of the begin have their connections before it.
+const FIRST_SPAN: Duration = Duration::from_secs(1);
+
+/// As many connections are kept ready as requests are due within this time.
+const SPARE_SPAN: Duration = Duration::from_millis(100);
 
 /// What [`run`] tells while it runs, for progress and for files that grow.
 #[derive(Clone, Copy, Debug)]
@@ -108,6 +121,8 @@ async fn drive(
     stop: Stop,
     mut progress: impl FnMut(Event<'_>),
 ) -> RunOutcome {
+    let (wanted, spare) = ahead(&schedule.due, client.options().max_concurrency);
+    client.open_ahead(wanted, spare).await;
     let (tell, mut told) = unbounded_channel();
     let meter = Meter::start();
     let clock = Clock::start();
@@ -151,7 +166,8 @@ pub async fn send_one(
 ) -> Result<Observation> {
     let body = adapter.encode(case, request).map_err(|unsendable| unsendable.into_error(case))?;
     let sender = Sender { client: client.clone(), adapter, stream: request.stream, clock: Clock::start(), stop };
-    Ok(observe(&sender, Prepared { index: 0, label: label.to_owned(), due: Duration::ZERO, body }).await)
+    let prepared = Prepared { index: 0, label: label.to_owned(), due: Duration::ZERO, body };
+    Ok(on_own_thread(&sender, prepared).await)
 }
 
 /// Encodes every body and puts the cases in the order in which they are due; cases due together keep the plan's order.
@@ -174,6 +190,23 @@ fn prepare(
     Ok(queue)
 }
 
+/// How many connections are opened before the clock starts, and how many are kept ready besides those in use.
+///
+/// Under a cap there are never more requests under way than that. Without one, those that are due within the first second have
+/// theirs, and what comes later is opened ahead of need: as many are kept ready as are due within the densest [`SPARE_SPAN`].
+fn ahead(due: &[Duration], cap: Option<usize>) -> (usize, usize) {
+    let most = cap.unwrap_or(usize::MAX).min(due.len()).min(MAX_OPENED_AHEAD);
+    if cap.is_some_and(|cap| cap <= MAX_OPENED_AHEAD) {
+        return (most, 0);
+    }
+    let mut due = due.to_vec();
+    due.sort_unstable();
+    let soon = due.partition_point(|due| *due <= FIRST_SPAN);
+    let densest = (0..due.len()).map(|first| due[first..].partition_point(|at| *at <= due[first] + SPARE_SPAN)).max();
+    let spare = densest.unwrap_or(0).min(most);
+    ((soon + spare).min(most), if soon == due.len() { 0 } else { spare })
+}
+
 /// What has been told of each case so far.
 struct Seen(Vec<Option<Observation>>);
 
@@ -186,13 +219,9 @@ impl Seen {
         &mut self.0[index]
     }
 
-    /// A request whose task died is an observation too: a defect of ours must not make a run look smaller than it was.
+    /// All of them; what was never told of is [`lost`].
     fn into_observations(self, due: &[Duration]) -> Vec<Observation> {
-        let lost = |index: usize| {
-            let message = "sobench lost this request (its task panicked): please report this".to_owned();
-            let due = due.get(index).copied().unwrap_or_default();
-            unsent(index, due, Outcome::Transport { cause: TransportCause::Other, message })
-        };
+        let lost = |index: usize| lost(index, due.get(index).copied().unwrap_or_default());
         self.0.into_iter().enumerate().map(|(index, seen)| seen.unwrap_or_else(|| lost(index))).collect()
     }
 }
@@ -206,13 +235,33 @@ impl World for Sender {
         self.clock.sleep_until(at).await;
     }
 
-    type Place = ();
+    /// The number of one of the client's own threads, where its connections live.
+    type Place = usize;
 
-    fn place(&self) -> ((), Option<Handle>) {
-        ((), None)
+    fn place(&self) -> (usize, Option<Handle>) {
+        let (number, handle) = self.client.thread();
+        (number, Some(handle.clone()))
     }
 
-    async fn exchange(&self, prepared: Prepared, (): ()) -> Observation {
-        observe(self, prepared).await
+    async fn exchange(&self, prepared: Prepared, thread: usize) -> Observation {
+        observe(self, prepared, thread).await
     }
+}
+
+/// Runs the exchange on one of the client's own threads, where its connection lives.
+async fn on_own_thread(sender: &Sender, prepared: Prepared) -> Observation {
+    let (index, due) = (prepared.index, prepared.due);
+    let sender = sender.clone();
+    let client = sender.client.clone();
+    let (thread, handle) = client.thread();
+    // A set of one: dropping it, when the caller drops this future, ends the request with it.
+    let mut set = JoinSet::new();
+    set.spawn_on(async move { observe(&sender, prepared, thread).await }, handle);
+    set.join_next().await.and_then(std::result::Result::ok).unwrap_or_else(|| lost(index, due))
+}
+
+/// A request whose task died is an observation too: a defect of ours must not make a run look smaller than it was.
+fn lost(index: usize, due: Duration) -> Observation {
+    let message = "sobench lost this request (its task panicked): please report this".to_owned();
+    unsent(index, due, Outcome::Transport { cause: TransportCause::Other, message })
 }

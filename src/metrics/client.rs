@@ -57,6 +57,8 @@ pub struct ClientCost {
     pub peak_memory_mib: Option<f64>,
     /// Connections opened, from the client's start.
     pub connections_opened: Option<u64>,
+    /// Those of them that a request had to wait for; the wait is part of its own delay, and of no TTFT.
+    pub connections_waited_for: Option<u64>,
     /// Whether the embedded server ran in this very process: CPU and memory are then those of both.
     pub includes_server: bool,
 }

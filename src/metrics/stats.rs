@@ -192,7 +192,7 @@ fn median(sorted: &[f64]) -> Option<f64> {
 }
 
 /// The `p`-th percentile by linear interpolation between order statistics: numpy's default method, and Hyndman and Fan's type 7.
-fn percentile(sorted: &[f64], p: f64) -> Option<f64> {
+pub(crate) fn percentile(sorted: &[f64], p: f64) -> Option<f64> {
     let last = sorted.len().checked_sub(1)?;
     let place = last as f64 * p / 100.0;
     let below = (place.floor() as usize).min(last);

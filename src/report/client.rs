@@ -31,6 +31,7 @@ pub(super) fn table(report: &Report) -> Option<String> {
         ("machine busy, by whomever (%)", figure(cost.machine_busy_percent)),
         ("peak memory (MiB)", figure(cost.peak_memory_mib)),
         ("connections opened", whole(cost.connections_opened)),
+        ("of them while a request waited", whole(cost.connections_waited_for)),
     ]);
     // What this run or this system does not tell takes no line.
     rows.retain(|(_, value)| value.split(" / ").any(|figure| figure != "n/a"));

@@ -80,6 +80,7 @@ fn cost(cost: &Cost, includes_server: bool) -> ClientCost {
         machine_busy_percent: cost.machine_busy.map(|it| 100.0 * it),
         peak_memory_mib: cost.peak_memory_bytes.map(|it| it as f64 / f64::from(1 << 20)),
         connections_opened: cost.connections_opened,
+        connections_waited_for: cost.connections_waited_for,
         includes_server,
     }
 }

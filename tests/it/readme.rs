@@ -57,6 +57,7 @@ fn every_sobench_command_of_the_readme_runs() {
         let title = match arguments[0].as_str() {
             "mask" => "Outcomes of schemas",
             "preflight" => "enforced",
+            "calibrate" => "TTFT error mean",
             _ => "Serving Benchmark Result",
         };
         assert!(ran.stdout.contains(title), "{command}\n{}", ran.stdout);

@@ -1,0 +1,70 @@
+//! Runs a client as a process of its own and says what it took. Knows no client.
+
+use std::io;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::Duration;
+
+/// How often the client's memory is looked at. What the kernel tells is the most so far, so that only what it takes in its last
+/// moments is missed.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// A client that came to its end.
+#[derive(Debug)]
+pub(super) struct Ended {
+    pub(super) status: ExitStatus,
+    /// User and system time of the process and its children.
+    pub(super) cpu_s: Option<f64>,
+    pub(super) peak_memory_mib: Option<f64>,
+    /// The last words on stderr.
+    pub(super) words: String,
+}
+
+/// Starts the command, lets it run to its end, and measures. No other child may end meanwhile.
+pub(super) fn run(command: &mut Command) -> io::Result<Ended> {
+    let before_s = children_cpu_s();
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
+    let words = collect_words(&mut child);
+    let mut peak_memory_mib = None;
+    let status = loop {
+        peak_memory_mib = peak_memory_of(child.id()).or(peak_memory_mib);
+        match child.try_wait()? {
+            Some(status) => break status,
+            None => thread::sleep(LOOK_EVERY),
+        }
+    };
+    let cpu_s = before_s.zip(children_cpu_s()).map(|(before_s, after_s)| after_s - before_s);
+    Ok(Ended { status, cpu_s, peak_memory_mib, words: words.join().unwrap_or_default() })
+}
+
+/// Reads stderr beside the run: a client whose words nobody takes would wait for ever.
+fn collect_words(child: &mut Child) -> thread::JoinHandle<String> {
+    let stderr = child.stderr.take();
+    thread::spawn(move || {
+        let all = stderr.and_then(|stderr| io::read_to_string(stderr).ok()).unwrap_or_default();
+        let last: Vec<&str> = all.lines().rev().filter(|line| !line.trim().is_empty()).take(3).collect();
+        last.into_iter().rev().collect::<Vec<_>>().join(" / ")
+    })
+}
+
+/// CPU time of all children that have ended and been waited for.
+#[cfg(unix)]
+fn children_cpu_s() -> Option<f64> {
+    use nix::sys::resource::{UsageWho, getrusage};
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN).ok()?;
+    let seconds = |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
+    Some(seconds(usage.user_time()) + seconds(usage.system_time()))
+}
+
+#[cfg(not(unix))]
+fn children_cpu_s() -> Option<f64> {
+    None
+}
+
+/// `VmHWM` of Linux; `None` elsewhere, and of a process that has ended.
+fn peak_memory_of(pid: u32) -> Option<f64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kib: f64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
+    Some(kib / 1024.0)
+}

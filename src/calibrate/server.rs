@@ -1,0 +1,276 @@
+//! A server of known timing: streams tokens by a timetable, and writes down when requests arrived and tokens went out. Knows no
+//! model, and reads of HTTP only what benchmark clients write.
+//!
+//! It runs in a process of its own, so that it shares nothing with the client but the machine, and is led by JSON lines over its
+//! standard streams: it says its port, takes a [`Timetable`] and answers with an empty line, takes `"log"` and answers with the
+//! [`Record`]s since, and ends with its input. Requests count as arrived when the kernel took in their last byte; tokens count as
+//! written right before the system call that writes them.
+
+use std::io::{self, BufRead, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::sleep_until;
+
+use super::errors::{Record, first_token};
+use crate::driver::{Socket, clock};
+use crate::error::{Error, Result};
+
+/// The name of the model that it has.
+pub const MODEL: &str = "calibrate";
+
+/// The most bytes of a request.
+const MAX_REQUEST_BYTES: usize = 1 << 20;
+
+/// Connections that may wait to be accepted.
+const BACKLOG: u32 = 4096;
+
+/// Tokens of an answer where the request does not say.
+const DEFAULT_OUTPUT_LEN: usize = 16;
+
+/// When tokens are due.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Timetable {
+    pub ttft_ms: f64,
+    pub itl_ms: f64,
+}
+
+/// What is asked of the server over its input.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ask {
+    /// Forget the records; keep to this timetable from now on.
+    Begin(Timetable),
+    /// Tell the records.
+    Log,
+}
+
+/// Everything that came since the begin.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Log {
+    pub records: Vec<Record>,
+    /// How long after [`Ask::Begin`] the first request arrived.
+    pub first_arrival_ns: Option<u64>,
+}
+
+struct State {
+    timetable: Mutex<Timetable>,
+    records: Mutex<Vec<Record>>,
+    begun_ns: AtomicU64,
+    next_id: AtomicU64,
+}
+
+/// Serves on a free port of this machine until the input ends.
+///
+/// # Errors
+/// No port or thread is to be had; the standard streams are closed or do not hold what they should.
+pub fn serve(input: impl BufRead, mut output: impl Write) -> Result<()> {
+    let timetable = Timetable { ttft_ms: 0.0, itl_ms: 0.0 };
+    let state = Arc::new(State {
+        timetable: Mutex::new(timetable),
+        records: Mutex::default(),
+        begun_ns: AtomicU64::new(clock::process_ns()),
+        next_id: AtomicU64::new(0),
+    });
+    let broken = |error: io::Error| Error::environment(format!("the server of known timing broke: {error}"));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(broken)?;
+    let listener = runtime.block_on(listen()).map_err(broken)?;
+    let port = listener.local_addr().map_err(broken)?.port();
+    let accepting = Arc::clone(&state);
+    // It ends with the process.
+    thread::Builder::new()
+        .name("timing".to_owned())
+        .spawn(move || runtime.block_on(accept(listener, accepting)))
+        .map_err(broken)?;
+    writeln!(output, "{port}").and_then(|()| output.flush()).map_err(broken)?;
+    for line in input.lines() {
+        let line = line.map_err(broken)?;
+        let ask =
+            serde_json::from_str(&line).map_err(|error| Error::internal(format!("not asked properly ({error}): {line}")))?;
+        let answer = match ask {
+            Ask::Begin(timetable) => state.begin(timetable),
+            Ask::Log => state.log(),
+        };
+        writeln!(output, "{answer}").and_then(|()| output.flush()).map_err(broken)?;
+    }
+    Ok(())
+}
+
+impl State {
+    fn begin(&self, timetable: Timetable) -> String {
+        *lock(&self.timetable) = timetable;
+        lock(&self.records).clear();
+        self.begun_ns.store(clock::process_ns(), Ordering::Relaxed);
+        String::new()
+    }
+
+    fn log(&self) -> String {
+        let records = std::mem::take(&mut *lock(&self.records));
+        let first = records.iter().map(|record| record.arrived_ns).min();
+        let first_arrival_ns = first.map(|at| at.saturating_sub(self.begun_ns.load(Ordering::Relaxed)));
+        serde_json::to_string(&Log { records, first_arrival_ns }).expect("numbers are JSON")
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nobody panics while holding one of these.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+async fn listen() -> io::Result<TcpListener> {
+    let socket = tokio::net::TcpSocket::new_v4()?;
+    socket.bind(([127, 0, 0, 1], 0).into())?;
+    socket.listen(BACKLOG)
+}
+
+async fn accept(listener: TcpListener, state: Arc<State>) {
+    loop {
+        // One that went away before it was accepted is nobody's loss.
+        if let Ok((tcp, _)) = listener.accept().await {
+            let state = Arc::clone(&state);
+            // A client that breaks off finds its request missing in the log, or without its last tokens.
+            tokio::spawn(async move { drop(converse(tcp, &state).await) });
+        }
+    }
+}
+
+/// One connection: request after request.
+async fn converse(tcp: TcpStream, state: &State) -> io::Result<()> {
+    let mut socket = Socket::new(tcp)?;
+    let arrival = socket.arrival();
+    let mut bytes = Vec::new();
+    while let Some(request) = read_request(&mut socket, &mut bytes).await? {
+        if request.is_post {
+            answer(&mut socket, state, &request, arrival.at_ns()).await?;
+        } else {
+            let models = format!(r#"{{"object":"list","data":[{{"id":"{MODEL}","object":"model","owned_by":"calibrate"}}]}}"#);
+            let head = format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n", models.len());
+            socket.write_all(format!("{head}{models}").as_bytes()).await?;
+        }
+    }
+    Ok(())
+}
+
+/// What is taken of a request.
+#[derive(Debug, PartialEq, Eq)]
+struct Request {
+    is_post: bool,
+    is_chat: bool,
+    output_len: usize,
+}
+
+/// The next request, whole; `None` where the client has gone. `bytes` holds what was read beyond the last one.
+async fn read_request(socket: &mut Socket, bytes: &mut Vec<u8>) -> io::Result<Option<Request>> {
+    loop {
+        if let Some((request, used)) = parse(bytes) {
+            bytes.drain(..used);
+            return Ok(Some(request));
+        }
+        if bytes.len() > MAX_REQUEST_BYTES {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        if socket.read_buf(bytes).await? == 0 {
+            return Ok(None);
+        }
+    }
+}
+
+/// A whole request at the begin of the bytes, and its length.
+fn parse(bytes: &[u8]) -> Option<(Request, usize)> {
+    #[derive(Deserialize)]
+    struct Body {
+        max_tokens: Option<usize>,
+        max_completion_tokens: Option<usize>,
+    }
+    let head_len = bytes.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
+    let head = String::from_utf8_lossy(&bytes[..head_len]).to_ascii_lowercase();
+    let mut length = 0;
+    for line in head.lines() {
+        if let Some(value) = line.strip_prefix("content-length:") {
+            length = value.trim().parse().ok()?;
+        }
+    }
+    let body = bytes.get(head_len..head_len + length)?;
+    let body: Option<Body> = serde_json::from_slice(body).ok();
+    let output_len = body.and_then(|body| body.max_tokens.or(body.max_completion_tokens)).unwrap_or(DEFAULT_OUTPUT_LEN);
+    let first = head.lines().next().unwrap_or_default();
+    Some((
+        Request { is_post: first.starts_with("post "), is_chat: first.contains("/chat/"), output_len: output_len.max(1) },
+        head_len + length,
+    ))
+}
+
+/// Streams the tokens when they are due, by their number from the arrival, so that a late one does not make the rest late.
+async fn answer(socket: &mut Socket, state: &State, request: &Request, arrived_ns: u64) -> io::Result<()> {
+    let id = state.next_id.fetch_add(1, Ordering::Relaxed);
+    let timetable = *lock(&state.timetable);
+    let head =
+        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncache-control: no-store\r\ntransfer-encoding: chunked\r\n\r\n";
+    socket.write_all(head.as_bytes()).await?;
+    let mut written_ns = Vec::with_capacity(request.output_len);
+    let mut sent = Ok(());
+    for number in 0..request.output_len {
+        let text = if number == 0 { first_token(id) } else { "word ".to_owned() };
+        let chunk = chunk(&event(request, id, &text, number + 1 == request.output_len));
+        let due_ms = timetable.ttft_ms + timetable.itl_ms * number as f64;
+        sleep_until(clock::instant(arrived_ns) + Duration::from_secs_f64(due_ms.max(0.0) / 1e3)).await;
+        written_ns.push(clock::process_ns());
+        sent = socket.write_all(chunk.as_bytes()).await;
+        if sent.is_err() {
+            break;
+        }
+    }
+    // Before the client can know the end, so that whoever has all answers finds all records.
+    let tokens = written_ns.len();
+    lock(&state.records).push(Record { id, arrived_ns, written_ns });
+    sent?;
+    let usage = format!(
+        r#"{{"id":"cmpl-{id}","object":"text_completion","created":0,"model":"{MODEL}","choices":[],"usage":{{"prompt_tokens":1,"total_tokens":{},"completion_tokens":{tokens}}}}}"#,
+        tokens + 1
+    );
+    let end = format!("{}{}0\r\n\r\n", chunk(&format!("data: {usage}\n\n")), chunk("data: [DONE]\n\n"));
+    socket.write_all(end.as_bytes()).await
+}
+
+/// An event in the shape of vLLM's.
+fn event(request: &Request, id: u64, text: &str, is_last: bool) -> String {
+    let finish_reason = if is_last { r#""length""# } else { "null" };
+    let (object, content) = if request.is_chat {
+        ("chat.completion.chunk", format!(r#""delta":{{"content":"{text}"}}"#))
+    } else {
+        ("text_completion", format!(r#""text":"{text}""#))
+    };
+    format!(
+        "data: {{\"id\":\"cmpl-{id}\",\"object\":\"{object}\",\"created\":0,\"model\":\"{MODEL}\",\"choices\":[{{\"index\":0,{content},\
+         \"logprobs\":null,\"finish_reason\":{finish_reason},\"stop_reason\":null}}],\"usage\":null}}\n\n"
+    )
+}
+
+/// One chunk of the transfer coding.
+fn chunk(text: &str) -> String {
+    format!("{:x}\r\n{text}\r\n", text.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_read_when_they_are_whole() {
+        let post = b"POST /v1/completions HTTP/1.1\r\nContent-Length: 16\r\nhost: x\r\n\r\n{\"max_tokens\":3}GET";
+        let request = Request { is_post: true, is_chat: false, output_len: 3 };
+        assert_eq!(parse(post), Some((request, post.len() - 3)));
+        for cut in 0..post.len() - 3 {
+            assert_eq!(parse(&post[..cut]), None, "cut at {cut}");
+        }
+        let get = b"GET /v1/models HTTP/1.1\r\n\r\n";
+        assert_eq!(parse(get), Some((Request { is_post: false, is_chat: false, output_len: 16 }, get.len())));
+        let chat = b"POST /v1/chat/completions HTTP/1.1\r\ncontent-length: 28\r\n\r\n{\"max_completion_tokens\":9 }";
+        assert_eq!(parse(chat).unwrap().0, Request { is_post: true, is_chat: true, output_len: 9 });
+    }
+}

@@ -1,0 +1,188 @@
+//! Open connections of one thread that wait for a request. Knows no request.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use super::{Connection, Target};
+use crate::driver::clock;
+
+/// How many connections are opened at a time, ahead of their use. More would fill the server's queue of connections to accept
+/// (128 on many systems), and the kernel tries the rest again only after a second.
+const OPENING_AT_A_TIME: usize = 64;
+
+/// A connection that a server closes within this time of an answer is one that it does not keep, whatever its headers say.
+const CLOSES_AT_ONCE: Duration = Duration::from_secs(1);
+
+/// How many connections were opened.
+#[derive(Debug, Default)]
+pub(in crate::driver) struct Connections {
+    opened: AtomicUsize,
+    waited_for: AtomicUsize,
+}
+
+impl Connections {
+    /// All that were opened.
+    pub(in crate::driver) fn opened(&self) -> usize {
+        self.opened.load(Ordering::Relaxed)
+    }
+
+    /// Those of them that a request had to wait for, as no open one was free.
+    pub(in crate::driver) fn waited_for(&self) -> usize {
+        self.waited_for.load(Ordering::Relaxed)
+    }
+}
+
+/// Idle connections, the one used last on top.
+pub(in crate::driver) struct Pool {
+    target: Target,
+    idle: Mutex<Vec<Idle>>,
+    connections: Arc<Connections>,
+    /// How long a connection may lie idle between two requests.
+    keep: Duration,
+    connect_timeout: Duration,
+    /// How many are kept ready besides those in use.
+    spare: AtomicUsize,
+    is_refilling: AtomicBool,
+    /// Whether the server was seen to close connections after an answer. Such a server often has a thread for every connection as
+    /// well (llama.cpp's does both), which one that lies ready would hold up: then none is kept and none opened ahead.
+    closes: AtomicBool,
+}
+
+struct Idle {
+    connection: Connection,
+    /// Since when, in [`clock::process_ns`]; `None` for one that has carried no request yet: a server's patience with idle connections begins after an answer.
+    since_ns: Option<u64>,
+}
+
+impl Pool {
+    pub(in crate::driver) fn new(
+        target: Target,
+        connections: Arc<Connections>,
+        keep: Duration,
+        connect_timeout: Duration,
+    ) -> Self {
+        Self {
+            target,
+            idle: Mutex::default(),
+            connections,
+            keep,
+            connect_timeout,
+            spare: AtomicUsize::new(0),
+            is_refilling: AtomicBool::new(false),
+            closes: AtomicBool::new(false),
+        }
+    }
+
+    pub(in crate::driver) fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// From now on so many connections are kept ready besides those in use, opened whenever fewer are.
+    pub(in crate::driver) fn keep_spare(&self, spare: usize) {
+        self.spare.store(spare, Ordering::Relaxed);
+    }
+
+    /// An open connection; opens one if none is free.
+    pub(in crate::driver) async fn take(self: &Arc<Self>) -> io::Result<Connection> {
+        self.refill();
+        loop {
+            let Some(Idle { mut connection, since_ns }) = self.lock().pop() else {
+                self.connections.waited_for.fetch_add(1, Ordering::Relaxed);
+                return self.open().await;
+            };
+            if idle_for(since_ns).is_some_and(|idle| idle >= self.keep) {
+                continue;
+            }
+            if connection.is_usable().await {
+                return Ok(connection);
+            }
+            if idle_for(since_ns).is_some_and(|idle| idle < CLOSES_AT_ONCE) {
+                self.closes_after_answers();
+            }
+        }
+    }
+
+    /// The server closed a connection after an answer: from now on none is kept.
+    pub(in crate::driver) fn closes_after_answers(&self) {
+        self.closes.store(true, Ordering::Relaxed);
+        self.lock().clear();
+    }
+
+    /// A connection that nobody has used yet.
+    pub(in crate::driver) async fn open(&self) -> io::Result<Connection> {
+        let late =
+            || io::Error::new(io::ErrorKind::TimedOut, format!("no connection within {} s", self.connect_timeout.as_secs_f64()));
+        let connection = tokio::time::timeout(self.connect_timeout, self.target.open()).await.map_err(|_| late())??;
+        self.connections.opened.fetch_add(1, Ordering::Relaxed);
+        Ok(connection)
+    }
+
+    /// Takes back a connection after an answer.
+    pub(in crate::driver) fn put_back(&self, mut connection: Connection) {
+        if self.closes.load(Ordering::Relaxed) {
+            return;
+        }
+        connection.is_reused = true;
+        self.lock().push(Idle { connection, since_ns: Some(clock::process_ns()) });
+    }
+
+    /// Opens connections ahead of their use, until so many lie ready or one fails: the request that it was meant for will tell.
+    pub(in crate::driver) async fn prepare(&self, wanted: usize) {
+        self.look().await;
+        while !self.closes.load(Ordering::Relaxed) {
+            let missing = wanted.saturating_sub(self.lock().len()).min(OPENING_AT_A_TIME);
+            if missing == 0 {
+                return;
+            }
+            let opened = futures_util::future::join_all((0..missing).map(|_| self.open())).await;
+            let mut idle = self.lock();
+            let before = idle.len();
+            idle.extend(opened.into_iter().flatten().map(|connection| Idle { connection, since_ns: None }));
+            if idle.len() < before + missing {
+                return;
+            }
+        }
+    }
+
+    /// Looks whether the connections that lie here are still open.
+    async fn look(&self) {
+        let idle = std::mem::take(&mut *self.lock());
+        for Idle { mut connection, since_ns } in idle {
+            if connection.is_usable().await {
+                self.lock().push(Idle { connection, since_ns });
+            } else if idle_for(since_ns).is_some_and(|idle| idle < CLOSES_AT_ONCE) {
+                self.closes_after_answers();
+                return;
+            }
+        }
+    }
+
+    /// Has spare connections opened, beside the request that is about to take one.
+    fn refill(self: &Arc<Self>) {
+        let spare = self.spare.load(Ordering::Relaxed);
+        if spare == 0
+            || self.closes.load(Ordering::Relaxed)
+            || self.lock().len() > spare
+            || self.is_refilling.swap(true, Ordering::Relaxed)
+        {
+            return;
+        }
+        let pool = Arc::clone(self);
+        tokio::spawn(async move {
+            pool.prepare(2 * spare).await;
+            pool.is_refilling.store(false, Ordering::Relaxed);
+        });
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Idle>> {
+        // Nobody panics while holding it; a vector of connections is whole at any time.
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How long a connection has been idle; `None` for one that has carried nothing yet.
+fn idle_for(since_ns: Option<u64>) -> Option<Duration> {
+    since_ns.map(|since_ns| Duration::from_nanos(clock::process_ns().saturating_sub(since_ns)))
+}

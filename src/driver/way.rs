@@ -1,0 +1,172 @@
+//! The way of a request to the server and of its answer back: over connections of our own, or through a proxy by the HTTP library.
+//! Knows no case and no decoder.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::http::response;
+use reqwest::header::{CONTENT_TYPE, HeaderMap};
+use reqwest::{Method, StatusCode, Url};
+
+use super::client::describe;
+use super::clock;
+use super::transport::{Answer, Connection, Pool};
+use crate::observation::{Outcome, TransportCause};
+
+/// What carries one request.
+pub(super) enum Way {
+    /// An open connection, and where it goes after use.
+    Direct(Box<Connection>, Arc<Pool>),
+    /// The HTTP library, which opens a connection inside the request if it has none, and tells instants of this process only.
+    Proxied(reqwest::Client, Url),
+}
+
+/// A request to the generating endpoint.
+pub(super) struct Message {
+    pub(super) headers: HeaderMap,
+    pub(super) body: Bytes,
+}
+
+/// An answer whose head has come.
+pub(super) enum Response {
+    Direct(Box<Answer>, Arc<Pool>),
+    Proxied(Box<reqwest::Response>),
+}
+
+/// Why there is no answer, or no more of it.
+pub(super) enum Broken {
+    /// No connection.
+    Connect(io::Error),
+    Direct(hyper::Error),
+    Proxied(reqwest::Error),
+}
+
+impl Way {
+    /// Sends the request, and waits for the head of the answer. `sent` is called at the instant when the request goes out, again if
+    /// it has to go out once more: where a connection that had been kept after an earlier answer was closed without a word.
+    pub(super) async fn send(self, message: Message, mut sent: impl FnMut()) -> Result<Response, Broken> {
+        let (connection, pool) = match self {
+            Self::Direct(connection, pool) => (connection, pool),
+            Self::Proxied(http, url) => {
+                let mut request = reqwest::Request::new(Method::POST, url);
+                *request.headers_mut() = message.headers;
+                *request.body_mut() = Some(message.body.into());
+                sent();
+                return http
+                    .execute(request)
+                    .await
+                    .map(|response| Response::Proxied(Box::new(response)))
+                    .map_err(Broken::Proxied);
+            }
+        };
+        let request = pool.target().request(message.headers, message.body);
+        sent();
+        let answer = match connection.send(request).await {
+            Ok(answer) => answer,
+            Err(not_sent) => {
+                let Some(request) = not_sent.request else { return Err(Broken::Direct(not_sent.error)) };
+                pool.closes_after_answers();
+                // Where nobody takes a fresh one either, the server has gone: what it died of is the request that it had.
+                let Ok(fresh) = pool.open().await else { return Err(Broken::Direct(not_sent.error)) };
+                sent();
+                fresh.send(request).await.map_err(|not_sent| Broken::Direct(not_sent.error))?
+            }
+        };
+        Ok(Response::Direct(Box::new(answer), pool))
+    }
+}
+
+impl Response {
+    pub(super) fn status(&self) -> StatusCode {
+        match self {
+            Self::Direct(answer, _) => answer.head.status,
+            Self::Proxied(response) => response.status(),
+        }
+    }
+
+    /// Whether the body is of this media type.
+    pub(super) fn is_of_type(&self, media_type: &str) -> bool {
+        let content_type = self.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let essence = content_type.split(';').next().unwrap_or_default();
+        essence.trim().eq_ignore_ascii_case(media_type)
+    }
+
+    /// The next piece of the body; `None` at its end.
+    pub(super) async fn piece(&mut self) -> Result<Option<Bytes>, Broken> {
+        match self {
+            Self::Direct(answer, _) => answer.piece().await.map_err(Broken::Direct),
+            Self::Proxied(response) => response.chunk().await.map_err(Broken::Proxied),
+        }
+    }
+
+    /// When the head, or the piece that was read last, arrived, in [`clock::process_ns`].
+    pub(super) fn arrived_ns(&self) -> u64 {
+        match self {
+            Self::Direct(answer, _) => answer.arrived_ns(),
+            Self::Proxied(_) => clock::process_ns(),
+        }
+    }
+
+    /// Gives the connection back for the next request, if the body has been read to its end. One that has more to say within
+    /// `patience` loses the connection.
+    pub(super) async fn keep_connection(self, patience: Duration) {
+        if let Self::Direct(answer, pool) = self
+            && let Some(connection) = answer.into_connection(patience).await
+        {
+            pool.put_back(connection);
+        }
+    }
+
+    fn headers(&self) -> &HeaderMap {
+        match self {
+            Self::Direct(answer, _) => {
+                let response::Parts { headers, .. } = &answer.head;
+                headers
+            }
+            Self::Proxied(response) => response.headers(),
+        }
+    }
+}
+
+impl Broken {
+    pub(super) fn outcome(self) -> Outcome {
+        match self {
+            Self::Connect(error) => Outcome::Transport {
+                cause: TransportCause::Connect,
+                message: format!("error trying to connect: {}", describe(&error)),
+            },
+            Self::Direct(error) => Outcome::Transport { cause: cause_within(&error), message: describe(&error) },
+            Self::Proxied(error) => {
+                let error = error.without_url();
+                let cause = if error.is_connect() { TransportCause::Connect } else { cause_within(&error) };
+                Outcome::Transport { cause, message: describe(&error) }
+            }
+        }
+    }
+}
+
+/// Finds the cause in an error and its sources: by type, never by words.
+fn cause_within(error: &(dyn std::error::Error + 'static)) -> TransportCause {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(error) = error.downcast_ref::<io::Error>() {
+            match error.kind() {
+                io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionAborted | io::ErrorKind::BrokenPipe => {
+                    return TransportCause::Reset;
+                }
+                io::ErrorKind::UnexpectedEof => return TransportCause::Closed,
+                _ => {}
+            }
+        }
+        // One that was cut short by a reset names the reset as its source, which is looked at next.
+        if let Some(error) = error.downcast_ref::<hyper::Error>()
+            && (error.is_incomplete_message() || error.is_closed() || error.is_canceled())
+        {
+            return TransportCause::Closed;
+        }
+        next = error.source();
+    }
+    TransportCause::Other
+}
