@@ -87,6 +87,8 @@ pub enum Outcome {
     Truncated,
     /// The server refused the request (4xx, or a 400 inside a 200 stream before any content).
     Rejected { status: u16, body: String },
+    /// Nothing was sent: this kind of server has no field for the constraint, and without it the answer would be another one's.
+    Unsupported { what: String },
     /// The server failed (5xx, or a 5xx inside a 200 stream before any content), or answered with a status that makes no sense.
     ServerError { status: u16, body: String },
     /// The stream broke its own rules: an error event after content, an end without a terminal event, an unreadable event.
@@ -117,6 +119,7 @@ impl Outcome {
             Self::Completed => "completed",
             Self::Truncated => "truncated",
             Self::Rejected { .. } => "rejected",
+            Self::Unsupported { .. } => "unsupported",
             Self::ServerError { .. } => "server_error",
             Self::StreamError { .. } => "stream_error",
             Self::Transport { .. } => "transport",
@@ -126,8 +129,17 @@ impl Outcome {
     }
 
     /// Every outcome's name, in the order of reports.
-    pub const NAMES: [&'static str; 8] =
-        ["completed", "truncated", "rejected", "server_error", "stream_error", "transport", "timed_out", "cancelled"];
+    pub const NAMES: [&'static str; 9] = [
+        "completed",
+        "truncated",
+        "rejected",
+        "unsupported",
+        "server_error",
+        "stream_error",
+        "transport",
+        "timed_out",
+        "cancelled",
+    ];
 
     /// Whether the server gave an answer, whole or cut at the token limit.
     pub fn is_answer(&self) -> bool {

@@ -3,23 +3,32 @@
 use serde_json::Value;
 
 use super::shape::Shape;
-use super::{ConstraintDialect, RequestOptions, ServerKind, adapter};
+use super::{ConstraintDialect, RequestOptions, ServerKind, Unsendable, adapter};
 use crate::case::{Arm, Case};
 use crate::error::{Error, Result};
 
 /// Refuses a run whose requests would not mean what the user asked for.
 ///
-/// Usage errors: a constraint that the dialect cannot carry, or that this kind of server has no field for at all (it is never
-/// sent without); a parameter it has no field for; chat messages on a completions backend; an `--extra-body` that
+/// Usage errors: a constraint that the dialect cannot carry; constraints that this kind of server has no field for at all, if there
+/// are no others (where there are, such a case is not sent, which is its outcome); a parameter it has no field for; chat messages on a completions backend; an `--extra-body` that
 /// changes the constraint or adds one, asks for several choices (whose tokens `usage` adds up, while one is timed), sets what the
 /// report says of every request (model, prompt, length, streaming), or constrains requests of the control arm.
 pub fn check(kind: ServerKind, cases: &[Case], options: &RequestOptions) -> Result<()> {
     check_extra_body(kind, cases, options)?;
     let adapter = adapter(kind);
-    for case in cases {
+    let constrained = || cases.iter().filter(|case| case.arm == Arm::Constrained);
+    let has_supported = constrained().any(|case| unsupported(kind, case).is_none());
+    for case in cases.iter().filter(|case| !has_supported || unsupported(kind, case).is_none()) {
         adapter.encode(case, options).map_err(|unsendable| unsendable.into_error(case))?;
     }
     Ok(())
+}
+
+/// Why a case is not sent at all: this kind of server has no field for its constraint, in any dialect.
+pub fn unsupported(kind: ServerKind, case: &Case) -> Option<Unsendable> {
+    let constraint = case.constraint.as_ref().filter(|_| case.arm == Arm::Constrained)?;
+    let is_carried = kind.dialects().iter().any(|dialect| dialect.carries(constraint.kind()));
+    (!is_carried).then(|| ConstraintDialect::no_field(kind, constraint))
 }
 
 fn check_extra_body(kind: ServerKind, cases: &[Case], options: &RequestOptions) -> Result<()> {

@@ -36,7 +36,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 pub use answer::{Answer, Broken, Decoder, Fed, outcome_of_status};
-pub use check::check;
+pub use check::{check, unsupported};
 pub use decode::{DEFAULT_MAX_EVENT_BYTES, QUOTED_BYTES};
 pub use dialect::ConstraintDialect;
 pub use kind::{Input, ServerKind};

@@ -8,6 +8,7 @@ use reqwest::StatusCode;
 
 use super::client::{Client, DEFAULT_REQUEST_TIMEOUT, Limits};
 use super::clock::{Clock, as_ns};
+use super::dispatch::unsent;
 use super::stop::Stop;
 use super::way::{Broken, Message, Response};
 use crate::backend::{Adapter, Decoder, outcome_of_status};
@@ -30,15 +31,29 @@ pub(super) struct Prepared {
     /// Completes `x-request-id`.
     pub(super) label: String,
     pub(super) due: Duration,
-    pub(super) body: Bytes,
+    pub(super) body: Body,
+}
+
+/// What there is to send.
+#[derive(Clone)]
+pub(super) enum Body {
+    Bytes(Bytes),
+    /// Nothing: this kind of server has no field for the constraint, in these words.
+    Unsupported(Arc<str>),
 }
 
 /// Sends the request and observes what happens, within the request timeout and until stopped. `thread` is the number of the
 /// client's thread that this runs on.
 pub(super) async fn observe(sender: &Sender, prepared: Prepared, thread: usize) -> Observation {
+    let body = match prepared.body {
+        Body::Bytes(body) => body,
+        Body::Unsupported(what) => {
+            return unsent(prepared.index, prepared.due, Outcome::Unsupported { what: what.to_string() });
+        }
+    };
     let options = sender.client.options();
     let limit = options.request_timeout.unwrap_or(DEFAULT_REQUEST_TIMEOUT);
-    let message = sender.client.message(prepared.body, sender.adapter.content_type(), &prepared.label);
+    let message = sender.client.message(body, sender.adapter.content_type(), &prepared.label);
     let decoder = sender.adapter.decoder(sender.stream, options.limits.max_event_bytes);
     let timing = Timing { due_ns: as_ns(prepared.due), ..Timing::default() };
     let mut exchange = Exchange { sender, timing, decoder };

@@ -32,14 +32,14 @@ pub use probe::{ModelInfo, Page, models, page, version, wait_ready};
 pub use stop::{Stop, StopState, Stopper, stop};
 pub(crate) use transport::Socket;
 
-use crate::backend::{Adapter, RequestOptions};
+use crate::backend::{Adapter, RequestOptions, unsupported};
 use crate::case::Case;
 use crate::error::{Error, Result};
 use crate::observation::{Observation, Outcome, TransportCause};
 use clock::Clock;
 use cost::Meter;
 use dispatch::{News, Terms, World, dispatch, unsent};
-use exchange::{Prepared, Sender, observe};
+use exchange::{Body, Prepared, Sender, observe};
 use schedule::{Schedule, Until};
 
 /// The most connections that are opened before the clock starts.
@@ -166,7 +166,7 @@ pub async fn send_one(
 ) -> Result<Observation> {
     let body = adapter.encode(case, request).map_err(|unsendable| unsendable.into_error(case))?;
     let sender = Sender { client: client.clone(), adapter, stream: request.stream, clock: Clock::start(), stop };
-    let prepared = Prepared { index: 0, label: label.to_owned(), due: Duration::ZERO, body };
+    let prepared = Prepared { index: 0, label: label.to_owned(), due: Duration::ZERO, body: Body::Bytes(body) };
     Ok(on_own_thread(&sender, prepared).await)
 }
 
@@ -183,7 +183,10 @@ fn prepare(
     }
     let mut queue = Vec::with_capacity(cases.len());
     for (index, (case, due)) in cases.iter().zip(due).enumerate() {
-        let body = adapter.encode(case, request).map_err(|unsendable| unsendable.into_error(case))?;
+        let body = match unsupported(adapter.kind(), case) {
+            Some(unsendable) => Body::Unsupported(unsendable.what.into()),
+            None => Body::Bytes(adapter.encode(case, request).map_err(|unsendable| unsendable.into_error(case))?),
+        };
         queue.push(Prepared { index, label: format!("{label}{index}"), due: *due, body });
     }
     queue.sort_by_key(|prepared| prepared.due);

@@ -77,7 +77,7 @@ impl Evaluator {
     pub fn evaluate(&mut self, case: &Case, observation: &Observation) -> Verdict {
         let not_scored = |why| Verdict::NotScored { why };
         match &observation.outcome {
-            Outcome::Rejected { .. } => return not_scored(NotScored::Refused),
+            Outcome::Rejected { .. } | Outcome::Unsupported { .. } => return not_scored(NotScored::Refused),
             Outcome::ServerError { .. } | Outcome::StreamError { .. } => return not_scored(NotScored::Failed),
             Outcome::Transport { .. } | Outcome::TimedOut { .. } => return not_scored(NotScored::Failed),
             Outcome::Cancelled => return not_scored(NotScored::Cancelled),

@@ -88,6 +88,7 @@ pub fn failure_words(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Completed | Outcome::Truncated => String::new(),
         Outcome::Rejected { status, body } | Outcome::ServerError { status, body } => format!("HTTP {status}: {body}"),
+        Outcome::Unsupported { what } => what.clone(),
         Outcome::StreamError { message } => message.clone(),
         Outcome::Transport { cause, message } => format!("{}: {message}", cause_name(*cause)),
         Outcome::TimedOut { limit_ms } => format!("no end within {limit_ms} ms"),

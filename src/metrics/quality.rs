@@ -119,7 +119,7 @@ impl Quality {
             truncated: with_outcome(|it| matches!(it, Outcome::Truncated)),
             white_space_runs: holding::white_space_runs(&constrained),
             lost_from: holding::lost_from(&ended(&constrained)),
-            refused: with_outcome(|it| matches!(it, Outcome::Rejected { .. })),
+            refused: with_outcome(|it| matches!(it, Outcome::Rejected { .. } | Outcome::Unsupported { .. })),
             overloaded: with_outcome(|it| matches!(it, Outcome::Rejected { status: OVERLOADED, .. })),
             failed: with_outcome(is_failure),
             cancelled: with_outcome(|it| matches!(it, Outcome::Cancelled)),
@@ -189,7 +189,9 @@ fn coverage(constrained: &[&Sample<'_>]) -> Tally {
 fn is_failure(outcome: &Outcome) -> bool {
     match outcome {
         Outcome::ServerError { .. } | Outcome::StreamError { .. } | Outcome::Transport { .. } | Outcome::TimedOut { .. } => true,
-        Outcome::Completed | Outcome::Truncated | Outcome::Rejected { .. } | Outcome::Cancelled => false,
+        Outcome::Completed | Outcome::Truncated | Outcome::Rejected { .. } | Outcome::Unsupported { .. } | Outcome::Cancelled => {
+            false
+        }
     }
 }
 

@@ -83,6 +83,7 @@ fn failure(observation: &Observation, came: &str) -> Option<Finding> {
             Finding::broken(Cause::Overloaded, said(body)).status(*status)
         }
         Outcome::Rejected { status, body } => Finding::new(Class::Rejected, said(body)).status(*status),
+        Outcome::Unsupported { what } => Finding::new(Class::NotCarried, what.clone()),
         Outcome::ServerError { status, body } => Finding::broken(Cause::ServerError, said(body)).status(*status),
         Outcome::StreamError { message } => Finding::broken(Cause::StreamError, format!("{}{came}", said(message))),
         Outcome::Transport { message, .. } => Finding::broken(Cause::Transport, format!("{}{came}", said(message))),

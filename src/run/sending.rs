@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::named_model::Overhearing;
-use crate::backend::{Adapter, RequestOptions};
+use crate::backend::{Adapter, RequestOptions, ServerKind, unsupported};
 use crate::case::{Arm, Case};
 use crate::constraint::{Constraint, GrammarDialect};
 use crate::driver::schedule::{Schedule, Until};
@@ -65,7 +65,7 @@ impl Sending<'_> {
         let mut notices = Vec::new();
         let mut constraints = HashSet::new();
         let overhearing = Arc::new(Overhearing::new(Arc::clone(&self.adapter)));
-        let candidates = distinct_constraints(cases);
+        let candidates = distinct_constraints(self.adapter.kind(), cases);
         for (before, case) in candidates.iter().enumerate() {
             let adapter = Arc::clone(&overhearing) as Arc<dyn Adapter>;
             let seen = self.send_by(adapter, case, &format!("trial-{before}")).await?;
@@ -142,6 +142,7 @@ impl Sending<'_> {
                     .hint("raise --request-timeout, or look at what the server does")
             }
             Outcome::Cancelled => Error::interrupted("stopped during the trial run").hint("nothing was measured"),
+            Outcome::Unsupported { what } => Error::internal(format!("a trial that cannot be sent: {what}")),
             Outcome::Completed | Outcome::Truncated => Error::internal("an answered trial run is no failure"),
         }
     }
@@ -170,9 +171,9 @@ fn refusal_hint(status: u16, case: &Case, embedded: bool) -> String {
 }
 
 /// The first case, and after it the first of each other constraint, a few in all.
-fn distinct_constraints(cases: &[Case]) -> Vec<&Case> {
+fn distinct_constraints(kind: ServerKind, cases: &[Case]) -> Vec<&Case> {
     let mut found: Vec<&Case> = Vec::new();
-    for case in cases {
+    for case in cases.iter().filter(|case| unsupported(kind, case).is_none()) {
         if found.len() < MAX_TRIALS && found.iter().all(|other| other.constraint != case.constraint) {
             found.push(case);
         }
@@ -203,7 +204,7 @@ mod tests {
     fn the_trial_run_tries_each_constraint_once_and_not_too_many() {
         let tried = |regexes: &[&str]| {
             let cases: Vec<Case> = regexes.iter().enumerate().map(|(id, regex)| case(id, regex)).collect();
-            distinct_constraints(&cases).iter().map(|case| case.id.clone()).collect::<Vec<_>>()
+            distinct_constraints(ServerKind::Vllm, &cases).iter().map(|case| case.id.clone()).collect::<Vec<_>>()
         };
         assert_eq!(tried(&["a", "a", "b", "a", "c"]), ["regex-0", "regex-2", "regex-4"]);
         assert_eq!(tried(&["a", "b", "c", "d", "e", "f", "g"]).len(), MAX_TRIALS);

@@ -20,4 +20,5 @@ mod streams;
 mod support;
 mod tidy;
 mod unconstrained;
+mod unsupported;
 mod verdicts;

@@ -161,18 +161,24 @@ impl ConstraintDialect {
             || (matches!(field, "text" | "sampling_params" | "parameters") && members().any(Self::is_constraint_field))
     }
 
+    /// Says that no dialect of this kind of server has a place for the constraint.
+    pub(super) fn no_field(server: ServerKind, constraint: &Constraint) -> Unsendable {
+        let kind = constraint.kind();
+        Unsendable {
+            what: format!("unsupported by this server kind: the {server} backend has no field for a {kind} constraint"),
+            hint: "nothing was sent, as the answers would be unconstrained; use another --backend that the server speaks, \
+                   or --no-guided-decoding to measure without a constraint"
+                .to_owned(),
+        }
+    }
+
     /// Says what would work, if anything does.
     fn unsupported(self, server: ServerKind, constraint: &Constraint) -> Unsendable {
         let kind = constraint.kind();
         let others: Vec<_> =
             server.dialects().iter().filter(|dialect| dialect.carries(kind)).map(|dialect| dialect.name()).collect();
         if others.is_empty() {
-            return Unsendable {
-                what: format!("unsupported by this server kind: the {server} backend has no field for a {kind} constraint"),
-                hint: "nothing was sent, as the answers would be unconstrained; use another --backend that the server speaks, \
-                       or --no-guided-decoding to measure without a constraint"
-                    .to_owned(),
-            };
+            return Self::no_field(server, constraint);
         }
         let what = if server.dialects().contains(&self) {
             format!("the {self} dialect cannot carry a {kind} constraint")

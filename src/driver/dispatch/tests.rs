@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use super::super::schedule::{Pace, Ramp, RampStrategy, Rate, due_times};
 use super::super::stop::{Stopper, stop};
 use super::*;
+use crate::driver::exchange::Body;
 
 /// A server that takes `takes(index)` for each request, and remembers when each came.
 struct Fake {
@@ -69,7 +70,7 @@ async fn run_until_stopped(
         index,
         label: index.to_string(),
         due: Duration::from_millis(*due),
-        body: Default::default(),
+        body: Body::Bytes(Default::default()),
     });
     let (stopper, stop) = stop();
     stopping(stopper);

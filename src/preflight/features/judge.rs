@@ -92,7 +92,7 @@ impl Tally {
             Outcome::Rejected { status, body } | Outcome::ServerError { status, body } => (Some(*status), body.clone()),
             Outcome::StreamError { message } | Outcome::Transport { message, .. } => (None, message.clone()),
             Outcome::TimedOut { limit_ms } => (None, format!("no end of the answer within {limit_ms} ms")),
-            Outcome::Cancelled | Outcome::Completed | Outcome::Truncated => return,
+            Outcome::Unsupported { .. } | Outcome::Cancelled | Outcome::Completed | Outcome::Truncated => return,
         };
         match outcome {
             Outcome::Rejected { status, .. } if !BUSY.contains(status) => self.refused += 1,
