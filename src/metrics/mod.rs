@@ -311,6 +311,7 @@ mod tests {
             Outcome::Completed,
             Outcome::Truncated,
             Outcome::Rejected { status: 400, body: "no".into() },
+            Outcome::Unsupported { what: "no field".into() },
             Outcome::ServerError { status: 500, body: "oops".into() },
             Outcome::StreamError { message: "cut".into() },
             Outcome::Transport { cause: TransportCause::Reset, message: "reset".into() },
@@ -336,16 +337,16 @@ mod tests {
         let metrics = summarised(&one_of_each_outcome(), SECOND);
         assert_eq!(
             metrics.outcomes.iter().map(|(name, count)| format!("{name}={count}")).collect::<Vec<_>>().join(" "),
-            "completed=1 truncated=1 rejected=1 server_error=1 stream_error=1 transport=1 timed_out=1 cancelled=1"
+            "completed=1 truncated=1 rejected=1 unsupported=1 server_error=1 stream_error=1 transport=1 timed_out=1 cancelled=1"
         );
         assert_eq!(
             (metrics.overall.requests, metrics.overall.completed, metrics.overall.truncated, metrics.overall.failed),
-            (8, 2, 1, 5)
+            (9, 2, 1, 6)
         );
         assert_eq!(metrics.overall.cancelled, 1, "what the end of the run overtook did not fail");
         assert_eq!(metrics.overall.tokens.input, Some(14), "input tokens of answers only, as in vLLM");
         assert_eq!(metrics.overall.throughput.request_throughput, Some(2.0));
-        assert_eq!(metrics.failures.iter().map(|it| it.count).sum::<usize>(), 6);
+        assert_eq!(metrics.failures.iter().map(|it| it.count).sum::<usize>(), 7);
         assert_eq!(metrics.failures[0].name, "cancelled", "ties go by name");
         assert_eq!(metrics.failures[1].excerpts[0].words, "HTTP 400: no");
     }
@@ -393,7 +394,7 @@ mod tests {
         run.push(Made { chunks: vec![5], output: Some(6), ..made() });
         let latency = summarised(&run, SECOND).overall.latency;
         assert_eq!((latency.ttft_ms.n, latency.e2el_ms.n, latency.tpot_ms.n), (3, 3, 2));
-        assert_eq!((latency.schedule_lag_ms.n, latency.never_sent), (10, 1));
+        assert_eq!((latency.schedule_lag_ms.n, latency.never_sent), (11, 1));
         assert_eq!((latency.empty_answers, latency.single_chunk_answers), (1, 1));
     }
 
