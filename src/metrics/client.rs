@@ -126,9 +126,10 @@ pub enum Measure {
 }
 
 impl ClientCost {
-    /// The cores that the client's threads can fill.
+    /// The cores that the client's threads can fill; all of them where the embedded server's threads are in the same count.
     fn fillable_cores(&self) -> Option<usize> {
-        self.cores.map(|cores| self.threads.map_or(cores, |threads| threads.clamp(1, cores.max(1))))
+        let threads = self.threads.filter(|_| !self.includes_server);
+        self.cores.map(|cores| threads.map_or(cores, |threads| threads.clamp(1, cores.max(1))))
     }
 }
 
