@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use serde_json::Value;
 use tokio::runtime::Runtime;
 
 use super::target::Target;
@@ -36,19 +37,7 @@ pub fn run(plan: &PreflightPlan) -> Result<Ending> {
         }
     };
     let preflight = runtime.block_on(ask::run(&target.client, &target.options, Stop::never(), told))?;
-    let file = pretty(&json::render(&preflight));
-    let mut ending = Ending { exit_code: exit_code(&preflight), ..Ending::default() };
-    if let Some(path) = &plan.json {
-        match write(path, &file) {
-            Ok(()) => ending.lines.push(format!("written: {}", path.display())),
-            Err(error) => {
-                ending.lines.push(format!("error: {error}"));
-                ending.exit_code = error.exit_code();
-            }
-        }
-    }
-    ending.stdout = if plan.format == Format::Json { file } else { text::render(&preflight) };
-    Ok(ending)
+    Ok(ending(plan, exit_code(&preflight), &json::render(&preflight), || text::render(&preflight)))
 }
 
 fn exit_code(preflight: &Preflight) -> u8 {
@@ -59,14 +48,32 @@ fn exit_code(preflight: &Preflight) -> u8 {
     }
 }
 
-pub(super) fn write(path: &Path, text: &str) -> Result<()> {
+/// The end of a command that found something: its file written where one is wanted, its page or its JSON printed. A file that
+/// cannot be written costs the exit code and nothing else.
+pub(super) fn ending(plan: &PreflightPlan, exit_code: u8, found: &Value, page: impl FnOnce() -> String) -> Ending {
+    let file = pretty(found);
+    let mut ending = Ending { exit_code, ..Ending::default() };
+    if let Some(path) = &plan.json {
+        match write(path, &file) {
+            Ok(()) => ending.lines.push(format!("written: {}", path.display())),
+            Err(error) => {
+                ending.lines.push(format!("error: {error}"));
+                ending.exit_code = error.exit_code();
+            }
+        }
+    }
+    ending.stdout = if plan.format == Format::Json { file } else { page() };
+    ending
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
     std::fs::write(path, text).map_err(|error| {
         Error::environment(format!("cannot write the result ({error}): {}", path.display()))
             .hint("name a file in a folder that is there and may be written to")
     })
 }
 
-pub(super) fn pretty(value: &serde_json::Value) -> String {
+fn pretty(value: &Value) -> String {
     let mut text = serde_json::to_string_pretty(value).expect("a value of strings, numbers and lists is written");
     text.push('\n');
     text

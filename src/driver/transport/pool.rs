@@ -88,18 +88,15 @@ impl Pool {
     pub(in crate::driver) async fn take(self: &Arc<Self>) -> io::Result<Connection> {
         self.refill();
         loop {
-            let Some(Idle { mut connection, since_ns }) = self.lock().pop() else {
+            let Some(idle) = self.lock().pop() else {
                 self.connections.waited_for.fetch_add(1, Ordering::Relaxed);
                 return self.open().await;
             };
-            if idle_for(since_ns).is_some_and(|idle| idle >= self.keep) {
+            if idle.time().is_some_and(|time| time >= self.keep) {
                 continue;
             }
-            if connection.is_usable().await {
-                return Ok(connection);
-            }
-            if idle_for(since_ns).is_some_and(|idle| idle < CLOSES_AT_ONCE) {
-                self.closes_after_answers();
+            if let Some(idle) = self.still_open(idle).await {
+                return Ok(idle.connection);
             }
         }
     }
@@ -149,14 +146,24 @@ impl Pool {
     /// Looks whether the connections that lie here are still open.
     async fn look(&self) {
         let idle = std::mem::take(&mut *self.lock());
-        for Idle { mut connection, since_ns } in idle {
-            if connection.is_usable().await {
-                self.lock().push(Idle { connection, since_ns });
-            } else if idle_for(since_ns).is_some_and(|idle| idle < CLOSES_AT_ONCE) {
-                self.closes_after_answers();
+        for idle in idle {
+            if let Some(idle) = self.still_open(idle).await {
+                self.lock().push(idle);
+            } else if self.closes.load(Ordering::Relaxed) {
                 return;
             }
         }
+    }
+
+    /// The connection, unless it was closed while it lay here; one that was closed soon after its answer tells of the server.
+    async fn still_open(&self, mut idle: Idle) -> Option<Idle> {
+        if idle.connection.is_usable().await {
+            return Some(idle);
+        }
+        if idle.time().is_some_and(|time| time < CLOSES_AT_ONCE) {
+            self.closes_after_answers();
+        }
+        None
     }
 
     /// Has spare connections opened, beside the request that is about to take one.
@@ -182,7 +189,9 @@ impl Pool {
     }
 }
 
-/// How long a connection has been idle; `None` for one that has carried nothing yet.
-fn idle_for(since_ns: Option<u64>) -> Option<Duration> {
-    since_ns.map(|since_ns| Duration::from_nanos(clock::process_ns().saturating_sub(since_ns)))
+impl Idle {
+    /// How long it has lain here; `None` for one that has carried nothing yet.
+    fn time(&self) -> Option<Duration> {
+        self.since_ns.map(|since_ns| Duration::from_nanos(clock::process_ns().saturating_sub(since_ns)))
+    }
 }

@@ -9,9 +9,9 @@ use super::{FeatureVerdict, Found, Settings, Survey, Surveyed};
 use crate::driver::Stop;
 use crate::ending::Ending;
 use crate::error::{Error, Result};
-use crate::plan::{FeaturesPlan, Format, PreflightPlan, PreflightTarget};
+use crate::plan::{FeaturesPlan, PreflightPlan, PreflightTarget};
 use crate::preflight::Product;
-use crate::preflight::command::{pretty, write};
+use crate::preflight::command::ending;
 use crate::preflight::target::Target;
 use crate::progress::{Mode, Progress, Words};
 use crate::report::preflight::features::{json, text};
@@ -37,19 +37,7 @@ pub fn run(plan: &PreflightPlan, features: &FeaturesPlan) -> Result<Ending> {
     }
     label(&mut servers);
     let survey = Survey { settings, features: features.features.clone(), servers };
-    let file = pretty(&json::render(&survey));
-    let mut ending = Ending { exit_code: exit_code(&survey), ..Ending::default() };
-    if let Some(path) = &plan.json {
-        match write(path, &file) {
-            Ok(()) => ending.lines.push(format!("written: {}", path.display())),
-            Err(error) => {
-                ending.lines.push(format!("error: {error}"));
-                ending.exit_code = error.exit_code();
-            }
-        }
-    }
-    ending.stdout = if plan.format == Format::Json { file } else { text::render(&survey) };
-    Ok(ending)
+    Ok(ending(plan, exit_code(&survey), &json::render(&survey), || text::render(&survey)))
 }
 
 fn asked(
