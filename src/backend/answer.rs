@@ -28,6 +28,14 @@ pub struct Fed {
 }
 
 impl Fed {
+    /// Adds what more bytes of the same instant brought.
+    pub fn merge(&mut self, more: Self) {
+        self.content_chunks += more.content_chunks;
+        self.reasoning |= more.reasoning;
+        self.answer |= more.answer;
+        self.ended |= more.ended;
+    }
+
     /// Adds what one event or one body brought.
     pub(super) fn add(&mut self, content: Content) {
         self.content_chunks += usize::from(content.reasoning || content.answer);

@@ -25,6 +25,9 @@ pub const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(6 * 60 * 60);
 /// connections that are being closed, which would show as failures of the server.
 const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 
+/// Where requests carry their number.
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
 /// Who asks.
 pub(super) const USER_AGENT: &str = concat!("sobench/", env!("CARGO_PKG_VERSION"));
 
@@ -143,7 +146,7 @@ impl Client {
             Error::environment(format!("no thread for the client: {error}")).hint("is this machine out of threads or memory?")
         })?;
         let connections = Arc::new(Connections::default());
-        let pools = pools(&url, &options, threads.len(), &connections)?;
+        let pools = pools(&url, &headers, &options, threads.len(), &connections)?;
         Ok(Self {
             http,
             url,
@@ -203,9 +206,11 @@ impl Client {
 
     /// An open way to the server, on the thread that asks.
     pub(super) async fn way(&self, thread: usize) -> io::Result<Way> {
-        let Some(pools) = &self.pools else { return Ok(Way::Proxied(self.http.clone(), self.url.clone())) };
+        let Some(pools) = &self.pools else {
+            return Ok(Way::Proxied(self.http.clone(), Box::new(self.request(Method::POST, self.url.clone()))));
+        };
         let pool = Arc::clone(&pools[thread]);
-        Ok(Way::Direct(Box::new(pool.take().await?), pool))
+        Ok(Way::Direct(pool.take().await?, pool))
     }
 
     pub(super) fn http(&self) -> &reqwest::Client {
@@ -215,15 +220,13 @@ impl Client {
     /// A generating request; `label` completes `x-request-id`. A form names its boundary in `content_type`, which no header of the
     /// user's may replace.
     pub(super) fn message(&self, body: Bytes, content_type: &'static str, label: &str) -> Message {
-        let mut headers = HeaderMap::clone(&self.headers);
-        if content_type != JSON {
-            headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
-        }
+        let given = self.headers.get(CONTENT_TYPE).filter(|_| content_type == JSON).cloned();
+        let mut headers = vec![(CONTENT_TYPE, given.unwrap_or(HeaderValue::from_static(content_type)))];
         if let Some(prefix) = &self.options.request_id_prefix {
             let id = HeaderValue::from_str(&format!("{prefix}{label}"));
             // The prefix was tried in `new`; labels are ours.
             let id = id.expect("prefix and label are header text");
-            headers.insert(HeaderName::from_static("x-request-id"), id);
+            headers.push((REQUEST_ID, id));
         }
         Message { headers, body }
     }
@@ -241,13 +244,19 @@ impl Client {
 }
 
 /// Pools of connections of our own, one for each thread; `None` where the environment names a proxy for this address.
-fn pools(url: &Url, options: &DriverOptions, threads: usize, connections: &Arc<Connections>) -> Result<Option<Arc<[Arc<Pool>]>>> {
+fn pools(
+    url: &Url,
+    headers: &HeaderMap,
+    options: &DriverOptions,
+    threads: usize,
+    connections: &Arc<Connections>,
+) -> Result<Option<Arc<[Arc<Pool>]>>> {
     let is_proxied = || url.as_str().parse().is_ok_and(|uri| Matcher::from_env().intercept(&uri).is_some());
     if !options.endpoint.is_loopback()? && is_proxied() {
         return Ok(None);
     }
     let tls = (url.scheme() == "https").then(|| tls::config(options.endpoint.insecure)).transpose()?;
-    let Some(target) = Target::new(url, USER_AGENT, tls) else { return Ok(None) };
+    let Some(target) = Target::new(url, headers, USER_AGENT, tls) else { return Ok(None) };
     let limits = &options.limits;
     let pool = || Arc::new(Pool::new(target.clone(), Arc::clone(connections), POOL_IDLE_TIMEOUT, limits.connect_timeout));
     Ok(Some((0..threads).map(|_| pool()).collect()))

@@ -1,6 +1,9 @@
 //! One request, from handing it to the HTTP client to the end of its answer. Knows no schedule and no constraint.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,7 +14,7 @@ use super::clock::{Clock, as_ns};
 use super::dispatch::unsent;
 use super::stop::Stop;
 use super::way::{Broken, Message, Response};
-use crate::backend::{Adapter, Decoder, outcome_of_status};
+use crate::backend::{Adapter, Decoder, Fed, outcome_of_status};
 use crate::observation::{Observation, Outcome, Timing, TransportCause};
 
 /// What all requests of a run share.
@@ -57,13 +60,7 @@ pub(super) async fn observe(sender: &Sender, prepared: Prepared, thread: usize) 
     let decoder = sender.adapter.decoder(sender.stream, options.limits.max_event_bytes);
     let timing = Timing { due_ns: as_ns(prepared.due), ..Timing::default() };
     let mut exchange = Exchange { sender, timing, decoder };
-    let mut stop = sender.stop.clone();
-    let broke = tokio::select! {
-        biased;
-        broke = exchange.run(message, thread) => broke,
-        () = stop.cut(options.limits.drain_timeout) => Some(Outcome::Cancelled),
-        () = tokio::time::sleep(limit) => Some(Outcome::TimedOut { limit_ms: u64::try_from(limit.as_millis()).unwrap_or(u64::MAX) }),
-    };
+    let broke = unless_cut(exchange.run(message, thread), &sender.stop, options.limits.drain_timeout, limit).await;
     let Exchange { mut timing, decoder, .. } = exchange;
     timing.end_ns.get_or_insert_with(|| sender.clock.now_ns());
     let mut answer = decoder.into_answer();
@@ -78,6 +75,38 @@ pub(super) async fn observe(sender: &Sender, prepared: Prepared, thread: usize) 
         finish_reason: answer.finish_reason,
         usage: answer.usage,
     }
+}
+
+/// The exchange's end, unless it is stopped or takes longer than `limit`.
+///
+/// The exchange is polled for every piece of an answer. The other two only arm their wake-ups at first, and are asked again when
+/// they have something to say, which costs next to nothing to see.
+async fn unless_cut(
+    exchange: impl Future<Output = Option<Outcome>>,
+    stop: &Stop,
+    drain_timeout: Duration,
+    limit: Duration,
+) -> Option<Outcome> {
+    let mut listener = stop.clone();
+    let mut exchange = pin!(exchange);
+    let mut cut = pin!(listener.cut(drain_timeout));
+    let mut late = pin!(tokio::time::sleep(limit));
+    let mut is_armed = false;
+    poll_fn(|cx| {
+        if let Poll::Ready(end) = exchange.as_mut().poll(cx) {
+            return Poll::Ready(end);
+        }
+        if (!is_armed || stop.is_signalled()) && cut.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(Some(Outcome::Cancelled));
+        }
+        if (!is_armed || late.is_elapsed()) && late.as_mut().poll(cx).is_ready() {
+            let limit_ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+            return Poll::Ready(Some(Outcome::TimedOut { limit_ms }));
+        }
+        is_armed = true;
+        Poll::Pending
+    })
+    .await
 }
 
 /// A request under way; what has come so far outlives being cut off.
@@ -105,7 +134,7 @@ impl Exchange<'_> {
         if response.status() != StatusCode::OK {
             let body = self.error_body(&mut response).await;
             let status = response.status().as_u16();
-            response.keep_connection(self.limits().linger).await;
+            response.keep_connection();
             return Some(outcome_of_status(status, body));
         }
         self.timing.streamed = self.sender.stream && response.is_of_type(self.sender.adapter.stream_media_type());
@@ -128,37 +157,39 @@ impl Exchange<'_> {
         &self.sender.client.options().limits
     }
 
-    /// The timed path: an instant for each piece that has arrived, then the bytes to the decoder.
+    /// The timed path: the bytes of each piece go to the decoder where they lie, and what they bring has the piece's instant.
     ///
-    /// A piece is at most one read from the socket and at most one chunk of the transfer coding; events in one piece share its
-    /// instant.
+    /// A piece is at most one read from the socket; events in one piece share its instant.
     async fn read(&mut self, mut response: Response) -> Option<Outcome> {
         let max_body_bytes = self.limits().max_body_bytes;
         let mut received = 0;
         loop {
-            let piece = response.piece().await;
-            let at = self.arrived(&response);
-            let fed = match &piece {
-                Ok(Some(bytes)) => {
-                    received += bytes.len();
-                    if received > max_body_bytes {
-                        let message = format!("a body larger than {max_body_bytes} bytes");
-                        return Some(Outcome::Transport { cause: TransportCause::BodyTooLarge, message });
-                    }
-                    self.decoder.push(bytes)
+            let mut fed = Fed::default();
+            let decoder = &mut self.decoder;
+            let mut take = |bytes: &[u8]| {
+                received += bytes.len();
+                if received <= max_body_bytes {
+                    fed.merge(decoder.push(bytes));
                 }
-                Ok(None) => self.decoder.finish(),
-                Err(_) => Default::default(),
             };
+            let piece = response.piece(&mut take).await;
+            if let Ok(false) = piece {
+                fed.merge(self.decoder.finish());
+            }
+            let at = self.arrived(&response);
             self.timing.chunks_ns.extend(std::iter::repeat_n(at, fed.content_chunks));
             self.timing.first_reasoning_ns = self.timing.first_reasoning_ns.or(fed.reasoning.then_some(at));
             self.timing.first_answer_ns = self.timing.first_answer_ns.or(fed.answer.then_some(at));
             match piece {
                 Err(broken) => return Some(self.broken_off(broken)),
+                Ok(_) if received > max_body_bytes => {
+                    let message = format!("a body larger than {max_body_bytes} bytes");
+                    return Some(Outcome::Transport { cause: TransportCause::BodyTooLarge, message });
+                }
                 Ok(_) if !fed.ended => {}
-                Ok(piece) => {
+                Ok(has_more) => {
                     self.timing.end_ns = Some(at);
-                    linger(response, piece.is_none(), self.limits()).await;
+                    linger(response, !has_more, self.limits()).await;
                     return None;
                 }
             }
@@ -170,8 +201,7 @@ impl Exchange<'_> {
         let limit = self.sender.client.options().limits.max_error_body_bytes;
         let mut body = Vec::new();
         // A body that breaks off is kept as far as it came: the status is what counts.
-        while let Ok(Some(bytes)) = response.piece().await {
-            body.extend_from_slice(&bytes);
+        while let Ok(true) = response.piece(&mut |bytes| body.extend_from_slice(bytes)).await {
             if body.len() > limit {
                 break;
             }
@@ -194,15 +224,14 @@ impl Exchange<'_> {
 async fn linger(mut response: Response, is_whole: bool, limits: &Limits) {
     // Either way the answer is known already.
     if is_whole || matches!(tokio::time::timeout(limits.linger, is_drained(&mut response, limits)).await, Ok(true)) {
-        response.keep_connection(limits.linger).await;
+        response.keep_connection();
     }
 }
 
 /// Reads to the end of the body; `false` where it is longer than any end of a stream.
 async fn is_drained(response: &mut Response, limits: &Limits) -> bool {
     let mut received = 0;
-    while let Ok(Some(bytes)) = response.piece().await {
-        received += bytes.len();
+    while let Ok(true) = response.piece(&mut |bytes| received += bytes.len()).await {
         if received > limits.max_event_bytes {
             return false;
         }

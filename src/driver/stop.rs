@@ -52,6 +52,11 @@ impl Stop {
         *self.0.borrow()
     }
 
+    /// Whether there has been a signal, or may have been: cheap, and `true` too where nobody is left to signal.
+    pub(super) fn is_signalled(&self) -> bool {
+        self.0.has_changed().unwrap_or(true)
+    }
+
     /// Waits for the first signal.
     pub async fn signalled(&mut self) {
         self.reached(|state| state != StopState::Running).await;

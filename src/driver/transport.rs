@@ -1,27 +1,27 @@
-//! Connections of our own for the timed path: HTTP/1.1 (hyper) over sockets that say when bytes arrived. Knows no case and no
-//! schedule.
+//! Connections of our own for the timed path: HTTP/1.1 over sockets that say when bytes arrived. Knows no case and no schedule.
 //!
-//! Against a general HTTP client this one opens connections ahead of their use, so that none is opened inside a TTFT; polls a
-//! connection in the very task that waits for its answer, which saves a hand-over between tasks for each chunk; and lives on
-//! threads of its own, so that nothing else in the process takes their turn.
+//! Against a general HTTP client this one opens connections ahead of their use, so that none is opened inside a TTFT; reads in
+//! the very task that waits for the answer, and hands bytes on where the read left them, so that a chunk costs one system call, no
+//! hand-over and no copy; keeps no buffer for a connection that has nothing to say; and lives on threads of its own, so that
+//! nothing else in the process takes their turn.
 
+mod http;
 mod link;
 mod pool;
 mod socket;
 mod threads;
 
-use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
-use std::task::Poll;
-use std::time::Duration;
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 
-use bytes::Bytes;
-use http_body_util::{BodyExt as _, Full};
-use hyper::body::Incoming;
-use hyper::client::conn::http1;
-use hyper::{Request, Response};
-use hyper_util::rt::TokioIo;
+use bytes::{Buf, Bytes};
+use tokio::io::{AsyncRead as _, AsyncWrite as _, ReadBuf};
 
+use http::{Body, read_head};
+pub(super) use http::{Head, HttpError};
 use link::Link;
 pub(super) use link::Target;
 pub(super) use pool::{Connections, Pool};
@@ -29,133 +29,186 @@ use socket::Arrival;
 pub(crate) use socket::Socket;
 pub(super) use threads::Threads;
 
+/// The most bytes of one read. What lies ready in the socket together is stamped with its last packet's arrival, so more would
+/// blur a client that lags behind; less would cost it system calls.
+const READ_BYTES: usize = 8 << 10;
+
+thread_local! {
+    /// Where reads of this thread put their bytes, until they are handed on at once.
+    static BYTES: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_BYTES]);
+}
+
 /// An open connection; one request at a time.
 pub(super) struct Connection {
-    requests: http1::SendRequest<Full<Bytes>>,
-    wire: Wire,
+    link: Link,
     arrival: Arrival,
     /// Whether it has carried an answer already.
     is_reused: bool,
 }
 
-/// The half of a connection that reads and writes, while somebody polls it.
-struct Wire {
-    io: Pin<Box<http1::Connection<TokioIo<Link>, Full<Bytes>>>>,
-    is_closed: bool,
+/// A request as bytes.
+#[derive(Clone)]
+pub(super) struct Outgoing {
+    /// Request line and headers, with the empty line.
+    pub(super) head: Bytes,
+    pub(super) body: Bytes,
 }
 
 /// An answer whose head has come, and the connection that it comes on.
 pub(super) struct Answer {
     connection: Connection,
-    body: Incoming,
-    pub(super) head: hyper::http::response::Parts,
+    pub(super) head: Head,
+    body: Body,
+    /// What came together with the head and belongs to the body.
+    early: Vec<u8>,
+    /// Whether the server sent more than its answer.
+    has_more: bool,
 }
 
 /// A request that went nowhere, or broke.
 pub(super) struct NotSent {
-    pub(super) error: hyper::Error,
-    /// The request, where the server has not taken it: a connection that had carried an answer before was closed without a byte.
-    pub(super) request: Option<Request<Full<Bytes>>>,
+    pub(super) error: HttpError,
+    /// Whether the server has not taken the request: a connection that had carried an answer before was closed without a byte.
+    pub(super) is_unheard: bool,
 }
 
 impl Connection {
-    fn new(
-        requests: http1::SendRequest<Full<Bytes>>,
-        io: http1::Connection<TokioIo<Link>, Full<Bytes>>,
-        arrival: Arrival,
-    ) -> Self {
-        Self { requests, wire: Wire { io: Box::pin(io), is_closed: false }, arrival, is_reused: false }
+    fn new(link: Link, arrival: Arrival) -> Self {
+        Self { link, arrival, is_reused: false }
     }
 
     /// When the bytes arrived that were read last, in [`super::clock::process_ns`].
-    pub(super) fn arrived_ns(&self) -> u64 {
+    fn arrived_ns(&self) -> u64 {
         self.arrival.at_ns()
     }
 
     /// Whether a request can be sent now. Looks at the socket, as a server may have closed it since.
     pub(super) async fn is_usable(&mut self) -> bool {
-        // One look: whoever waits for nothing is ready at once.
-        self.wire.beside(std::future::ready(())).await;
-        !self.wire.is_closed && self.requests.is_ready()
+        // Nothing is owed here: an end, an error or bytes that nobody asked for all spoil it.
+        poll_fn(|cx| Poll::Ready(self.poll_bytes(cx, &mut |_| {}).is_pending())).await
     }
 
     /// Sends the request and waits for the head of its answer.
-    pub(super) async fn send(mut self, request: Request<Full<Bytes>>) -> Result<Answer, NotSent> {
-        let before_ns = self.arrived_ns();
-        let again = self.is_reused.then(|| request.clone());
-        let answer = self.requests.try_send_request(request);
-        match self.wire.beside(answer).await {
-            Ok(response) => {
-                let (head, body) = Response::into_parts(response);
-                Ok(Answer { connection: self, body, head })
+    pub(super) async fn send(mut self, mut outgoing: Outgoing) -> Result<Answer, NotSent> {
+        let mut received = Vec::new();
+        let mut write_error = None;
+        let answered = poll_fn(|cx| {
+            if write_error.is_none()
+                && let Poll::Ready(Err(error)) = self.poll_write(cx, &mut outgoing)
+            {
+                write_error = Some(error);
             }
-            Err(mut error) => {
-                let request = error.take_message();
-                let error = error.into_error();
+            // Also while writing: who refuses a request need not read it whole.
+            self.poll_head(cx, &mut received)
+        })
+        .await;
+        let is_written = !outgoing.has_remaining();
+        match answered {
+            Ok((mut head, body)) => {
+                head.keeps_connection &= is_written;
+                Ok(Answer { connection: self, head, body, early: received, has_more: false })
+            }
+            Err(error) => {
                 // A server that closes an idle connection says nothing on it, and does not look at what comes too late.
-                let is_unheard = self.arrived_ns() == before_ns && !error.is_timeout() && !error.is_parse();
-                Err(NotSent { error, request: request.or(again.filter(|_| is_unheard)) })
+                let is_unheard = self.is_reused && received.is_empty() && !matches!(error, HttpError::Broken(_));
+                // What the write met comes first, and says more than the end of the connection does.
+                Err(NotSent { error: write_error.map_or(error, HttpError::Io), is_unheard })
             }
         }
+    }
+
+    fn poll_write(&mut self, cx: &mut Context<'_>, outgoing: &mut Outgoing) -> Poll<io::Result<()>> {
+        while outgoing.has_remaining() {
+            let parts = [IoSlice::new(&outgoing.head), IoSlice::new(&outgoing.body)];
+            let written = ready!(Pin::new(&mut self.link).poll_write_vectored(cx, &parts))?;
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            outgoing.advance(written);
+        }
+        Pin::new(&mut self.link).poll_flush(cx)
+    }
+
+    /// Reads until the head is whole; what follows it stays in `received`.
+    fn poll_head(&mut self, cx: &mut Context<'_>, received: &mut Vec<u8>) -> Poll<Result<(Head, Body), HttpError>> {
+        loop {
+            let read = ready!(self.poll_bytes(cx, &mut |bytes| received.extend_from_slice(bytes))).map_err(HttpError::Io)?;
+            if read == 0 {
+                return Poll::Ready(Err(HttpError::Closed));
+            }
+            if let Some((head, body, used)) = read_head(received)? {
+                received.drain(..used);
+                return Poll::Ready(Ok((head, body)));
+            }
+        }
+    }
+
+    /// Reads once and hands on what came; how much it was, and 0 at the end.
+    fn poll_bytes(&mut self, cx: &mut Context<'_>, on_bytes: &mut dyn FnMut(&[u8])) -> Poll<io::Result<usize>> {
+        BYTES.with_borrow_mut(|bytes| {
+            let mut buffer = ReadBuf::new(bytes);
+            ready!(Pin::new(&mut self.link).poll_read(cx, &mut buffer))?;
+            on_bytes(buffer.filled());
+            Poll::Ready(Ok(buffer.filled().len()))
+        })
+    }
+}
+
+impl Outgoing {
+    fn has_remaining(&self) -> bool {
+        self.head.has_remaining() || self.body.has_remaining()
+    }
+
+    fn advance(&mut self, written: usize) {
+        let of_head = written.min(self.head.len());
+        self.head.advance(of_head);
+        self.body.advance(written - of_head);
     }
 }
 
 impl Answer {
-    /// The next piece of the body: at most one read from the socket, and one chunk of the transfer coding. `None` at the end.
-    pub(super) async fn piece(&mut self) -> Result<Option<Bytes>, hyper::Error> {
-        loop {
-            let frame = self.connection.wire.beside(self.body.frame()).await;
-            match frame.transpose()? {
-                None => return Ok(None),
-                Some(frame) => {
-                    // Trailers are no part of the body.
-                    if let Ok(bytes) = frame.into_data() {
-                        return Ok(Some(bytes));
-                    }
+    /// Waits for the next bytes of the body and hands them on, in one piece or several of the same instant: those of one read from
+    /// the socket. `false` at the end.
+    pub(super) async fn piece(&mut self, on_data: &mut (dyn FnMut(&[u8]) + Send)) -> Result<bool, HttpError> {
+        let Self { connection, body, early, has_more, .. } = self;
+        let mut has_data = false;
+        let mut take = |bytes: &[u8]| {
+            let used = body.take(bytes, &mut |data| {
+                has_data |= !data.is_empty();
+                on_data(data);
+            })?;
+            *has_more |= used < bytes.len();
+            Ok(if has_data { Some(true) } else { body.is_done().then_some(false) })
+        };
+        // A body without a byte is done before anything is read.
+        if let Some(piece) = take(&std::mem::take(early))? {
+            return Ok(piece);
+        }
+        let read = poll_fn(|cx| {
+            loop {
+                let mut taken = Ok(None);
+                let read = ready!(connection.poll_bytes(cx, &mut |bytes| taken = take(bytes))).map_err(HttpError::Io)?;
+                if let Some(piece) = taken? {
+                    return Poll::Ready(Ok(Some(piece)));
+                }
+                if read == 0 {
+                    return Poll::Ready(Ok(None));
                 }
             }
+        });
+        match read.await? {
+            Some(piece) => Ok(piece),
+            None => body.end().map(|()| false),
         }
     }
 
-    /// When the head, or the piece that was read last, arrived, in [`super::clock::process_ns`].
+    /// When the head, or the bytes that were read last, arrived, in [`super::clock::process_ns`].
     pub(super) fn arrived_ns(&self) -> u64 {
         self.connection.arrived_ns()
     }
 
     /// The connection, if the body has been read to its end and the server keeps it open.
-    pub(super) async fn into_connection(self, patience: Duration) -> Option<Connection> {
-        let Self { mut connection, body, .. } = self;
-        drop(body);
-        if connection.wire.is_closed || connection.requests.is_closed() {
-            return None;
-        }
-        let ready = tokio::time::timeout(patience, connection.wire.beside(connection.requests.ready())).await;
-        matches!(ready, Ok(Ok(()))).then_some(connection)
-    }
-}
-
-impl Wire {
-    /// Reads and writes while somebody waits for what comes of it.
-    ///
-    /// The connection goes first and brings news, and again after the other, which may have made room or handed over a request.
-    async fn beside<F: Future>(&mut self, future: F) -> F::Output {
-        let mut future = pin!(future);
-        poll_fn(|cx| {
-            self.turn(cx);
-            if let Poll::Ready(output) = future.as_mut().poll(cx) {
-                return Poll::Ready(output);
-            }
-            self.turn(cx);
-            // What the second turn brought wakes this task again: the two are joined by channels.
-            Poll::Pending
-        })
-        .await
-    }
-
-    fn turn(&mut self, cx: &mut std::task::Context<'_>) {
-        if !self.is_closed && self.io.as_mut().poll(cx).is_ready() {
-            // Its error reaches the request or the body, whichever is under way.
-            self.is_closed = true;
-        }
+    pub(super) fn into_connection(self) -> Option<Connection> {
+        (self.body.is_done() && self.head.keeps_connection && !self.has_more).then_some(self.connection)
     }
 }

@@ -3,29 +3,29 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
-use hyper::http::response;
-use reqwest::header::{CONTENT_TYPE, HeaderMap};
-use reqwest::{Method, StatusCode, Url};
+use reqwest::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use reqwest::{Request, StatusCode};
 
 use super::client::describe;
 use super::clock;
-use super::transport::{Answer, Connection, Pool};
+use super::transport::{Answer, Connection, HttpError, Pool};
 use crate::observation::{Outcome, TransportCause};
 
 /// What carries one request.
 pub(super) enum Way {
     /// An open connection, and where it goes after use.
-    Direct(Box<Connection>, Arc<Pool>),
-    /// The HTTP library, which opens a connection inside the request if it has none, and tells instants of this process only.
-    Proxied(reqwest::Client, Url),
+    Direct(Connection, Arc<Pool>),
+    /// The HTTP library, which opens a connection inside the request if it has none, and tells instants of this process only; with
+    /// what all requests have in common.
+    Proxied(reqwest::Client, Box<Request>),
 }
 
 /// A request to the generating endpoint.
 pub(super) struct Message {
-    pub(super) headers: HeaderMap,
+    /// Those that not all requests have alike.
+    pub(super) headers: Vec<(HeaderName, HeaderValue)>,
     pub(super) body: Bytes,
 }
 
@@ -39,7 +39,7 @@ pub(super) enum Response {
 pub(super) enum Broken {
     /// No connection.
     Connect(io::Error),
-    Direct(hyper::Error),
+    Direct(HttpError),
     Proxied(reqwest::Error),
 }
 
@@ -49,24 +49,20 @@ impl Way {
     pub(super) async fn send(self, message: Message, mut sent: impl FnMut()) -> Result<Response, Broken> {
         let (connection, pool) = match self {
             Self::Direct(connection, pool) => (connection, pool),
-            Self::Proxied(http, url) => {
-                let mut request = reqwest::Request::new(Method::POST, url);
-                *request.headers_mut() = message.headers;
+            Self::Proxied(http, mut request) => {
+                request.headers_mut().extend(message.headers);
                 *request.body_mut() = Some(message.body.into());
                 sent();
-                return http
-                    .execute(request)
-                    .await
-                    .map(|response| Response::Proxied(Box::new(response)))
-                    .map_err(Broken::Proxied);
+                let answer = http.execute(*request).await;
+                return answer.map(|response| Response::Proxied(Box::new(response))).map_err(Broken::Proxied);
             }
         };
-        let request = pool.target().request(message.headers, message.body);
+        let request = pool.target().request(&message.headers, message.body);
         sent();
-        let answer = match connection.send(request).await {
+        let answer = match connection.send(request.clone()).await {
             Ok(answer) => answer,
+            Err(not_sent) if !not_sent.is_unheard => return Err(Broken::Direct(not_sent.error)),
             Err(not_sent) => {
-                let Some(request) = not_sent.request else { return Err(Broken::Direct(not_sent.error)) };
                 pool.closes_after_answers();
                 // Where nobody takes a fresh one either, the server has gone: what it died of is the request that it had.
                 let Ok(fresh) = pool.open().await else { return Err(Broken::Direct(not_sent.error)) };
@@ -88,16 +84,23 @@ impl Response {
 
     /// Whether the body is of this media type.
     pub(super) fn is_of_type(&self, media_type: &str) -> bool {
-        let content_type = self.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        let essence = content_type.split(';').next().unwrap_or_default();
+        let content_type = match self {
+            Self::Direct(answer, _) => answer.head.content_type.as_deref(),
+            Self::Proxied(response) => response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()),
+        };
+        let essence = content_type.unwrap_or_default().split(';').next().unwrap_or_default();
         essence.trim().eq_ignore_ascii_case(media_type)
     }
 
-    /// The next piece of the body; `None` at its end.
-    pub(super) async fn piece(&mut self) -> Result<Option<Bytes>, Broken> {
+    /// Waits for the next bytes of the body and hands them on, in one piece or several that share an instant; `false` at the end.
+    pub(super) async fn piece(&mut self, on_data: &mut (dyn FnMut(&[u8]) + Send)) -> Result<bool, Broken> {
         match self {
-            Self::Direct(answer, _) => answer.piece().await.map_err(Broken::Direct),
-            Self::Proxied(response) => response.chunk().await.map_err(Broken::Proxied),
+            Self::Direct(answer, _) => answer.piece(on_data).await.map_err(Broken::Direct),
+            Self::Proxied(response) => {
+                let chunk = response.chunk().await.map_err(Broken::Proxied)?;
+                chunk.iter().for_each(|bytes| on_data(bytes));
+                Ok(chunk.is_some())
+            }
         }
     }
 
@@ -109,23 +112,12 @@ impl Response {
         }
     }
 
-    /// Gives the connection back for the next request, if the body has been read to its end. One that has more to say within
-    /// `patience` loses the connection.
-    pub(super) async fn keep_connection(self, patience: Duration) {
+    /// Gives the connection back for the next request, if the body has been read to its end.
+    pub(super) fn keep_connection(self) {
         if let Self::Direct(answer, pool) = self
-            && let Some(connection) = answer.into_connection(patience).await
+            && let Some(connection) = answer.into_connection()
         {
             pool.put_back(connection);
-        }
-    }
-
-    fn headers(&self) -> &HeaderMap {
-        match self {
-            Self::Direct(answer, _) => {
-                let response::Parts { headers, .. } = &answer.head;
-                headers
-            }
-            Self::Proxied(response) => response.headers(),
         }
     }
 }
@@ -159,6 +151,9 @@ fn cause_within(error: &(dyn std::error::Error + 'static)) -> TransportCause {
                 io::ErrorKind::UnexpectedEof => return TransportCause::Closed,
                 _ => {}
             }
+        }
+        if matches!(error.downcast_ref(), Some(HttpError::Closed)) {
+            return TransportCause::Closed;
         }
         // One that was cut short by a reset names the reset as its source, which is looked at next.
         if let Some(error) = error.downcast_ref::<hyper::Error>()

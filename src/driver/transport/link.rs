@@ -1,4 +1,4 @@
-//! Opens connections to one server, with or without TLS. Knows no HTTP but its handshake.
+//! Opens connections to one server, with or without TLS, and writes the heads of requests to it. Knows no answer.
 
 use std::io;
 use std::pin::Pin;
@@ -6,11 +6,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http_body_util::Full;
-use hyper::client::conn::http1;
-use hyper::header::{ACCEPT, HOST, HeaderMap, HeaderValue, USER_AGENT};
-use hyper::{Method, Request, Uri};
-use hyper_util::rt::TokioIo;
+use reqwest::header::{
+    ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING, USER_AGENT,
+};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -19,49 +17,54 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use url::Url;
 
-use super::Connection;
 use super::socket::Socket;
+use super::{Connection, Outgoing};
 
-/// The most bytes that a connection buffers of what has come and is not yet taken; the head of an answer has to fit.
-const MAX_READ_BUFFER_BYTES: usize = 128 << 10;
-
-/// Where connections go.
+/// Where connections go, and how every request to there begins.
 #[derive(Clone)]
 pub(in crate::driver) struct Target {
     host: String,
     port: u16,
-    /// The value of the `Host` header.
-    authority: HeaderValue,
-    agent: HeaderValue,
-    /// Path and query.
-    path: Uri,
+    /// Request line and headers, as far as all requests have them in common.
+    begin: Bytes,
     tls: Option<(TlsConnector, ServerName<'static>)>,
 }
 
+/// Headers that say what the body is: they are written for each request.
+const OF_THE_BODY: [HeaderName; 3] = [CONTENT_LENGTH, TRANSFER_ENCODING, CONTENT_TYPE];
+
 impl Target {
     /// The server of an address; `tls` is for those of the scheme `https`. `None` where the address names no host.
-    pub(in crate::driver) fn new(url: &Url, agent: &'static str, tls: Option<ClientConfig>) -> Option<Self> {
+    pub(in crate::driver) fn new(url: &Url, headers: &HeaderMap, agent: &str, tls: Option<ClientConfig>) -> Option<Self> {
         let host = url.host_str()?.trim_start_matches('[').trim_end_matches(']').to_owned();
         let tls = match tls {
             None => None,
             Some(config) => Some((TlsConnector::from(Arc::new(config)), ServerName::try_from(host.clone()).ok()?)),
         };
-        let authority = url[url::Position::BeforeHost..url::Position::AfterPort].parse().ok()?;
-        let path = url[url::Position::BeforePath..url::Position::AfterQuery].parse().ok()?;
-        let agent = HeaderValue::from_static(agent);
-        Some(Self { host, port: url.port_or_known_default()?, authority, agent, path, tls })
+        let path = &url[url::Position::BeforePath..url::Position::AfterQuery];
+        let mut begin = format!("POST {path} HTTP/1.1\r\n").into_bytes();
+        let authority = &url[url::Position::BeforeHost..url::Position::AfterPort];
+        for (name, value) in [(HOST, authority), (USER_AGENT, agent), (ACCEPT, "*/*")] {
+            if !headers.contains_key(&name) {
+                write_header(&mut begin, name.as_str(), value.as_bytes());
+            }
+        }
+        for (name, value) in headers.iter().filter(|(name, _)| !OF_THE_BODY.contains(name)) {
+            write_header(&mut begin, name.as_str(), value.as_bytes());
+        }
+        Some(Self { host, port: url.port_or_known_default()?, begin: begin.into(), tls })
     }
 
-    /// A request as it goes over a connection to this very server.
-    pub(in crate::driver) fn request(&self, mut headers: HeaderMap, body: Bytes) -> Request<Full<Bytes>> {
-        headers.entry(HOST).or_insert_with(|| self.authority.clone());
-        headers.entry(USER_AGENT).or_insert_with(|| self.agent.clone());
-        headers.entry(ACCEPT).or_insert(HeaderValue::from_static("*/*"));
-        let mut request = Request::new(Full::new(body));
-        *request.method_mut() = Method::POST;
-        *request.uri_mut() = self.path.clone();
-        *request.headers_mut() = headers;
-        request
+    /// A request as it goes over a connection to this very server, with such headers of its own.
+    pub(in crate::driver) fn request(&self, own: &[(HeaderName, HeaderValue)], body: Bytes) -> Outgoing {
+        let mut head = Vec::with_capacity(self.begin.len() + 128);
+        head.extend_from_slice(&self.begin);
+        for (name, value) in own {
+            write_header(&mut head, name.as_str(), value.as_bytes());
+        }
+        write_header(&mut head, CONTENT_LENGTH.as_str(), body.len().to_string().as_bytes());
+        head.extend_from_slice(b"\r\n");
+        Outgoing { head: head.into(), body }
     }
 
     /// Opens a connection on the runtime that this is called on.
@@ -73,9 +76,13 @@ impl Target {
             None => Link::Plain(socket),
             Some((connector, name)) => Link::Tls(Box::new(connector.connect(name.clone(), socket).await?)),
         };
-        let handshake = http1::Builder::new().max_buf_size(MAX_READ_BUFFER_BYTES).handshake(TokioIo::new(link)).await;
-        let (requests, io) = handshake.map_err(io::Error::other)?;
-        Ok(Connection::new(requests, io, arrival))
+        Ok(Connection::new(link, arrival))
+    }
+}
+
+fn write_header(head: &mut Vec<u8>, name: &str, value: &[u8]) {
+    for part in [name.as_bytes(), b": ", value, b"\r\n"] {
+        head.extend_from_slice(part);
     }
 }
 
@@ -109,6 +116,17 @@ impl AsyncRead for Link {
 impl AsyncWrite for Link {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         either!(self, one => one.poll_write(cx, bytes))
+    }
+
+    fn poll_write_vectored(self: Pin<&mut Self>, cx: &mut Context<'_>, parts: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        either!(self, one => one.poll_write_vectored(cx, parts))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match self {
+            Self::Plain(socket) => socket.is_write_vectored(),
+            Self::Tls(stream) => stream.is_write_vectored(),
+        }
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
