@@ -24,7 +24,6 @@ fn case(kind: ServerKind, constraint: Option<Constraint>, arm: Arm) -> Case {
             Input::Audio => Prompt::Audio(Arc::new(Clip::new("a.wav", "<sound>"))),
             Input::Ranking => Prompt::Ranking { query: "Say it".into(), documents: documents() },
         },
-        prompt_tokens: Some(2),
         constraint: constraint.map(Arc::new),
         arm,
         output_len: 16,

@@ -82,7 +82,6 @@ mod tests {
         Case {
             id: "t-0".to_owned(),
             prompt: Prompt::Text("Say it".into()),
-            prompt_tokens: Some(2),
             constraint: constraint.map(Arc::new),
             arm,
             output_len: 16,

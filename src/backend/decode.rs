@@ -1,6 +1,7 @@
 //! Decoders of answers: a stream of events, or one whole body, of any kind's JSON. Knows no HTTP and no clock.
 
 use super::answer::{Answer, Broken, Content, Decoder, Fed};
+use super::likeness::Likeness;
 use super::ndjson::LineDecoder;
 use super::sse::{Event, EventTooLarge, SseDecoder};
 use super::wire::{self, Delta, TextIs};
@@ -37,7 +38,7 @@ pub(super) const OPENAI: Wire = Wire { framing: Framing::Sse, event: wire::read,
 
 /// The decoder of an event stream, or of one whole body.
 pub(super) fn decoder(wire: Wire, stream: bool, max_event_bytes: usize) -> Box<dyn Decoder> {
-    let state = State { wire, answer: Answer::default() };
+    let state = State { wire, answer: Answer::default(), likeness: Likeness::default() };
     match (stream, wire.framing) {
         (false, _) => Box::new(BodyDecoder { body: vec![], state }),
         (true, Framing::Sse) => Box::new(StreamDecoder { framer: Framer::Sse(SseDecoder::new(max_event_bytes)), state }),
@@ -135,6 +136,7 @@ impl Decoder for BodyDecoder {
 struct State {
     wire: Wire,
     answer: Answer,
+    likeness: Likeness,
 }
 
 impl State {
@@ -144,6 +146,13 @@ impl State {
             return Content::default();
         }
         let data = event.data.trim_ascii();
+        if event.name.is_empty()
+            && let Some(text) = self.likeness.text(data)
+        {
+            self.answer.text.push_str(&text.0);
+            self.answer.has_content = true;
+            return Content { reasoning: false, answer: true };
+        }
         if data == b"[DONE]" {
             self.answer.terminated = true;
             return Content::default();
@@ -156,7 +165,13 @@ impl State {
                 self.broke(Broken::ServerSaid { status: None, body: quote(data) });
                 Content::default()
             }
-            Ok(delta) => self.add(delta, data),
+            Ok(delta) => {
+                if event.name.is_empty() {
+                    // What was read as JSON is text.
+                    self.likeness.learn(std::str::from_utf8(data).unwrap_or_default(), &delta, self.wire.event);
+                }
+                self.add(delta, data)
+            }
             // mistral.rs puts its errors into the stream as plain text: the message is then the server's own words.
             Err(message) => {
                 self.unreadable(format!("an unreadable event ({message}): {}", quote(data)));

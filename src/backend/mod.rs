@@ -17,6 +17,7 @@ pub mod dialect;
 mod embeddings;
 pub mod identify;
 mod kind;
+mod likeness;
 mod lists;
 mod llama_cpp;
 mod ndjson;

@@ -58,12 +58,17 @@ impl SseDecoder {
                 rest = &rest[1..];
                 continue;
             }
-            let Some(end) = rest.iter().position(|byte| matches!(byte, b'\n' | b'\r')) else {
+            let Some(end) = memchr::memchr2(b'\n', b'\r', rest) else {
                 self.check_limit(rest.len())?;
                 self.line.extend_from_slice(rest);
                 return Ok(());
             };
             self.check_limit(end)?;
+            if let Some((data, more)) = self.whole_event(rest, end) {
+                on_event(Event { name: &[], data });
+                rest = more;
+                continue;
+            }
             self.after_cr = rest[end] == b'\r';
             if self.line.is_empty() {
                 self.take_line(&rest[..end], on_event);
@@ -74,6 +79,18 @@ impl SseDecoder {
             rest = &rest[end + 1..];
         }
         Ok(())
+    }
+
+    /// The data of an event that lies here whole and has one line, which ends at `end`, and nothing but data, and what follows it:
+    /// nearly all events are so, and need no copy.
+    fn whole_event<'a>(&self, rest: &'a [u8], end: usize) -> Option<(&'a [u8], &'a [u8])> {
+        if !(self.line.is_empty() && self.data.is_empty() && self.name.is_empty()) {
+            return None;
+        }
+        let (line, ends) = rest.split_at(end);
+        let value = line.strip_prefix(b"data:")?;
+        let more = ends.strip_prefix(b"\n\n").or_else(|| ends.strip_prefix(b"\r\n\r\n"))?;
+        Some((value.strip_prefix(b" ").unwrap_or(value), more))
     }
 
     /// Takes the end of the stream: an event that no empty line has ended is an event all the same.

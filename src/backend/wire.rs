@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use crate::observation::Usage;
 
 /// What one event or one body says.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Delta {
     pub(super) text: String,
     pub(super) text_is: TextIs,
@@ -44,7 +44,7 @@ pub(super) enum TextIs {
 }
 
 /// An error in the body of an answer.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct WireError {
     /// The HTTP status it stands for, where the server said or its error type says.
     pub(super) status: Option<u16>,
