@@ -14,8 +14,6 @@ pub struct Case {
     /// Unique within a run, e.g. `json-17`.
     pub id: String,
     pub prompt: Prompt,
-    /// Tokens of the prompt by our tokenizer; `None` where messages are templated by the server.
-    pub prompt_tokens: Option<u32>,
     /// What the answer is judged by. Sent with the request only in [`Arm::Constrained`].
     pub constraint: Option<Arc<Constraint>>,
     pub arm: Arm,

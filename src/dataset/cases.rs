@@ -1,4 +1,4 @@
-//! Rows to cases: templates, token counts, repetition, arms, and the hash of what is asked. Knows no source and no file.
+//! Rows to cases: templates, repetition, arms, and the hash of what is asked. Knows no source and no file.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,16 +24,16 @@ pub(super) fn deal(plan: &DatasetPlan, rows: Rows, tokenizer: &Tokenizer) -> Res
         notices.push(format!("the chat template prints the present day, which is set to {date} to keep prompts the same"));
     }
     let asked = rows.into_iter().take(rows_needed(plan));
-    let prepared = asked.map(|row| Prepared::new(row, plan, tokenizer)).collect::<Result<Vec<_>>>()?;
-    let prepared = match plan.prompt_form {
-        PromptForm::Ranking { documents } => rankings(prepared, documents),
-        PromptForm::Text | PromptForm::Messages | PromptForm::Audio => prepared,
+    let rows = asked.map(|row| prepared(row, plan, tokenizer)).collect::<Result<Vec<_>>>()?;
+    let rows = match plan.prompt_form {
+        PromptForm::Ranking { documents } => rankings(rows, documents),
+        PromptForm::Text | PromptForm::Messages | PromptForm::Audio => rows,
     };
     let is_constrained = constrained(plan);
     let mut hash = AskedHash::default();
     let mut cases = Vec::with_capacity(plan.num_prompts);
     for (index, is_constrained) in is_constrained.into_iter().enumerate() {
-        let case = prepared[index % prepared.len()].case(plan, index, is_constrained);
+        let case = case(&rows[index % rows.len()], plan, index, is_constrained);
         hash.add(&case);
         cases.push(case);
     }
@@ -58,24 +58,19 @@ fn rows_needed(plan: &DatasetPlan) -> usize {
 
 /// Queries with documents, as many as there are rows: as vLLM's `random-rerank` has it, the first text is every request's query
 /// and the others are documents, `documents` to a request, in turn. A text that is alone is both.
-fn rankings(texts: Vec<Prepared>, documents: usize) -> Vec<Prepared> {
-    let known: Vec<(Arc<str>, u32)> = texts
+fn rankings(rows: Vec<Row>, documents: usize) -> Vec<Row> {
+    let known: Vec<Arc<str>> = rows
         .iter()
-        .filter_map(|prepared| match &prepared.row.prompt {
-            Prompt::Text(text) => Some((Arc::clone(text), prepared.prompt_tokens.unwrap_or(0))),
+        .filter_map(|row| match &row.prompt {
+            Prompt::Text(text) => Some(Arc::clone(text)),
             Prompt::Messages(_) | Prompt::Audio(_) | Prompt::Ranking { .. } => None,
         })
         .collect();
-    let Some((query, query_tokens)) = known.first().cloned() else { return texts };
+    let Some(query) = known.first().cloned() else { return rows };
     let offered = if known.len() > 1 { &known[1..] } else { &known[..] };
-    let ranked = texts.into_iter().enumerate().map(|(index, prepared)| {
-        let asked: Vec<&(Arc<str>, u32)> =
-            (0..documents).map(|place| &offered[(index * documents + place) % offered.len()]).collect();
-        // Each document is read together with the query.
-        let tokens = asked.iter().fold(0_u32, |sum, (_, tokens)| sum.saturating_add(*tokens).saturating_add(query_tokens));
-        let documents = asked.into_iter().map(|(text, _)| Arc::clone(text)).collect();
-        let row = Row { prompt: Prompt::Ranking { query: Arc::clone(&query), documents }, ..prepared.row };
-        Prepared { row, prompt_tokens: Some(tokens) }
+    let ranked = rows.into_iter().enumerate().map(|(index, row)| {
+        let documents = (0..documents).map(|place| Arc::clone(&offered[(index * documents + place) % offered.len()])).collect();
+        Row { prompt: Prompt::Ranking { query: Arc::clone(&query), documents }, ..row }
     });
     ranked.collect()
 }
@@ -91,46 +86,32 @@ fn constrained(plan: &DatasetPlan) -> Vec<bool> {
     is_constrained
 }
 
-/// A row in the form that the endpoint takes, with its tokens counted once for all cases made of it.
-struct Prepared {
-    row: Row,
-    prompt_tokens: Option<u32>,
+/// A row in the form that the endpoint takes.
+fn prepared(mut row: Row, plan: &DatasetPlan, tokenizer: &Tokenizer) -> Result<Row> {
+    if let (Prompt::Messages(messages), true) = (&row.prompt, takes_text(plan.prompt_form)) {
+        let text = tokenizer.apply_chat_template(messages, true).map_err(|error| at(&row.name, error))?;
+        row.prompt = Prompt::Text(text.into());
+    }
+    if plan.constraints == Constraints::LeftOut {
+        row = Row { constraint: None, grammar_oracle: None, completion: None, ..row };
+    }
+    Ok(row)
 }
 
-impl Prepared {
-    fn new(mut row: Row, plan: &DatasetPlan, tokenizer: &Tokenizer) -> Result<Self> {
-        if let (Prompt::Messages(messages), true) = (&row.prompt, takes_text(plan.prompt_form)) {
-            let text = tokenizer.apply_chat_template(messages, true).map_err(|error| at(&row.name, error))?;
-            row.prompt = Prompt::Text(text.into());
-        }
-        let prompt_tokens = match &row.prompt {
-            Prompt::Text(text) => Some(u32::try_from(tokenizer.count(text)).unwrap_or(u32::MAX)),
-            // The server templates messages and splits sound; queries with documents are made later.
-            Prompt::Messages(_) | Prompt::Audio(_) | Prompt::Ranking { .. } => None,
-        };
-        if plan.constraints == Constraints::LeftOut {
-            row = Row { constraint: None, grammar_oracle: None, completion: None, ..row };
-        }
-        Ok(Self { row, prompt_tokens })
-    }
-
-    fn case(&self, plan: &DatasetPlan, index: usize, is_constrained: bool) -> Case {
-        let row = &self.row;
-        Case {
-            id: format!("{}-{index}", plan.name),
-            prompt: row.prompt.clone(),
-            prompt_tokens: self.prompt_tokens,
-            constraint: row.constraint.clone(),
-            arm: match (&row.constraint, is_constrained) {
-                (None, _) => Arm::Free,
-                (Some(_), true) => Arm::Constrained,
-                (Some(_), false) => Arm::Control,
-            },
-            output_len: row.output_len.unwrap_or(plan.output_len),
-            completion: row.completion.clone(),
-            tags: row.tags.clone(),
-            grammar_oracle: row.grammar_oracle.clone(),
-        }
+fn case(row: &Row, plan: &DatasetPlan, index: usize, is_constrained: bool) -> Case {
+    Case {
+        id: format!("{}-{index}", plan.name),
+        prompt: row.prompt.clone(),
+        constraint: row.constraint.clone(),
+        arm: match (&row.constraint, is_constrained) {
+            (None, _) => Arm::Free,
+            (Some(_), true) => Arm::Constrained,
+            (Some(_), false) => Arm::Control,
+        },
+        output_len: row.output_len.unwrap_or(plan.output_len),
+        completion: row.completion.clone(),
+        tags: row.tags.clone(),
+        grammar_oracle: row.grammar_oracle.clone(),
     }
 }
 

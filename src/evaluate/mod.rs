@@ -174,7 +174,6 @@ mod tests {
         Case {
             id: "json-0".to_owned(),
             prompt: Prompt::Text("?".into()),
-            prompt_tokens: None,
             constraint: constraint.map(Arc::new),
             arm: Arm::Constrained,
             output_len: 16,

@@ -63,7 +63,6 @@ impl Made<'_> {
         let case = Case {
             id: format!("case-{case_index}"),
             prompt: Prompt::Text("say something".into()),
-            prompt_tokens: Some(3),
             constraint: if free { None } else { Some(Arc::new(Constraint::Regex("a+".into()))) },
             arm: self.arm,
             output_len: 16,

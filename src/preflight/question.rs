@@ -183,7 +183,6 @@ fn case(id: &str, constraint: Option<&Arc<Constraint>>, output_len: u32) -> Case
     Case {
         id: format!("preflight-{id}"),
         prompt: Prompt::Text(PROMPT.into()),
-        prompt_tokens: None,
         constraint: constraint.cloned(),
         arm: if constraint.is_some() { Arm::Constrained } else { Arm::Free },
         output_len,

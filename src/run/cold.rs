@@ -58,7 +58,6 @@ mod tests {
         let case = |(index, arm): (usize, &Arm)| Case {
             id: format!("json-{index}"),
             prompt: Prompt::Text("?".into()),
-            prompt_tokens: Some(1),
             constraint: Some(Arc::new(constraint.clone())),
             arm: *arm,
             output_len: 8,

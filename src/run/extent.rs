@@ -48,7 +48,6 @@ mod tests {
         let case = |index: usize| Case {
             id: format!("json-{index}"),
             prompt: Prompt::Text("?".into()),
-            prompt_tokens: None,
             constraint: None,
             arm: Arm::Free,
             output_len: 8,

@@ -310,7 +310,6 @@ mod tests {
         Case {
             id: "t-0".to_owned(),
             prompt: Prompt::Text("?".into()),
-            prompt_tokens: None,
             constraint: Some(Arc::new(constraint)),
             arm,
             output_len: 8,

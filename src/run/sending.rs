@@ -190,7 +190,6 @@ mod tests {
         Case {
             id: format!("regex-{id}"),
             prompt: Prompt::Text("?".into()),
-            prompt_tokens: None,
             constraint: Some(Arc::new(Constraint::Regex(regex.into()))),
             arm: Arm::Constrained,
             output_len: 8,

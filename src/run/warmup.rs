@@ -40,7 +40,6 @@ fn case(model: &Case, index: usize, random: &mut PythonRandom) -> Case {
             Prompt::Audio(clip) => Prompt::Audio(Arc::clone(clip)),
             Prompt::Ranking { documents, .. } => Prompt::Ranking { query: prompt.into(), documents: Arc::clone(documents) },
         },
-        prompt_tokens: None,
         constraint: None,
         arm: Arm::Free,
         output_len: model.output_len,
@@ -84,7 +83,6 @@ mod tests {
         Case {
             id: "json-0".to_owned(),
             prompt,
-            prompt_tokens: Some(9),
             constraint: Some(Arc::new(Constraint::Regex("a".into()))),
             arm: Arm::Constrained,
             output_len: 77,

@@ -19,7 +19,6 @@ fn case(id: &str) -> Case {
     Case {
         id: id.to_owned(),
         prompt: Prompt::Text("Say it".into()),
-        prompt_tokens: Some(2),
         constraint: None,
         arm: Arm::Free,
         output_len: 16,

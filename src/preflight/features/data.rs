@@ -76,7 +76,6 @@ impl Feature {
         Case {
             id: format!("feature-{}-{sample}", self.id),
             prompt: Prompt::Text(prompt.into()),
-            prompt_tokens: None,
             constraint: Some(Arc::clone(constraint)),
             arm: Arm::Constrained,
             output_len,
