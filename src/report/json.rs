@@ -5,7 +5,8 @@
 //! there; that count is `max_output_chunks_per_s` in our own part. The file's contract is
 //! `schemas/contracts/result.schema.json`. A figure that is not known is `null`; no NaN, no infinity.
 
-use serde::Serialize;
+use serde::ser::SerializeMap as _;
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use super::{About, Details, FORMAT_VERSION, LatencyMetric, Report};
@@ -27,8 +28,8 @@ const AT_THE_TOP: [&str; 10] = [
     "max_concurrency",
 ];
 
-/// The columns of a detailed file, and what only some loads have. They are the file's own even where it has none of them.
-const COLUMNS: [&str; 16] = [
+/// The columns of a detailed file.
+const DETAILS: [&str; 10] = [
     "input_lens",
     "output_lens",
     "ttfts",
@@ -39,22 +40,29 @@ const COLUMNS: [&str; 16] = [
     "generated_texts",
     "errors",
     "outputs",
-    "request_rates",
-    "rps_change_events",
-    "ramp_up_strategy",
-    "ramp_up_start_rps",
-    "ramp_up_end_rps",
-    "steady_state",
 ];
 
+/// What only some loads have. These, and the columns, are the file's own even where it has none of them.
+const OF_SOME_LOADS: [&str; 6] =
+    ["request_rates", "rps_change_events", "ramp_up_strategy", "ramp_up_start_rps", "ramp_up_end_rps", "steady_state"];
+
+/// The whole file, to be written by a serialiser: what it holds of every request is not copied.
+#[derive(Clone, Debug)]
+pub struct File<'a> {
+    /// Every member in its place; `null` where it is a column.
+    members: Map<String, Value>,
+    details: Option<&'a Details>,
+}
+
 /// The whole file. `detailed` adds what the report holds of every request, if it does.
-pub fn render(report: &Report, detailed: bool) -> Value {
+pub fn render(report: &Report, detailed: bool) -> File<'_> {
     let details = report.details.as_ref().filter(|_| detailed);
     let mut file = Map::new();
     add_settings(&mut file, report);
     add_totals(&mut file, &report.metrics);
     if let Some(details) = details {
-        add_columns(&mut file, details, &report.metrics);
+        debug_assert_eq!(details.outputs.len(), report.metrics.outcomes.total(), "details and metrics are of the same run");
+        file.extend(DETAILS.map(|key| (key.to_owned(), Value::Null)));
         report.load.iter().for_each(|load| load.add_columns(&mut file));
     }
     let throughput = &report.metrics.overall.throughput;
@@ -66,7 +74,46 @@ pub fn render(report: &Report, detailed: bool) -> Value {
         add_latency(&mut file, metric, summary_of(&report.metrics.overall.latency, metric));
     }
     file.insert("sobench".to_owned(), own_part(report));
-    Value::Object(file)
+    File { members: file, details }
+}
+
+impl Serialize for File<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.members.len()))?;
+        for (key, value) in &self.members {
+            map.serialize_key(key)?;
+            match self.details.filter(|_| DETAILS.contains(&key.as_str())) {
+                Some(details) => map.serialize_value(&Column { key, details })?,
+                None => map.serialize_value(value)?,
+            }
+        }
+        map.end()
+    }
+}
+
+/// What a detailed file holds of every request, under one of [`DETAILS`].
+struct Column<'a> {
+    key: &'a str,
+    details: &'a Details,
+}
+
+impl Serialize for Column<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let details = self.details;
+        match self.key {
+            "input_lens" => serializer.collect_seq(details.outputs.iter().map(|it| it.tokens.input)),
+            "output_lens" => serializer.collect_seq(details.outputs.iter().map(|it| it.tokens.output)),
+            "ttfts" => details.ttfts.serialize(serializer),
+            "itls" => details.itls.serialize(serializer),
+            "latencies" => details.latencies.serialize(serializer),
+            "start_times" => details.start_times.serialize(serializer),
+            "queue_times" => details.queue_times.serialize(serializer),
+            "generated_texts" => serializer.collect_seq(details.outputs.iter().map(|it| &it.generated)),
+            "errors" => details.errors.serialize(serializer),
+            "outputs" => details.outputs.serialize(serializer),
+            other => unreachable!("DETAILS names the columns, and {other} is none"),
+        }
+    }
 }
 
 /// The summary that a latency's name stands for.
@@ -91,7 +138,8 @@ fn add_settings(file: &mut Map<String, Value>, report: &Report) {
     // As in vLLM, the user's pairs stand here, and a measured key of the same name takes their place. All of them are in our part.
     let taken: Vec<String> = file.keys().cloned().collect();
     for (key, value) in &about.metadata {
-        if key != "sobench" && !taken.contains(key) && !COLUMNS.contains(&key.as_str()) {
+        if key != "sobench" && !taken.contains(key) && !DETAILS.contains(&key.as_str()) && !OF_SOME_LOADS.contains(&key.as_str())
+        {
             put(file, key, value);
         }
     }
@@ -115,21 +163,6 @@ fn add_totals(file: &mut Map<String, Value>, metrics: &Metrics) {
     put(file, "request_goodput", throughput.request_goodput);
     put(file, "output_throughput", throughput.output_throughput);
     put(file, "total_token_throughput", throughput.total_token_throughput);
-}
-
-fn add_columns(file: &mut Map<String, Value>, details: &Details, metrics: &Metrics) {
-    debug_assert_eq!(details.outputs.len(), metrics.outcomes.total(), "details and metrics are of the same run");
-    let column = |of: fn(&super::Output) -> Value| Value::Array(details.outputs.iter().map(of).collect());
-    file.insert("input_lens".to_owned(), column(|it| to_value(it.tokens.input)));
-    file.insert("output_lens".to_owned(), column(|it| to_value(it.tokens.output)));
-    put(file, "ttfts", &details.ttfts);
-    put(file, "itls", &details.itls);
-    put(file, "latencies", &details.latencies);
-    put(file, "start_times", &details.start_times);
-    put(file, "queue_times", &details.queue_times);
-    file.insert("generated_texts".to_owned(), column(|it| Value::String(it.generated.clone())));
-    put(file, "errors", &details.errors);
-    put(file, "outputs", &details.outputs);
 }
 
 fn add_latency(file: &mut Map<String, Value>, metric: LatencyMetric, summary: &Summary) {
@@ -188,7 +221,7 @@ mod tests {
             details: Some(Details::of(samples, &options)),
             ..Report::new(about, summarise(samples, 2_000_000_000, &options))
         });
-        render(&report, detailed)
+        to_value(render(&report, detailed))
     }
 
     fn keys(value: &Value) -> Vec<&str> {

@@ -1,8 +1,8 @@
 //! What is written down about a run: the report's facts, and the file. Knows no rendering and no formula.
 
 use std::collections::BTreeSet;
-use std::fs::OpenOptions;
-use std::io::ErrorKind;
+use std::fs::{File, OpenOptions};
+use std::io::{BufWriter, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -206,14 +206,17 @@ pub(super) fn make_room(plan: &RunPlan) -> Result<()> {
 /// # Errors
 /// The file cannot be written.
 pub(super) fn save(plan: &RunPlan, report: &Report) -> Result<PathBuf> {
-    let mut text = serde_json::to_string_pretty(&report::json::render(report, plan.output.detailed))
-        .map_err(|error| Error::internal(format!("the result is not JSON: {error}")))?;
-    text.push('\n');
     let path = match &plan.output.filename {
         Some(name) => directory(plan).join(name),
         None => free_path(directory(plan), &report::filename(report, report.about.date.as_deref().unwrap_or_default()))?,
     };
-    std::fs::write(&path, text).map_err(|error| cannot_write(&path, &error))?;
+    let write = || -> std::io::Result<()> {
+        let mut file = BufWriter::new(File::create(&path)?);
+        serde_json::to_writer_pretty(&mut file, &report::json::render(report, plan.output.detailed))?;
+        file.write_all(b"\n")?;
+        file.flush()
+    };
+    write().map_err(|error| cannot_write(&path, &error))?;
     Ok(path)
 }
 

@@ -22,7 +22,6 @@ fn fate(index: usize, arm: Arm, outcome: Outcome, verdict: Verdict) -> Fate {
     let case = Case {
         id: format!("case-{index}"),
         prompt: Prompt::Text("say a".into()),
-        prompt_tokens: Some(2),
         constraint: if arm == Arm::Free { None } else { Some(Arc::new(Constraint::Regex("a".into()))) },
         arm,
         output_len: 8,
@@ -145,7 +144,8 @@ fn saved(fates: &[Fate], about: About, options: &MetricsOptions, tokens: Option<
     let mut report = Report::new(about, summarise(&samples, 3_000 * NS_PER_MS, options));
     report.details = Some(Details::of(&samples, options));
     // As a reader would have it: through text.
-    serde_json::from_str(&json::render(&report, detailed).to_string()).expect("what we write is JSON")
+    serde_json::from_str(&serde_json::to_string(&json::render(&report, detailed)).expect("it is JSON"))
+        .expect("what we write is JSON")
 }
 
 pub(crate) fn check(file: &Value) -> Result<(), String> {
