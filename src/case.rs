@@ -26,6 +26,32 @@ pub struct Case {
     pub grammar_oracle: Option<Arc<str>>,
 }
 
+/// What a request's body is made of, by address: cases of one row share their texts. Equal ones have equal bodies for as long as
+/// their cases live; of unequal ones nothing follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Asked {
+    prompt: usize,
+    /// Of a query with documents.
+    documents: usize,
+    constraint: usize,
+    arm: Arm,
+    output_len: u32,
+}
+
+impl Case {
+    /// What its body is made of.
+    pub fn asked(&self) -> Asked {
+        let (prompt, documents) = match &self.prompt {
+            Prompt::Text(text) => (text.as_ptr() as usize, 0),
+            Prompt::Messages(messages) => (messages.as_ptr() as usize, 0),
+            Prompt::Audio(clip) => (Arc::as_ptr(clip) as usize, 0),
+            Prompt::Ranking { query, documents } => (query.as_ptr() as usize, documents.as_ptr() as usize),
+        };
+        let constraint = self.constraint.as_ref().map_or(0, |constraint| Arc::as_ptr(constraint) as usize);
+        Asked { prompt, documents, constraint, arm: self.arm, output_len: self.output_len }
+    }
+}
+
 /// What the model is asked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -34,6 +34,10 @@ fn run_command(command: &Command) -> Result<Ending> {
         Command::CalibrateServer => {
             calibrate::server::serve(BufReader::new(std::io::stdin()), std::io::stdout()).map(|()| Ending::default())
         }
+        Command::CalibrateFloor { port, streams, requests, output_len } => {
+            let floor = calibrate::Floor { port: *port, streams: *streams, requests: *requests, output_len: *output_len };
+            calibrate::floor(floor).map(|()| Ending::default())
+        }
         Command::Mask(arguments) => measure::run(&mask_plan(arguments)?),
         Command::Preflight(arguments) => preflight::command::run(&preflight_plan(arguments, api_key().as_deref())?),
         Command::Serve(arguments) => serve::run(serve_plan(arguments)?),
@@ -53,7 +57,11 @@ fn files_of(command: &Command) -> &'static str {
         Command::Bench(_) => "--save-result",
         Command::Mask(_) => "--json, --csv or --html",
         Command::Preflight(_) => "--json",
-        Command::Calibrate(_) | Command::CalibrateServer | Command::Serve(_) | Command::MaskWorker => "a redirection",
+        Command::Calibrate(_)
+        | Command::CalibrateFloor { .. }
+        | Command::CalibrateServer
+        | Command::Serve(_)
+        | Command::MaskWorker => "a redirection",
     }
 }
 

@@ -1,5 +1,7 @@
 //! Finds what cannot be sent as asked before anything is sent. Knows no server: a server's own refusals are observations.
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 
 use super::shape::Shape;
@@ -18,7 +20,11 @@ pub fn check(kind: ServerKind, cases: &[Case], options: &RequestOptions) -> Resu
     let adapter = adapter(kind);
     let constrained = || cases.iter().filter(|case| case.arm == Arm::Constrained);
     let has_supported = constrained().any(|case| unsupported(kind, case).is_none());
+    let mut seen = HashSet::new();
     for case in cases.iter().filter(|case| !has_supported || unsupported(kind, case).is_none()) {
+        if !seen.insert(case.asked()) {
+            continue;
+        }
         adapter.encode(case, options).map_err(|unsendable| unsendable.into_error(case))?;
     }
     Ok(())

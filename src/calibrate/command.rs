@@ -8,9 +8,9 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use serde_json::Value;
 
 use super::child::{self, Ended};
-use super::errors::{compare, read_reports};
+use super::errors::{Reported, compare, read_reports};
 use super::server::{Ask, Log, MODEL, Timetable};
-use super::{Calibration, Load, Measured, Plan, Point, Row};
+use super::{Calibration, FLOOR, Load, Measured, Plan, Point, Row};
 use crate::ending::Ending;
 use crate::error::{Error, Result};
 use crate::progress;
@@ -31,13 +31,13 @@ pub fn run(plan: &Plan) -> Result<Ending> {
     let mut rows = Vec::new();
     for _ in 0..plan.repeat {
         for point in &plan.points {
-            for client in clients(plan) {
-                progress::say(&format!("calibrate: {} at {}", client.name, point.load));
+            for client in clients(plan, point.load) {
+                progress::say(&format!("calibrate: {} at {}", client.name(), point.load));
                 let (measured, failure) = match measure(&mut server, plan, *point, &client) {
                     Ok(measured) => (Some(measured), None),
                     Err(why) => (None, Some(why)),
                 };
-                rows.push(Row { client: client.name.to_owned(), point: *point, measured, failure });
+                rows.push(Row { client: client.name().to_owned(), point: *point, measured, failure });
             }
         }
     }
@@ -50,52 +50,87 @@ pub fn run(plan: &Plan) -> Result<Ending> {
 /// The name of this client in the table.
 const OURS: &str = "sobench";
 
-struct Client<'a> {
-    name: &'a str,
-    /// `None` for this very program.
-    template: Option<&'a str>,
+/// Who is measured.
+#[derive(Clone, Copy)]
+enum Client<'a> {
+    /// This very program.
+    Ours,
+    Other {
+        name: &'a str,
+        template: &'a str,
+    },
+    /// The bare loop, by this very program.
+    Floor,
 }
 
-fn clients(plan: &Plan) -> impl Iterator<Item = Client<'_>> {
-    let other = plan.against.as_deref().map(|template| Client { name: &plan.against_name, template: Some(template) });
-    std::iter::once(Client { name: OURS, template: None }).chain(other)
+impl Client<'_> {
+    fn name(&self) -> &str {
+        match self {
+            Self::Ours => OURS,
+            Self::Other { name, .. } => name,
+            Self::Floor => FLOOR,
+        }
+    }
+}
+
+/// Those that a load is put on. The bare loop has streams alone.
+fn clients(plan: &Plan, load: Load) -> impl Iterator<Item = Client<'_>> {
+    let other = plan.against.as_deref().map(|template| Client::Other { name: &plan.against_name, template });
+    let floor = (plan.floor && matches!(load, Load::Streams(_))).then_some(Client::Floor);
+    std::iter::once(Client::Ours).chain(other).chain(floor)
 }
 
 /// One client at one point; the error is in words.
 fn measure(server: &mut Server, plan: &Plan, point: Point, client: &Client<'_>) -> std::result::Result<Measured, String> {
     let folder = tempfile::tempdir().map_err(|error| format!("no temporary folder: {error}"))?;
-    let mut command = match client.template {
-        None => own_command(server, point, folder.path()).map_err(|error| format!("this program cannot find itself: {error}"))?,
-        Some(template) => other_command(server, point, folder.path(), template),
+    let lost = |error: std::io::Error| format!("this program cannot find itself: {error}");
+    let mut command = match client {
+        Client::Ours => own_command(server, point, folder.path()).map_err(lost)?,
+        Client::Floor => floor_command(server, point).map_err(lost)?,
+        Client::Other { template, .. } => other_command(server, point, folder.path(), template),
     };
     server.ask(Ask::Begin(Timetable { ttft_ms: plan.ttft_ms, itl_ms: plan.itl_ms }))?;
     let ended = child::run(&mut command).map_err(|error| format!("could not be started: {error}"))?;
     let answer = server.ask(Ask::Log)?;
     let log: Log = serde_json::from_str(&answer).map_err(|error| format!("the server's log is not one: {error}"))?;
-    result(&log, &ended, point, &folder.path().join(RESULT_FILE))
+    let reported = match client {
+        Client::Floor if ended.status.success() => None,
+        Client::Floor => return Err(format!("ended with {}{}", ended.status, said(&ended))),
+        Client::Ours | Client::Other { .. } => Some(reported(&ended, &folder.path().join(RESULT_FILE))?),
+    };
+    result(&log, &ended, point, reported.as_deref())
 }
 
-fn result(log: &Log, ended: &Ended, point: Point, file: &Path) -> std::result::Result<Measured, String> {
-    let said = || if ended.words.is_empty() { String::new() } else { format!(": {}", ended.words) };
-    let text = std::fs::read(file).map_err(|_| format!("saved no result, and ended with {}{}", ended.status, said()))?;
+fn said(ended: &Ended) -> String {
+    if ended.words.is_empty() { String::new() } else { format!(": {}", ended.words) }
+}
+
+/// What the client saved.
+fn reported(ended: &Ended, file: &Path) -> std::result::Result<Vec<Reported>, String> {
+    let text = std::fs::read(file).map_err(|_| format!("saved no result, and ended with {}{}", ended.status, said(ended)))?;
     let saved: Value = serde_json::from_slice(&text).map_err(|error| format!("saved what is no JSON: {error}"))?;
-    let reported = read_reports(&saved)?;
-    let compared =
-        compare(&log.records, &reported).ok_or_else(|| format!("reported no request that the server knows{}", said()))?;
-    let per_million = |cpu_s: f64| cpu_s / compared.tokens as f64 * 1e6;
+    read_reports(&saved)
+}
+
+fn result(log: &Log, ended: &Ended, point: Point, reported: Option<&[Reported]>) -> std::result::Result<Measured, String> {
+    let unknown = || format!("reported no request that the server knows{}", said(ended));
+    let compared = reported.map(|reported| compare(&log.records, reported).ok_or_else(unknown)).transpose()?;
+    let tokens: usize = log.records.iter().map(|record| record.written_ns.len()).sum();
+    let per_million = |cpu_s: f64| cpu_s / tokens as f64 * 1e6;
     // A trial request before the run is no part of the rate.
-    let ids: HashSet<u64> = reported.iter().map(|one| one.id).collect();
+    let ids: HashSet<u64> = reported.unwrap_or_default().iter().map(|one| one.id).collect();
     let arrivals = || log.records.iter().filter(|record| ids.contains(&record.id)).map(|record| record.arrived_ns);
     let span_s = arrivals().max().zip(arrivals().min()).map(|(last, first)| (last - first) as f64 / 1e9);
-    let gaps = compared.matched.saturating_sub(1) as f64;
+    let gaps = compared.as_ref().map_or(0, |compared| compared.matched).saturating_sub(1) as f64;
     Ok(Measured {
-        cpu_s_per_million_tokens: ended.cpu_s.map(per_million),
+        cpu_s_per_million_tokens: ended.cpu_s.filter(|_| tokens > 0).map(per_million),
         peak_memory_mib: ended.peak_memory_mib,
         first_request_s: log.first_arrival_ns.map(|ns| ns as f64 / 1e9),
         achieved_rps: span_s
             .filter(|span_s| *span_s > 0.0 && matches!(point.load, Load::PerSecond(_)))
             .map(|span_s| gaps / span_s),
         compared,
+        tokens,
     })
 }
 
@@ -109,6 +144,15 @@ fn own_command(server: &Server, point: Point, folder: &Path) -> std::io::Result<
         Load::Streams(streams) => command.args(["--max-concurrency", &streams.to_string()]),
         Load::PerSecond(rate) => command.args(["--request-rate", &rate.to_string()]),
     };
+    Ok(command)
+}
+
+/// The bare loop.
+fn floor_command(server: &Server, point: Point) -> std::io::Result<Command> {
+    let Load::Streams(streams) = point.load else { unreachable!("the bare loop is put under streams alone") };
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg("calibrate-floor");
+    command.args([usize::from(server.port), streams, point.requests, point.output_len].map(|number| number.to_string()));
     Ok(command)
 }
 

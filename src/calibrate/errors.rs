@@ -48,8 +48,6 @@ pub struct Compared {
     pub server_ttft: Spread,
     /// 99th percentile of all reported ITLs less that of the server's.
     pub itl_p99_difference_ms: Option<f64>,
-    /// Tokens that the server wrote.
-    pub tokens: usize,
 }
 
 /// Holds the reports against the records; `None` where no request is known to both.
@@ -75,7 +73,6 @@ pub fn compare(records: &[Record], reported: &[Reported]) -> Option<Compared> {
         itl_p99_difference_ms: said_p99.zip(true_p99).map(|(said, truth)| said - truth),
         ttft_error: Spread::of(errors)?,
         server_ttft: Spread::of(true_ttfts)?,
-        tokens: records.iter().map(|record| record.written_ns.len()).sum(),
     })
 }
 
@@ -150,7 +147,7 @@ mod tests {
             "outputs": [{"generated": "#1 a"}, {"generated": "#0 a b"}, {"generated": ""}],
         });
         let compared = compare(&records, &read_reports(&saved).unwrap()).unwrap();
-        assert_eq!((compared.matched, compared.missing, compared.tokens), (2, 1, 6));
+        assert_eq!((compared.matched, compared.missing), (2, 1));
         assert!((compared.ttft_error.mean_ms - 1.75).abs() < 1e-9, "{compared:?}");
         assert!((compared.ttft_error.max_ms - 2.5).abs() < 1e-9, "{compared:?}");
         assert!((compared.itl_p99_difference_ms.unwrap() - 1.96).abs() < 1e-9, "{compared:?}");

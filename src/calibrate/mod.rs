@@ -2,16 +2,24 @@
 //! against what the server did.
 //!
 //! [`server`] is that server, in a process of its own; [`child`] runs a client, which is sobench itself or another one; [`errors`]
-//! compares, and is pure; [`command`] goes through the points. Knows no constraint and no verdict.
+//! compares, and is pure; `floor` is the least that any client takes; [`command`] goes through the points. Knows no constraint and
+//! no verdict.
 
 mod child;
 pub mod command;
 pub mod errors;
+#[cfg(target_os = "linux")]
+mod floor;
 pub mod server;
 
 use serde::Serialize;
 
+use crate::error::Result;
+
 pub use errors::{Compared, Spread};
+
+/// The name of the bare loop in the table.
+pub const FLOOR: &str = "bare system calls";
 
 /// What is to be measured.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,6 +35,8 @@ pub struct Plan {
     pub against: Option<String>,
     /// The name under which it is shown.
     pub against_name: String,
+    /// Whether a bare loop of the same system calls is measured as well.
+    pub floor: bool,
     /// Whether the whole is printed as JSON.
     pub json: bool,
 }
@@ -64,8 +74,11 @@ pub struct Row {
 /// What a client said against what the server did, and what the client took.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Measured {
+    /// `None` of the bare loop, which reports nothing.
     #[serde(flatten)]
-    pub compared: Compared,
+    pub compared: Option<Compared>,
+    /// Tokens that the server wrote for it.
+    pub tokens: usize,
     /// CPU time of the client's process from start to end, for each million tokens that it read.
     pub cpu_s_per_million_tokens: Option<f64>,
     /// The most memory that it held; `None` where the system does not tell.
@@ -74,6 +87,27 @@ pub struct Measured {
     pub first_request_s: Option<f64>,
     /// Requests per second that reached the server, from the first to the last.
     pub achieved_rps: Option<f64>,
+}
+
+/// What the bare loop is to do.
+#[derive(Clone, Copy, Debug)]
+pub struct Floor {
+    pub port: u16,
+    pub streams: usize,
+    pub requests: usize,
+    /// Tokens of each answer.
+    pub output_len: usize,
+}
+
+/// Runs the bare loop: as many streams at a time as asked for, until all requests are answered.
+///
+/// # Errors
+/// No connection, one that breaks, or a system other than Linux.
+pub fn floor(floor: Floor) -> Result<()> {
+    #[cfg(target_os = "linux")]
+    return floor::run(floor);
+    #[cfg(not(target_os = "linux"))]
+    Err(crate::error::Error::usage(format!("the bare loop is for Linux: port {}", floor.port)).hint("leave --floor out"))
 }
 
 /// The whole of it.

@@ -37,6 +37,9 @@ pub struct CalibrateArgs {
     /// Name of the other client in the table
     #[arg(long, value_name = "NAME", default_value = "the other client")]
     pub against_name: String,
+    /// Measure a bare loop of the same system calls as well: what no client of so many streams can go below (Linux)
+    #[arg(long)]
+    pub floor: bool,
     /// Format of the result
     #[arg(long, value_enum, default_value_t = CalibrateFormat::Text)]
     pub format: CalibrateFormat,

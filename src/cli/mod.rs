@@ -49,6 +49,9 @@ pub enum Command {
     /// The server of known timing of `calibrate`; speaks JSON lines over its standard streams
     #[command(hide = true)]
     CalibrateServer,
+    /// The bare loop of `calibrate --floor`
+    #[command(hide = true)]
+    CalibrateFloor { port: u16, streams: usize, requests: usize, output_len: usize },
     /// One child process of `mask`; speaks JSON lines over its standard streams
     #[command(hide = true)]
     MaskWorker,

@@ -17,6 +17,8 @@ mod tls;
 mod transport;
 mod way;
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -33,7 +35,7 @@ pub use stop::{Stop, StopState, Stopper, stop};
 pub(crate) use transport::Socket;
 
 use crate::backend::{Adapter, RequestOptions, unsupported};
-use crate::case::Case;
+use crate::case::{Asked, Case};
 use crate::error::{Error, Result};
 use crate::observation::{Observation, Outcome, TransportCause};
 use clock::Clock;
@@ -170,7 +172,7 @@ pub async fn send_one(
     Ok(on_own_thread(&sender, prepared).await)
 }
 
-/// Encodes every body and puts the cases in the order in which they are due; cases due together keep the plan's order.
+/// Encodes every body, once for all cases that share it, and puts the cases in the order in which they are due; cases due together keep the plan's order.
 fn prepare(
     adapter: &dyn Adapter,
     request: &RequestOptions,
@@ -182,15 +184,23 @@ fn prepare(
         return Err(Error::internal(format!("{} cases with {} due times", cases.len(), due.len())));
     }
     let mut queue = Vec::with_capacity(cases.len());
+    let mut bodies: HashMap<Asked, Body> = HashMap::new();
     for (index, (case, due)) in cases.iter().zip(due).enumerate() {
-        let body = match unsupported(adapter.kind(), case) {
-            Some(unsendable) => Body::Unsupported(unsendable.what.into()),
-            None => Body::Bytes(adapter.encode(case, request).map_err(|unsendable| unsendable.into_error(case))?),
+        let body = match bodies.entry(case.asked()) {
+            Entry::Occupied(known) => known.get().clone(),
+            Entry::Vacant(place) => place.insert(encode(adapter, request, case)?).clone(),
         };
         queue.push(Prepared { index, label: format!("{label}{index}"), due: *due, body });
     }
     queue.sort_by_key(|prepared| prepared.due);
     Ok(queue)
+}
+
+fn encode(adapter: &dyn Adapter, request: &RequestOptions, case: &Case) -> Result<Body> {
+    match unsupported(adapter.kind(), case) {
+        Some(unsendable) => Ok(Body::Unsupported(unsendable.what.into())),
+        None => Ok(Body::Bytes(adapter.encode(case, request).map_err(|unsendable| unsendable.into_error(case))?)),
+    }
 }
 
 /// How many connections are opened before the clock starts, and how many are kept ready besides those in use.

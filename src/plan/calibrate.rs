@@ -28,6 +28,9 @@ pub fn calibrate_plan(flags: &CalibrateArgs) -> Result<Plan> {
             return Err(Error::usage(format!("nothing can be measured with {flag} 0")).hint("give at least 1"));
         }
     }
+    if flags.floor && cfg!(not(target_os = "linux")) {
+        return Err(Error::usage("--floor is for Linux").hint("leave it out: it loops over Linux' own system calls"));
+    }
     let mut points = Vec::new();
     for streams in flags.streams.iter().copied().filter(|streams| *streams > 0) {
         let requests = bounded("--streams", streams as f64, streams as f64 * flags.rounds as f64)?;
@@ -46,6 +49,7 @@ pub fn calibrate_plan(flags: &CalibrateArgs) -> Result<Plan> {
         itl_ms: flags.itl_ms,
         repeat: flags.repeat,
         against: flags.against.clone(),
+        floor: flags.floor,
         against_name: flags.against_name.clone(),
         json: flags.format == CalibrateFormat::Json,
     })

@@ -4,7 +4,7 @@ use tabled::builder::Builder;
 use tabled::settings::object::Columns;
 use tabled::settings::{Alignment, Modify, Style};
 
-use crate::calibrate::{Calibration, Load, Measured, Row};
+use crate::calibrate::{Calibration, FLOOR, Load, Measured, Row};
 use crate::metrics::stats::percentile;
 
 /// The result as JSON.
@@ -54,6 +54,11 @@ pub fn text(calibration: &Calibration) -> String {
          CPU: of the client's whole process, start and end included\n",
         calibration.ttft_ms, calibration.itl_ms, calibration.machine
     ));
+    if calibration.rows.iter().any(|row| row.client == FLOOR) {
+        text.push_str(&format!(
+            "{FLOOR}: a loop that waits, reads and looks at nothing, in one thread: what no client can go below\n"
+        ));
+    }
     text
 }
 
@@ -65,12 +70,19 @@ fn cells(row: &Row) -> Vec<String> {
         return cells;
     };
     let number = |value: Option<f64>, digits: usize| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"));
-    let compared = &measured.compared;
-    let missing = if compared.missing > 0 { format!(" +{}", compared.missing) } else { String::new() };
-    let error = compared.ttft_error;
-    cells.push(format!("{}{missing}", compared.matched));
-    cells.extend([error.mean_ms, error.p50_ms, error.p99_ms].map(|ms| format!("{ms:.3}")));
-    cells.push(number(compared.itl_p99_difference_ms, 3));
+    match &measured.compared {
+        Some(compared) => {
+            let missing = if compared.missing > 0 { format!(" +{}", compared.missing) } else { String::new() };
+            let error = compared.ttft_error;
+            cells.push(format!("{}{missing}", compared.matched));
+            cells.extend([error.mean_ms, error.p50_ms, error.p99_ms].map(|ms| format!("{ms:.3}")));
+            cells.push(number(compared.itl_p99_difference_ms, 3));
+        }
+        None => {
+            cells.push(row.point.requests.to_string());
+            cells.resize(7, "-".to_owned());
+        }
+    }
     cells.push(match row.point.load {
         Load::PerSecond(_) => number(measured.achieved_rps, 1),
         Load::Streams(_) => "-".to_owned(),
@@ -85,6 +97,7 @@ fn cells(row: &Row) -> Vec<String> {
 fn ratios(calibration: &Calibration) -> String {
     let mut names: Vec<&str> = calibration.rows.iter().map(|row| row.client.as_str()).collect();
     names.dedup();
+    names.retain(|name| *name != FLOOR);
     let (Some(first), Some(second)) = (names.first(), names.get(1)) else { return String::new() };
     let mut loads: Vec<Load> = Vec::new();
     for row in &calibration.rows {
@@ -105,8 +118,8 @@ fn ratios(calibration: &Calibration) -> String {
             (theirs > 0.0).then(|| format!("{name} {:.2}", ours / theirs))
         };
         let parts = [
-            ratio("TTFT error mean", &|measured| Some(measured.compared.ttft_error.mean_ms)),
-            ratio("p99", &|measured| Some(measured.compared.ttft_error.p99_ms)),
+            ratio("TTFT error mean", &|measured| Some(measured.compared.as_ref()?.ttft_error.mean_ms)),
+            ratio("p99", &|measured| Some(measured.compared.as_ref()?.ttft_error.p99_ms)),
             ratio("CPU", &|measured| measured.cpu_s_per_million_tokens),
             ratio("memory", &|measured| measured.peak_memory_mib),
         ];
