@@ -6,7 +6,7 @@
 //! 2. [`dataset`] turns the plan into [`case::Case`]s, each with the [`constraint::Constraint`] its answer must match.
 //! 3. [`driver::schedule`] decides when each case is due; [`backend`] encodes it for one kind of server.
 //! 4. [`driver`] sends the cases and keeps one [`observation::Observation`] for each.
-//! 5. [`evaluate`] judges every observation into a [`verdict::Verdict`].
+//! 5. [`runlog`] keeps what happened, from which the rest can be done again. [`evaluate`] judges every observation into a [`verdict::Verdict`].
 //! 6. [`metrics`] counts and times; [`report`] renders.
 //!
 //! [`preflight`] asks a server beforehand whether the constraint bites, by the same driver and the same evaluation.
@@ -37,6 +37,8 @@ pub mod progress;
 pub mod random;
 pub mod report;
 pub mod run;
+pub mod runlog;
+pub mod score;
 pub mod serve;
 pub mod server;
 pub mod session;

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use sobench::cli::{Cli, Command};
 use sobench::ending::Ending;
 use sobench::error::Result;
-use sobench::plan::{RunPlan, calibrate_plan, mask_plan, preflight_plan, serve_plan};
-use sobench::{calibrate, mask, measure, preflight, progress, run, serve};
+use sobench::plan::{RunPlan, calibrate_plan, mask_plan, preflight_plan, report_plan, score_plan, serve_plan};
+use sobench::{calibrate, mask, measure, preflight, progress, run, score, serve};
 
 fn main() -> ExitCode {
     let command = match Cli::parse_arguments(std::env::args_os()) {
@@ -40,6 +40,8 @@ fn run_command(command: &Command) -> Result<Ending> {
         }
         Command::Mask(arguments) => measure::run(&mask_plan(arguments)?),
         Command::Preflight(arguments) => preflight::command::run(&preflight_plan(arguments, api_key().as_deref())?),
+        Command::Report(arguments) => run::again::command(&report_plan(arguments)),
+        Command::Score(arguments) => score::command::run(&score_plan(arguments)?),
         Command::Serve(arguments) => serve::run(serve_plan(arguments)?),
         Command::MaskWorker => {
             mask::worker::serve(BufReader::new(std::io::stdin()), std::io::stdout()).map(|()| Ending::default())
@@ -60,6 +62,8 @@ fn files_of(command: &Command) -> &'static str {
         Command::Calibrate(_)
         | Command::CalibrateFloor { .. }
         | Command::CalibrateServer
+        | Command::Report(_)
+        | Command::Score(_)
         | Command::Serve(_)
         | Command::MaskWorker => "a redirection",
     }

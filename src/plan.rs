@@ -5,6 +5,8 @@ mod calibrate;
 mod engines;
 mod mask;
 mod preflight;
+mod report;
+mod score;
 mod serve;
 mod traffic;
 mod unconstrained;
@@ -30,6 +32,8 @@ pub use calibrate::calibrate_plan;
 pub use engines::Pace;
 pub use mask::{Format, MeasureOutput, MeasurePlan, mask_plan};
 pub use preflight::{Dialects, FeaturesPlan, PreflightPlan, PreflightTarget, preflight_plan};
+pub use report::{ReportPlan, report_plan};
+pub use score::score_plan;
 pub use serve::serve_plan;
 pub use traffic::Traffic;
 
@@ -102,6 +106,18 @@ pub struct OutputPlan {
     pub label: Option<String>,
     pub percentile_metrics: Vec<LatencyMetric>,
     pub progress: bool,
+    pub run_log: RunLogPlan,
+}
+
+/// Where the run is logged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RunLogPlan {
+    /// In this file.
+    At(PathBuf),
+    /// Beside the saved result, or in the user's cache folder.
+    Default,
+    /// Nowhere.
+    Off,
 }
 
 const DEFAULT_HOST: &str = "127.0.0.1";
@@ -243,7 +259,7 @@ fn bracketed(host: &str) -> String {
 fn dataset(arguments: &BenchArgs, backend: ServerKind, num_prompts: usize) -> Result<DatasetPlan> {
     let DatasetArgs { dataset, dataset_path, json_schema_path, json_schema, .. } = &arguments.dataset;
     let name = dataset.as_deref().map_or(Ok(unconstrained::default_dataset(backend)), DatasetName::from_str)?;
-    refuse_stray_flags(name, arguments)?;
+    refuse_stray_flags(name, &arguments.dataset, arguments.constraint.grammar_notation().is_some())?;
     refuse_odd_choices(arguments.dataset.choice.as_deref().unwrap_or_default())?;
     if arguments.traffic.output_len == 0 {
         return Err(Error::usage("--output-len is 0").hint("allow at least one token"));
@@ -257,11 +273,7 @@ fn dataset(arguments: &BenchArgs, backend: ServerKind, num_prompts: usize) -> Re
         constraints: if backend.takes_constraints() { Constraints::Kept } else { Constraints::LeftOut },
         prompt_form: unconstrained::prompt_form(backend, &arguments.dataset)?,
         audio: unconstrained::audio(&arguments.dataset),
-        json_schema: match (json_schema_path, json_schema) {
-            (Some(path), _) => JsonSchemaSource::Path(path.clone()),
-            (None, JsonSchemaName::Brief) => JsonSchemaSource::Brief,
-            (None, JsonSchemaName::Nested) => JsonSchemaSource::Nested,
-        },
+        json_schema: JsonSchemaSource::of(json_schema_path.as_ref(), *json_schema == JsonSchemaName::Nested),
         grammar_path: arguments.dataset.grammar_path.clone(),
         grammar_dialect: GrammarDialect::Ebnf,
         grammar_spelling: GrammarSpelling::AsWritten,
@@ -281,10 +293,9 @@ fn preflighting(flags: &ConstraintArgs) -> Option<Unenforced> {
 }
 
 /// A flag that the chosen dataset would ignore is a mistake worth stopping for.
-fn refuse_stray_flags(name: DatasetName, arguments: &BenchArgs) -> Result<()> {
-    let flags = &arguments.dataset;
+fn refuse_stray_flags(name: DatasetName, flags: &DatasetArgs, has_grammar_dialect: bool) -> Result<()> {
     let rows = [
-        ("--grammar-dialect", arguments.constraint.grammar_notation().is_some(), OwnInput::GrammarDialect),
+        ("--grammar-dialect", has_grammar_dialect, OwnInput::GrammarDialect),
         ("--json-schema-path", flags.json_schema_path.is_some(), OwnInput::JsonSchema),
         ("--json-schema", flags.json_schema != JsonSchemaName::Brief, OwnInput::JsonSchema),
         ("--grammar-path", flags.grammar_path.is_some(), OwnInput::Grammar),
@@ -419,6 +430,11 @@ fn output(flags: &OutputArgs, backend: ServerKind) -> Result<OutputPlan> {
             named => named.iter().map(|name| name.parse::<LatencyMetric>()).collect::<Result<_>>()?,
         },
         progress: !flags.disable_tqdm,
+        run_log: match (&flags.run_log, flags.no_run_log) {
+            (Some(path), _) => RunLogPlan::At(path.clone()),
+            (None, true) => RunLogPlan::Off,
+            (None, false) => RunLogPlan::Default,
+        },
     })
 }
 

@@ -1,19 +1,25 @@
 //! The pipeline: resolve the server, load the cases, try one, drive, judge, count, report. Knows no wire format and no formula.
+//!
+//! What the run sees goes to its log, and what it says at its end is made from that ([`again`]), so that `sobench report` can say the
+//! same later.
 
+pub mod again;
 mod cold;
 mod explain;
 mod extent;
 mod judge;
 mod named_model;
+mod place;
 mod preflight;
 mod record;
 mod sending;
 mod warmup;
 
-use std::borrow::Cow;
 use std::collections::HashSet;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::SystemTime;
 
 use tokio::runtime::Runtime;
 
@@ -24,16 +30,21 @@ use crate::backend::{self, Adapter};
 use crate::case::Case;
 use crate::dataset::{self, Dataset, DatasetPlan};
 use crate::driver::schedule::{Schedule, due_times};
-use crate::driver::{self, RunOutcome, StopState, Stopper};
+use crate::driver::{self, Ran, StopState, Stopper};
 use crate::ending::Ending;
 use crate::error::{Error, Result};
 use crate::evaluate::Evaluator;
 use crate::metrics::client::ClientVerdict;
-use crate::plan::RunPlan;
+use crate::plan::{RunPlan, Target};
 use crate::progress::{self, Mode};
 use crate::report::{Enforcement, Report, client_sentence, text};
+use crate::runlog::write::{Secrets, Sink, Writing, pair};
+use crate::runlog::{Header, Keep, RunLog};
 use crate::session::Session;
 use crate::tokenizer::Tokenizer;
+
+/// Answers that waited to be written may take this much memory before the reader is told.
+const MUCH_WAITING_BYTES: usize = 64 << 20;
 
 /// A run that is over, with everything that is said about it.
 pub struct Finished {
@@ -42,18 +53,22 @@ pub struct Finished {
     pub console: String,
     /// Where the result was saved, if it was asked for; a failure to save costs neither report nor console.
     pub saved: Result<Option<PathBuf>>,
+    /// Where the run is logged; `None` where no log was wanted or none could be begun.
+    pub run_log: Option<PathBuf>,
+    /// Why the log is not whole.
+    pub log_failure: Option<Error>,
     pub interrupted: bool,
     /// Whether a client that stood in the way is a failure (`--strict-client`).
     pub strict_client: bool,
 }
 
 impl Finished {
-    /// 130 if interrupted, 3 if the result could not be saved or no request got an answer, 1 if the client stood in the way and must
-    /// not, else 0.
+    /// 130 if interrupted, 3 if result or log could not be written or no request got an answer, 1 if the client stood in the way and
+    /// must not, else 0.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self { interrupted: true, .. } => 130,
-            Self { saved: Err(error), .. } => error.exit_code(),
+            Self { saved: Err(error), .. } | Self { log_failure: Some(error), .. } => error.exit_code(),
             _ if self.nothing_answered() => 3,
             _ if self.strict_client && self.distrust().is_some() => 1,
             _ => 0,
@@ -67,6 +82,11 @@ impl Finished {
             Ok(Some(path)) => vec![format!("result saved: {}", path.display())],
             Err(error) => vec![format!("error: {error}")],
         };
+        match (&self.run_log, &self.log_failure) {
+            (Some(path), None) => lines.push(format!("run log: {}", path.display())),
+            (_, Some(error)) => lines.push(format!("error: the run log is not whole, the report above is: {error}")),
+            (None, None) => {}
+        }
         lines.extend(self.distrust().map(|sentence| format!("warning: {sentence}")));
         if self.interrupted {
             lines.push("interrupted: the report covers what was done, and is partial".to_owned());
@@ -104,6 +124,7 @@ pub fn run(plan: &RunPlan) -> Result<Finished> {
     if plan.output.save {
         record::make_room(plan)?;
     }
+    place::make_room(plan)?;
     let runtime = Runtime::new().map_err(|error| Error::environment(format!("no threads to run on: {error}")))?;
     let tokenizer = plan.tokenizer.as_deref().map_or_else(|| Ok(Tokenizer::embedded()), Tokenizer::open)?;
     let mut session = Session::open(plan, &runtime)?;
@@ -123,33 +144,66 @@ pub fn run(plan: &RunPlan) -> Result<Finished> {
     let mut evaluator = Evaluator::new(plan.evaluate);
     let unjudged = judge::look_ahead(plan, &dataset.cases, &mut evaluator)?;
     unjudged.iter().for_each(|notice| progress::warn(notice));
-    let driven = drive(plan, &mut session, &dataset, &runtime)?;
-    let judged = judge::judge(&driven.cases, &driven.outcome.observations, &mut evaluator, &tokenizer, plan.metrics.answers);
-    let samples = judge::samples(&driven.cases, &driven.outcome.observations, &judged);
-    let report = record::report(plan, &session, &dataset, &driven, &tokenizer, &samples);
+    let driven = drive(plan, &mut session, &dataset, &tokenizer, &runtime)?;
+    // The log has the cases from here on.
+    drop(dataset);
+    finish(plan, &session, driven, &mut evaluator, &tokenizer)
+}
+
+/// Reads the log back, judges, reports, and completes the log.
+fn finish(
+    plan: &RunPlan,
+    session: &Session,
+    mut driven: Driven,
+    evaluator: &mut Evaluator,
+    tokenizer: &Tokenizer,
+) -> Result<Finished> {
+    let footer = record::footer(session, &driven);
+    let mut log = RunLog::from_source(driven.sink.source(), Keep::AsSaved)?;
+    if log.requests.len() != footer.requests {
+        let (found, came) = (log.requests.len(), footer.requests);
+        return Err(Error::internal(format!("{found} requests are in the run log of a run that came to {came}")));
+    }
+    log.footer = Some(footer.clone());
+    let judged = judge::judge(&log, evaluator, Some(tokenizer))?;
+    let report = again::report(&log, &judged, plan.output.detailed)?;
+    let places = log.requests.iter().map(|request| request.observation.case_index);
+    if let Some(error) = driven.sink.finish(places.zip(&judged), &footer) {
+        progress::say(&format!("error: {error}"));
+    }
     let saved = if plan.output.save { record::save(plan, &report).map(Some) } else { Ok(None) };
+    if let Ok(Some(result)) = &saved {
+        place::follow(plan, &mut driven.sink, result);
+    }
     Ok(Finished {
         console: text::render(&report),
         report,
         saved,
+        run_log: driven.sink.path().map(ToOwned::to_owned),
+        log_failure: driven.sink.failure().cloned(),
         interrupted: driven.interrupted,
         strict_client: plan.traffic.strict_client,
     })
 }
 
-/// What came of sending.
-struct Driven<'a> {
-    /// The cases that the run came to, one for each observation.
-    cases: Cow<'a, [Case]>,
-    schedule: Schedule,
-    outcome: RunOutcome,
+/// What is known once everything is ready to be sent.
+struct Before {
     trials: usize,
     /// Fingerprints of the constraints that the server was sent before the run.
     known: HashSet<String>,
     warmups: usize,
-    interrupted: bool,
     enforcement: Enforcement,
     /// What happened before the run that the reader has to know.
+    notices: Vec<String>,
+}
+
+/// What came of sending.
+struct Driven {
+    ran: Ran,
+    /// The log, with every request.
+    sink: Sink,
+    interrupted: bool,
+    /// What happened in the run that the reader has to know.
     notices: Vec<String>,
 }
 
@@ -162,7 +216,7 @@ fn load(plan: &RunPlan, session: &Session, tokenizer: &Tokenizer) -> Result<Data
     dataset::load(&plan, tokenizer)
 }
 
-fn drive<'a>(plan: &RunPlan, session: &mut Session, dataset: &'a Dataset, runtime: &Runtime) -> Result<Driven<'a>> {
+fn drive(plan: &RunPlan, session: &mut Session, dataset: &Dataset, tokenizer: &Tokenizer, runtime: &Runtime) -> Result<Driven> {
     let cases = &dataset.cases;
     let adapter: Arc<dyn Adapter> = Arc::from(backend::adapter(plan.backend));
     let traffic = &plan.traffic;
@@ -180,20 +234,62 @@ fn drive<'a>(plan: &RunPlan, session: &mut Session, dataset: &'a Dataset, runtim
         session.speak(plan, settled.request.dialect);
     }
     let sending = Sending { session, adapter, request: &settled.request, stop };
-    runtime.block_on(async {
-        let trial = settled.trial;
-        let warmups = sending.warm_up(&warmup::cases(cases, traffic.warmups, plan.dataset.seed)).await?;
-        notices.extend(trial.notices);
-        notices.extend((warmups.failed > 0).then(|| format!("{} of {} warm-ups got no answer", warmups.failed, warmups.sent)));
-        let outcome = sending.measure(cases, &schedule, Mode::detect(plan.output.progress)).await?;
-        let interrupted = sending.stop.state() != StopState::Running;
-        watcher.abort();
-        let count = outcome.observations.len();
-        notices.extend(extent::notice(plan.dataset.name, schedule.until, cases.len(), count));
-        let cases = extent::asked(cases, count);
-        let (trials, known, warmups, enforcement) = (trial.requests, trial.constraints, warmups.sent, settled.enforcement);
-        Ok(Driven { cases, schedule, outcome, trials, known, warmups, interrupted, enforcement, notices })
-    })
+    let trial = settled.trial;
+    let warmups = runtime.block_on(sending.warm_up(&warmup::cases(cases, traffic.warmups, plan.dataset.seed)))?;
+    notices.extend(trial.notices);
+    notices.extend((warmups.failed > 0).then(|| format!("{} of {} warm-ups got no answer", warmups.failed, warmups.sent)));
+    let (trials, known, warmups, enforcement) = (trial.requests, trial.constraints, warmups.sent, settled.enforcement);
+    let before = Before { trials, known, warmups, enforcement, notices };
+    let header = record::header(plan, session, dataset, tokenizer, before);
+    let (ran, sink, mut notices) = logged(plan, &sending, &schedule, cases, header, runtime)?;
+    let interrupted = sending.stop.state() != StopState::Running;
+    watcher.abort();
+    notices.extend(extent::notice(plan.dataset.name, schedule.until, cases.len(), ran.cases));
+    Ok(Driven { ran, sink, interrupted, notices })
+}
+
+/// Sends what is measured, and has it written down on a thread of its own meanwhile.
+fn logged(
+    plan: &RunPlan,
+    sending: &Sending<'_>,
+    schedule: &Schedule,
+    cases: &[Case],
+    header: Header,
+    runtime: &Runtime,
+) -> Result<(Ran, Sink, Vec<String>)> {
+    let secrets = match &plan.target {
+        Target::Embedded { .. } => Secrets::default(),
+        Target::Server(target) => Secrets::new(target.endpoint.secrets()),
+    };
+    let warning = Mutex::new(None);
+    let open = |header: &Header, started: SystemTime| {
+        let opened = place::open(plan, &header.about, &header.load, started);
+        opened.warning.iter().for_each(|words| progress::warn(words));
+        *warning.lock().unwrap_or_else(PoisonError::into_inner) = opened.warning;
+        opened.sink
+    };
+    let (teller, told) = pair();
+    let case_of = |index: usize| extent::asked(cases, index);
+    let writing = Writing {
+        header,
+        open: &open,
+        spell: record::timestamp,
+        case_of: &case_of,
+        secrets: &secrets,
+        failed: &|error| progress::say(&format!("error: {error}\nthe run goes on, and its log in memory")),
+    };
+    let (ran, written) = thread::scope(|scope| {
+        let writer = scope.spawn(|| writing.write(told));
+        let mode = Mode::detect(plan.output.progress);
+        let ran = runtime.block_on(sending.measure(cases, schedule, mode, teller));
+        (ran, writer.join())
+    });
+    let (sink, waited_bytes) = written.map_err(|_| Error::internal("the run log's writer panicked"))?;
+    let waited = (waited_bytes > MUCH_WAITING_BYTES).then(|| {
+        format!("the run log could not keep up: up to {} MiB of answers waited in memory to be written", waited_bytes >> 20)
+    });
+    let warning = warning.into_inner().unwrap_or_else(PoisonError::into_inner);
+    Ok((ran?, sink, warning.into_iter().chain(waited).collect()))
 }
 
 /// Makes room for the connections, and says where the system does not give enough.

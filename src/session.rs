@@ -180,7 +180,7 @@ impl Session {
         let served = if server == Server::Embedded { served_engine(&client).await } else { None };
         Ok(Self {
             client,
-            base_url: endpoint.base_url.clone(),
+            base_url: endpoint.public_base_url(),
             path: endpoint.path.clone(),
             model: served_model_name.clone().unwrap_or_else(|| model.clone()),
             model_id: model,
@@ -203,7 +203,7 @@ fn client(plan: &RunPlan, endpoint: Endpoint, request_id_prefix: Option<&str>) -
         max_concurrency: plan.traffic.max_concurrency,
         request_timeout: Some(plan.traffic.request_timeout),
         request_id_prefix: plan.request.request_id_prefix.clone().or_else(|| request_id_prefix.map(str::to_owned)),
-        limits: Limits::default(),
+        limits: Limits { drain_timeout: plan.traffic.drain_timeout, ..Limits::default() },
     })
 }
 

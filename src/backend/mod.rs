@@ -33,7 +33,7 @@ mod triton;
 mod wire;
 
 use bytes::Bytes;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 pub use answer::{Answer, Broken, Decoder, Fed, outcome_of_status};
@@ -66,7 +66,7 @@ pub struct RequestOptions {
 }
 
 /// Sampling parameters; only what was given is sent, so that the server's own defaults hold otherwise.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sampling {
     pub temperature: Option<f64>,
     pub top_p: Option<f64>,

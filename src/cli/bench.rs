@@ -210,6 +210,9 @@ pub struct TrafficArgs {
     /// End a request that takes longer than so many seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 21600.0, allow_negative_numbers = true)]
     pub request_timeout: f64,
+    /// After the first Ctrl-C, wait up to so many seconds for requests under way
+    #[arg(long, value_name = "SECONDS", default_value_t = 30.0, allow_negative_numbers = true)]
+    pub drain_timeout: f64,
     /// Ask for a count of tokens in every chunk, so that chunks of several tokens can be told (vLLM's continuous_usage_stats)
     #[arg(long, conflicts_with = "disable_stream")]
     pub continuous_usage: bool,
@@ -274,6 +277,13 @@ pub struct OutputArgs {
     /// Name of the result file [default: made from ratio, backend, rate, model, dataset, number and length]
     #[arg(long, value_name = "NAME")]
     pub result_filename: Option<String>,
+    /// File that every request is written to when it ends; `report`, `score` and `compare` read it [default: beside the saved
+    /// result, else in the user's cache folder]
+    #[arg(long, value_name = "PATH")]
+    pub run_log: Option<PathBuf>,
+    /// Write no run log
+    #[arg(long, conflicts_with = "run_log")]
+    pub no_run_log: bool,
     /// Facts to keep in the result
     #[arg(long, value_name = "KEY=VALUE", num_args = 1..)]
     pub metadata: Vec<String>,

@@ -5,6 +5,8 @@ mod calibrate;
 mod engine;
 mod mask;
 mod preflight;
+mod report;
+mod score;
 mod serve;
 
 use std::ffi::OsString;
@@ -18,6 +20,8 @@ pub use calibrate::{CalibrateArgs, CalibrateFormat};
 pub use engine::{EmbeddedArgs, EngineArgs};
 pub use mask::{MaskArgs, MaskFormat, MaskOutputArgs};
 pub use preflight::{PreflightArgs, PreflightFormat};
+pub use report::ReportArgs;
+pub use score::{ScoreArgs, ScoreDatasetArgs, ScoreFormat};
 pub use serve::ServeArgs;
 
 /// sobench measures structured output (guided decoding) from language-model servers: does the constraint bite, is the answer
@@ -44,6 +48,10 @@ pub enum Command {
     Mask(Box<MaskArgs>),
     /// Ask a server which constraints it enforces, and in which dialect
     Preflight(Box<PreflightArgs>),
+    /// Render the report of a run again from its run log
+    Report(Box<ReportArgs>),
+    /// Judge stored answers again: a run log's, or those that other tools kept
+    Score(Box<ScoreArgs>),
     /// Run the embedded server: vLLM's API over a synthetic model, for trying clients without a GPU
     Serve(Box<ServeArgs>),
     /// The server of known timing of `calibrate`; speaks JSON lines over its standard streams

@@ -126,6 +126,17 @@ pub enum JsonSchemaSource {
     Path(PathBuf),
 }
 
+impl JsonSchemaSource {
+    /// The user's own, or one that ships.
+    pub fn of(path: Option<&PathBuf>, nested: bool) -> Self {
+        match path {
+            Some(path) => Self::Path(path.clone()),
+            None if nested => Self::Nested,
+            None => Self::Brief,
+        }
+    }
+}
+
 /// What the endpoint takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -57,6 +57,22 @@ impl fmt::Debug for Endpoint {
 }
 
 impl Endpoint {
+    /// What must not be shown to anybody but the server: the key, and the values of the user's headers.
+    pub fn secrets(&self) -> impl Iterator<Item = &str> {
+        self.headers.iter().map(|(_, value)| value.as_str()).chain(self.api_key.iter().map(|key| key.0.as_str()))
+    }
+
+    /// The base URL without the user and password that may stand in it.
+    pub fn public_base_url(&self) -> String {
+        let Ok(mut url) = Url::parse(&self.base_url) else { return self.base_url.clone() };
+        if url.username().is_empty() && url.password().is_none() {
+            return self.base_url.clone();
+        }
+        // Only fails for URLs without a host, which have neither.
+        let _ = url.set_username("***").and_then(|()| url.set_password(None));
+        url.to_string()
+    }
+
     /// The URL of a path under the base URL. A base URL that ends in `/v1` is not given a second one.
     pub(super) fn url(&self, path: &str) -> Result<Url> {
         let root = self.base_url.trim_end_matches('/');

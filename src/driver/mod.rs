@@ -1,7 +1,7 @@
 //! The only loop that talks to a server. Knows instants and bytes, not what an answer means.
 //!
 //! One dispatcher (`dispatch.rs`) waits for each due instant in turn, then for a free slot, and hands the request to a task of
-//! its own. What tasks have to say goes through a channel to [`run`], so that progress and files cost the timed path nothing.
+//! its own. What tasks have to say goes through a channel to [`run_telling`], so that progress and files cost the timed path nothing.
 
 mod client;
 pub(crate) mod clock;
@@ -62,6 +62,28 @@ pub enum Event<'a> {
     Ended(&'a Observation),
 }
 
+/// What [`run_telling`] hands over while it runs. It keeps nothing of it.
+#[derive(Debug)]
+pub enum Told {
+    /// The instant from which due times count, by the wall clock; before everything else.
+    Began { started: SystemTime },
+    /// A request is being handed to the HTTP client.
+    Sent { index: usize },
+    /// A case has ended, sent or not: each once, in any order.
+    Ended(Box<Observation>),
+}
+
+/// What is left to say of a run once everything was told.
+#[derive(Clone, Debug)]
+pub struct Ran {
+    /// Cases that the run came to: all of them, unless a time ended the run; more than there are cases where they went round.
+    pub cases: usize,
+    /// From the begin (the instant from which due times count) to the last end of a request that was sent.
+    pub duration_ns: u64,
+    /// What the run took from the machine that it ran on.
+    pub cost: Cost,
+}
+
 /// What a run brought.
 #[derive(Clone, Debug)]
 pub struct RunOutcome {
@@ -90,10 +112,36 @@ pub async fn run(
     cases: &[Case],
     schedule: &Schedule,
     stop: Stop,
-    progress: impl FnMut(Event<'_>),
+    mut progress: impl FnMut(Event<'_>),
 ) -> Result<RunOutcome> {
+    let mut started = SystemTime::UNIX_EPOCH;
+    let mut seen = Seen::default();
+    let told = |told: Told| match told {
+        Told::Began { started: at } => started = at,
+        Told::Sent { index } => progress(Event::Sent { index }),
+        Told::Ended(observation) => {
+            progress(Event::Ended(&observation));
+            seen.keep(*observation);
+        }
+    };
+    let Ran { duration_ns, cost, .. } = run_telling(client, adapter, request, cases, schedule, stop, told).await?;
+    Ok(RunOutcome { observations: seen.into_observations(), duration_ns, started, cost })
+}
+
+/// [`run`] for runs of any size: hands every observation over when its request ends, and keeps none.
+///
+/// Errors: as for [`run`].
+pub async fn run_telling(
+    client: &Client,
+    adapter: Arc<dyn Adapter>,
+    request: &RequestOptions,
+    cases: &[Case],
+    schedule: &Schedule,
+    stop: Stop,
+    tell: impl FnMut(Told),
+) -> Result<Ran> {
     let queue = prepare(adapter.as_ref(), request, cases, &schedule.due, "")?;
-    Ok(drive(client, adapter, request, queue, schedule, stop, progress).await)
+    Ok(drive(client, adapter, request, queue, schedule, stop, tell).await)
 }
 
 /// Sends every case as soon as a slot is free, as [`run`] would if all were due at once: the warm-ups.
@@ -108,7 +156,14 @@ pub async fn warm_up(
 ) -> Result<Vec<Observation>> {
     let schedule = Schedule::of(vec![Duration::ZERO; cases.len()]);
     let queue = prepare(adapter.as_ref(), request, cases, &schedule.due, WARMUP_LABEL)?;
-    Ok(drive(client, adapter, request, queue, &schedule, stop, |_| {}).await.observations)
+    let mut seen = Seen::default();
+    let keep = |told: Told| {
+        if let Told::Ended(observation) = told {
+            seen.keep(*observation);
+        }
+    };
+    drive(client, adapter, request, queue, &schedule, stop, keep).await;
+    Ok(seen.into_observations())
 }
 
 /// Keeps the ids of warm-ups apart from those of the run.
@@ -121,8 +176,8 @@ async fn drive(
     queue: Vec<Prepared>,
     schedule: &Schedule,
     stop: Stop,
-    mut progress: impl FnMut(Event<'_>),
-) -> RunOutcome {
+    mut hand_over: impl FnMut(Told),
+) -> Ran {
     let (wanted, spare) = ahead(&schedule.due, client.options().max_concurrency);
     client.open_ahead(wanted, spare).await;
     let (tell, mut told) = unbounded_channel();
@@ -135,24 +190,28 @@ async fn drive(
     let mut dispatcher = JoinSet::new();
     dispatcher.spawn(dispatch(sender, queue, terms, tell));
     let owed = if schedule.until == Until::LastCase { schedule.due.len() } else { 0 };
-    let mut seen = Seen(vec![None; owed]);
+    let mut ended = Ended(vec![false; owed]);
+    let mut duration_ns = 0;
+    hand_over(Told::Began { started: clock.started() });
     while let Some(news) = told.recv().await {
         match news {
             News::Sent { index } => {
-                seen.place(index);
-                progress(Event::Sent { index });
+                ended.place(index);
+                hand_over(Told::Sent { index });
             }
             News::Ended(observation) => {
-                progress(Event::Ended(&observation));
-                let index = observation.case_index;
-                *seen.place(index) = Some(*observation);
+                *ended.place(observation.case_index) = true;
+                let timing = &observation.timing;
+                duration_ns = timing.sent_ns.and(timing.end_ns).unwrap_or(0).max(duration_ns);
+                hand_over(Told::Ended(observation));
             }
         }
     }
-    let observations = seen.into_observations(&schedule.due);
-    let sent = observations.iter().filter(|observation| observation.timing.sent_ns.is_some());
-    let duration_ns = sent.filter_map(|observation| observation.timing.end_ns).max().unwrap_or(0);
-    RunOutcome { cost: meter.stop(client, clock.now_ns()), observations, duration_ns, started: clock.started() }
+    let cost = meter.stop(client, clock.now_ns());
+    for index in ended.missing() {
+        hand_over(Told::Ended(Box::new(lost(index, schedule.due.get(index).copied().unwrap_or_default()))));
+    }
+    Ran { cases: ended.0.len(), duration_ns, cost }
 }
 
 /// Sends one case now, by the same path as [`run`]: the trial run and the warm-ups. Instants count from the call.
@@ -220,22 +279,37 @@ fn ahead(due: &[Duration], cap: Option<usize>) -> (usize, usize) {
     ((soon + spare).min(most), if soon == due.len() { 0 } else { spare })
 }
 
-/// What has been told of each case so far.
-struct Seen(Vec<Option<Observation>>);
+/// Which of the cases that the run came to have ended.
+struct Ended(Vec<bool>);
 
-impl Seen {
+impl Ended {
     /// The place of a case, which need not have been known of before.
-    fn place(&mut self, index: usize) -> &mut Option<Observation> {
+    fn place(&mut self, index: usize) -> &mut bool {
         if self.0.len() <= index {
-            self.0.resize(index + 1, None);
+            self.0.resize(index + 1, false);
         }
         &mut self.0[index]
     }
 
-    /// All of them; what was never told of is [`lost`].
-    fn into_observations(self, due: &[Duration]) -> Vec<Observation> {
-        let lost = |index: usize| lost(index, due.get(index).copied().unwrap_or_default());
-        self.0.into_iter().enumerate().map(|(index, seen)| seen.unwrap_or_else(|| lost(index))).collect()
+    /// Cases that were never told of.
+    fn missing(&self) -> impl Iterator<Item = usize> + '_ {
+        self.0.iter().enumerate().filter(|(_, ended)| !**ended).map(|(index, _)| index)
+    }
+}
+
+/// Every observation of a run.
+#[derive(Default)]
+struct Seen(Vec<Observation>);
+
+impl Seen {
+    fn keep(&mut self, observation: Observation) {
+        self.0.push(observation);
+    }
+
+    /// In the order of the plan.
+    fn into_observations(mut self) -> Vec<Observation> {
+        self.0.sort_unstable_by_key(|observation| observation.case_index);
+        self.0
     }
 }
 

@@ -23,6 +23,8 @@ use std::collections::{HashMap, VecDeque};
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::case::Case;
 use crate::constraint::{Constraint, sha256_hex};
 use crate::observation::{Observation, Outcome};
@@ -35,7 +37,7 @@ pub const MAX_ANSWER_BYTES: usize = 1 << 20;
 const MAX_COMPILED: usize = 256;
 
 /// What is open to choice in judging. Part of every report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EvaluateOptions {
     /// Whether a string that breaks its `format` is invalid, in every draft. Decoding engines promise formats, so: yes by
     /// default.

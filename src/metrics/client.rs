@@ -6,7 +6,7 @@
 //! many as the cap lets through are ready at the very begin, and leave one after the other: that is no lateness of each, but the
 //! width of the burst.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::stats::Summary;
 use super::{MetricsOptions, Sample};
@@ -41,7 +41,7 @@ pub const MAX_RATE_DEVIATION: f64 = 0.005;
 const OWN_DELAY_PERCENTILES: [f64; 2] = [50.0, 99.0];
 
 /// What the run took from the machine that the client ran on; `None` where the system does not tell.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClientCost {
     /// The time that CPU was counted over.
     pub wall_s: f64,

@@ -39,7 +39,13 @@ pub struct Group {
 }
 
 impl Excerpt {
-    /// Takes an example from a request, with the words that explain it.
+    /// Shows the beginning of this answer: the example was taken from an observation without its text.
+    pub fn show(&mut self, text: &str) {
+        cut(text, EXCERPT_TEXT_MAX_BYTES).clone_into(&mut self.text);
+        self.text_bytes = text.len();
+    }
+
+    /// Takes an example from a request, with the words that explain it. Where its text is not in memory, [`Excerpt::show`] follows.
     pub fn of(sample: &Sample<'_>, words: &str) -> Self {
         let text = &sample.observation.text;
         let short_words = cut(words, EXCERPT_WORDS_MAX_BYTES);

@@ -4,7 +4,7 @@
 use serde::Serialize;
 
 use super::Sample;
-use crate::observation::Outcome;
+use crate::observation::{Observation, Outcome};
 use crate::verdict::Verdict;
 
 /// White space at the end of a cut answer from which on it counts as running away; indentation is far below.
@@ -39,11 +39,13 @@ pub(super) fn lost_from(ended: &[&Sample<'_>]) -> Option<LostFrom> {
 
 /// How many answers were cut at the token limit while they wrote nothing but white space.
 pub(super) fn white_space_runs(samples: &[&Sample<'_>]) -> usize {
-    let runs_away = |it: &&&Sample<'_>| {
-        let text = it.observation.text.as_str();
-        it.observation.outcome == Outcome::Truncated && text[text.trim_end().len()..].chars().count() >= RUN_AWAY_CHARS
-    };
-    samples.iter().filter(runs_away).count()
+    samples.iter().filter(|it| it.white_space_run).count()
+}
+
+/// Whether an answer was cut at the token limit while it wrote nothing but white space. The observation has to have its text.
+pub fn runs_away(observation: &Observation) -> bool {
+    let text = observation.text.as_str();
+    observation.outcome == Outcome::Truncated && text[text.trim_end().len()..].chars().count() >= RUN_AWAY_CHARS
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ pub mod throughput;
 pub mod token_gaps;
 
 use serde::ser::SerializeMap;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 
 use self::excerpt::{Group, failure_words};
 use self::latency::{Latency, RequestLatency};
@@ -32,7 +32,7 @@ use crate::observation::{Observation, Outcome};
 use crate::verdict::Verdict;
 
 /// Token counts of one request, the best there are, and whose they are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tokens {
     pub input: Option<u64>,
     pub input_source: TokenSource,
@@ -41,7 +41,7 @@ pub struct Tokens {
 }
 
 /// Who counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TokenSource {
     /// The server's `usage`.
@@ -62,10 +62,13 @@ pub struct Sample<'a> {
     pub tokens: Tokens,
     /// Whether vLLM's script would call this request correct; `None` where it does not score (grammars).
     pub vllm_correct: Option<bool>,
+    /// Whether the answer was cut while it wrote nothing but white space ([`holding::runs_away`]); told apart from the observation,
+    /// whose text need not be in memory.
+    pub white_space_run: bool,
 }
 
 /// What to compute beside the fixed figures.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MetricsOptions {
     /// Percentiles of every latency, each from 0 to 100.
     pub percentiles: Vec<f64>,
@@ -78,7 +81,7 @@ pub struct MetricsOptions {
 }
 
 /// What answers are made of.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answers {
     /// Text, token by token.
@@ -89,7 +92,7 @@ pub enum Answers {
 }
 
 /// Service level objectives, in milliseconds; an answer is good that passes none of them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Slo {
     pub ttft_ms: Option<f64>,
     pub tpot_ms: Option<f64>,
@@ -172,6 +175,15 @@ pub fn summarise(samples: &[Sample<'_>], duration_ns: u64, options: &MetricsOpti
         overall: ArmMetrics::of(&all, duration_ns, options),
         arms: Arms { constrained: of_arm(Arm::Constrained), control: of_arm(Arm::Control), free: of_arm(Arm::Free) },
         quality: Quality::of(samples),
+    }
+}
+
+impl Metrics {
+    /// Every example, wherever it stands.
+    pub fn excerpts_mut(&mut self) -> impl Iterator<Item = &mut excerpt::Excerpt> {
+        let quality = &mut self.quality;
+        let groups = self.failures.iter_mut().chain(&mut quality.reasons).chain(&mut quality.not_scored);
+        groups.chain([&mut quality.vllm.only_script, &mut quality.vllm.only_ours]).flat_map(|group| &mut group.excerpts)
     }
 }
 

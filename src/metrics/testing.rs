@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::holding::runs_away;
 use super::{Sample, TokenSource, Tokens};
 use crate::case::{Arm, Case, Prompt};
 use crate::constraint::Constraint;
@@ -102,7 +103,7 @@ impl Made<'_> {
             output: self.output,
             output_source: source(self.output),
         };
-        Sample { case, observation, verdict, tokens, vllm_correct: self.vllm_correct }
+        Sample { case, observation, verdict, tokens, vllm_correct: self.vllm_correct, white_space_run: runs_away(observation) }
     }
 }
 

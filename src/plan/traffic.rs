@@ -15,6 +15,8 @@ pub struct Traffic {
     pub max_concurrency: Option<usize>,
     pub warmups: usize,
     pub request_timeout: Duration,
+    /// How long requests under way may go on after the first Ctrl-C; zero cuts them off.
+    pub drain_timeout: Duration,
     pub until: Until,
     /// The share of the cap from which the run counts as steady, above 0 and up to 1.
     pub steady_state_threshold: f64,
@@ -60,6 +62,7 @@ pub(super) fn traffic(flags: &TrafficArgs) -> Result<(Traffic, usize)> {
         max_concurrency: flags.max_concurrency,
         warmups: flags.num_warmups,
         request_timeout,
+        drain_timeout: drain_timeout(flags.drain_timeout)?,
         until,
         steady_state_threshold: flags.steady_state_threshold,
         cold_schema_every: flags.cold_schema_every,
@@ -71,6 +74,12 @@ pub(super) fn traffic(flags: &TrafficArgs) -> Result<(Traffic, usize)> {
 fn seconds(flag: &str, value: f64) -> Result<Duration> {
     let time = Duration::try_from_secs_f64(value).ok().filter(|time| !time.is_zero());
     time.ok_or_else(|| Error::usage(format!("{flag} is not a time: {value}")).hint("give seconds above 0"))
+}
+
+fn drain_timeout(value: f64) -> Result<Duration> {
+    Duration::try_from_secs_f64(value).map_err(|_| {
+        Error::usage(format!("--drain-timeout is not a time: {value}")).hint("give seconds; 0 cuts off what is under way")
+    })
 }
 
 fn pace(flags: &TrafficArgs) -> Result<Pace> {
@@ -190,6 +199,7 @@ mod tests {
     fn what_makes_no_sense_together_is_refused() {
         for (arguments, words) in [
             (&["--duration", "0", "--max-concurrency", "1"][..], "--duration is not a time: 0"),
+            (&["--drain-timeout", "-1"], "--drain-timeout is not a time: -1"),
             (&["--steady-state-threshold", "0"], "--steady-state-threshold is not a share of the cap: 0"),
             (&["--steady-state-threshold", "1.5"], "--steady-state-threshold is not a share of the cap: 1.5"),
             (&["--cold-schema-every", "1"], "--cold-schema-every leaves no warm request: 1"),

@@ -1,6 +1,6 @@
 //! What a server made of one constraint, as a closed set. Knows neither questions nor how a class is found.
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// What came of one question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -79,6 +79,14 @@ impl Class {
 impl Serialize for Class {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&self.name().replace(' ', "_"))
+    }
+}
+
+impl<'de> Deserialize<'de> for Class {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?.replace('_', " ");
+        let found = Self::ALL.into_iter().find(|class| class.name() == name);
+        found.ok_or_else(|| serde::de::Error::custom(format!("no such class: {name}")))
     }
 }
 

@@ -5,7 +5,7 @@
 //! grammar backend, `/props` is llama.cpp's, `/info` is Text Generation Inference's, `/api/version` is Ollama's, `/v2` is the
 //! server metadata of Triton's inference protocol. A server that says nothing is "unknown": nobody guesses.
 
-use serde::Serialize;
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use crate::backend::identify::EMBEDDED_VERSION_PREFIX;
@@ -25,7 +25,7 @@ pub const PATHS: [&str; 8] =
     ["/version", "/v1/models", "/get_server_info", "/server_info", "/props", "/info", "/api/version", "/v2"];
 
 /// What a server says of itself. `None` where it says nothing.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerFacts {
     pub product: Option<Product>,
     pub version: Option<String>,
@@ -40,11 +40,18 @@ pub struct ServerFacts {
     /// The `server` header.
     pub server_header: Option<String>,
     /// Pages that answered 200 with JSON.
+    #[serde(deserialize_with = "known_paths")]
     pub sources: Vec<&'static str>,
 }
 
+fn known_paths<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<&'static str>, D::Error> {
+    let read = Vec::<String>::deserialize(deserializer)?;
+    let known = |path: &String| PATHS.into_iter().find(|known| known == path);
+    read.iter().map(|path| known(path).ok_or_else(|| serde::de::Error::custom(format!("no such page: {path}")))).collect()
+}
+
 /// Servers that can be told from the others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Product {
     Vllm,

@@ -1,10 +1,10 @@
 //! How a server spells constrained JSON: white space, order of members, letters beyond ASCII. Pure. A fact for the record, not a
 //! verdict: every spelling is valid, but runs under different ones are not alike.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// How one constrained answer was spelt.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spelling {
     pub white_space: WhiteSpace,
     pub member_order: MemberOrder,
@@ -14,7 +14,7 @@ pub struct Spelling {
 }
 
 /// White space between the tokens of the JSON text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WhiteSpace {
     /// None.
@@ -28,7 +28,7 @@ pub enum WhiteSpace {
 }
 
 /// The order of an object's members.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MemberOrder {
     /// As the schema declares them.
@@ -39,7 +39,7 @@ pub enum MemberOrder {
 }
 
 /// How a letter beyond ASCII is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NonAscii {
     /// As it is.

@@ -1,6 +1,6 @@
 //! What is said of a run about whether its constraints held: before it, by a preflight, and in it. Pure.
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::backend::ConstraintDialect;
 use crate::metrics::quality::Quality;
@@ -11,7 +11,7 @@ use crate::printable::printable;
 const NAME_CHARS: usize = 200;
 
 /// Whether the constraints were seen to hold before the run.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Enforcement {
     pub state: State,
     /// Generating requests that the questions took; in no figure.
@@ -29,7 +29,7 @@ pub struct Enforcement {
 }
 
 /// What came of asking.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
     /// Nobody asked: it was not wanted, nothing is constrained, or the server is our own.
@@ -44,7 +44,7 @@ pub enum State {
 }
 
 /// Where the dialect of a run is from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DialectChoice {
     /// The user.
@@ -57,17 +57,17 @@ pub enum DialectChoice {
 }
 
 /// What came of one kind in one dialect.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Held {
     pub kind: Kind,
-    #[serde(rename = "constraint_dialect", serialize_with = "named")]
+    #[serde(rename = "constraint_dialect", serialize_with = "named", deserialize_with = "from_name")]
     pub dialect: ConstraintDialect,
     pub class: Class,
     pub words: String,
 }
 
 /// The constrained request that a server saw first.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FirstConstrained {
     pub case_id: String,
     /// Where vLLM's rule sends it; `None` where that is not known.
@@ -78,6 +78,10 @@ pub struct FirstConstrained {
 
 fn named<S: Serializer>(dialect: &ConstraintDialect, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(dialect.name())
+}
+
+fn from_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ConstraintDialect, D::Error> {
+    String::deserialize(deserializer)?.parse().map_err(|error: crate::error::Error| serde::de::Error::custom(error.what))
 }
 
 impl Enforcement {

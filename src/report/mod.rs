@@ -10,16 +10,18 @@ mod cold;
 mod details;
 pub mod enforcement;
 mod filename;
+pub mod format;
 pub mod json;
 mod load;
 pub mod mask;
 pub mod preflight;
+pub mod score;
 mod tables;
 pub mod text;
 
 use std::str::FromStr;
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use self::client::sentence as client_sentence;
 pub use self::details::{Details, Output};
@@ -50,7 +52,7 @@ pub struct Report {
 }
 
 /// Under which conditions the numbers came about. What is not known is `None` and is saved as `null`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct About {
     /// When the run began, as vLLM writes it: `%Y%m%d-%H%M%S`.
     pub date: Option<String>,
@@ -74,7 +76,7 @@ pub struct About {
     /// Which share of the requests was sent with a constraint, 0 to 1.
     pub constrained_ratio: Option<f64>,
     /// Requests per second; infinite where all are due at once. Saved as a number or as `"inf"`.
-    #[serde(serialize_with = "rate_or_inf")]
+    #[serde(serialize_with = "rate_or_inf", deserialize_with = "rate_or_inf_back")]
     pub request_rate: Option<f64>,
     pub burstiness: Option<f64>,
     /// `None` where there is no cap.
@@ -90,7 +92,7 @@ pub struct About {
     pub server_version: Option<String>,
     pub label: Option<String>,
     /// The user's own `key=value` pairs, in the order given.
-    #[serde(serialize_with = "as_object")]
+    #[serde(serialize_with = "as_object", deserialize_with = "from_object")]
     pub metadata: Vec<(String, String)>,
     /// Whether the server was sobench's own, with its synthetic model.
     pub embedded: bool,
@@ -109,7 +111,7 @@ pub struct About {
 }
 
 /// What every request carried beside prompt, length and constraint. What was not given was not sent, and is `null`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RequestAbout {
     /// Whether answers were asked for as streams.
     pub stream: Option<bool>,
@@ -123,7 +125,7 @@ pub struct RequestAbout {
 }
 
 /// Where the requests came from.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DatasetAbout {
     pub name: Option<String>,
     pub path: Option<String>,
@@ -138,7 +140,7 @@ pub struct DatasetAbout {
 }
 
 /// The value of `--guided-decoding-backend`, and what it means in this run.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "how", content = "value", rename_all = "snake_case")]
 pub enum EngineChoice {
     /// Not given.
@@ -151,19 +153,19 @@ pub enum EngineChoice {
 }
 
 /// A decoding engine.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct EngineAbout {
     pub name: String,
     pub version: Option<String>,
     /// The choices that change what it accepts or costs.
-    #[serde(serialize_with = "as_object")]
+    #[serde(serialize_with = "as_object", deserialize_with = "from_object")]
     pub settings: Vec<(String, String)>,
     /// What it did, the trial and the warm-ups included.
     pub work: Option<EngineWork>,
 }
 
 /// What the embedded server's engine did.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EngineWork {
     /// Requests whose constraint was compiled already.
     pub cache_hits: u64,
@@ -180,7 +182,7 @@ pub struct EngineWork {
 }
 
 /// The machine that sobench itself ran on.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Host {
     pub os: Option<String>,
     pub arch: Option<String>,
@@ -188,7 +190,7 @@ pub struct Host {
 }
 
 /// One of the latencies that vLLM prints.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LatencyMetric {
     Ttft,
@@ -262,7 +264,7 @@ impl FromStr for LatencyMetric {
 }
 
 /// vLLM's spelling of a rate: infinity has no number in JSON.
-fn rate_or_inf<S: Serializer>(rate: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn rate_or_inf<S: Serializer>(rate: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
     match rate {
         Some(rate) if rate.is_infinite() => serializer.serialize_str("inf"),
         Some(rate) => serializer.serialize_f64(*rate),
@@ -272,6 +274,25 @@ fn rate_or_inf<S: Serializer>(rate: &Option<f64>, serializer: S) -> Result<S::Ok
 
 fn as_object<S: Serializer>(pairs: &[(String, String)], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_map(pairs.iter().map(|(key, value)| (key, value)))
+}
+
+/// Reads what [`rate_or_inf`] writes.
+pub(crate) fn rate_or_inf_back<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
+    match serde_json::Value::deserialize(deserializer)? {
+        serde_json::Value::Null => Ok(None),
+        serde_json::Value::String(word) if word == "inf" => Ok(Some(f64::INFINITY)),
+        serde_json::Value::Number(number) => Ok(number.as_f64()),
+        other => Err(serde::de::Error::custom(format!("neither a number nor \"inf\": {other}"))),
+    }
+}
+
+fn from_object<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(String, String)>, D::Error> {
+    let pairs = serde_json::Map::<String, serde_json::Value>::deserialize(deserializer)?;
+    let text = |(key, value)| match value {
+        serde_json::Value::String(value) => Ok((key, value)),
+        other => Err(serde::de::Error::custom(format!("{key} is no text: {other}"))),
+    };
+    pairs.into_iter().map(text).collect()
 }
 
 #[cfg(test)]

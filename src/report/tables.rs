@@ -52,7 +52,7 @@ fn is_judged(report: &Report) -> bool {
 }
 
 /// The table without the padding at the end of its lines.
-fn trimmed(table: &str) -> String {
+pub(super) fn trimmed(table: &str) -> String {
     table.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
 }
 
@@ -85,7 +85,7 @@ fn rates(quality: &Quality) -> String {
     table.to_string()
 }
 
-fn rate_cells(name: &str, rate: Option<Rate>, of_what: &str) -> [String; 5] {
+pub(super) fn rate_cells(name: &str, rate: Option<Rate>, of_what: &str) -> [String; 5] {
     let (percent, interval, count) = match rate {
         Some(it) => (
             format!("{:.2}", it.percent),
@@ -97,19 +97,19 @@ fn rate_cells(name: &str, rate: Option<Rate>, of_what: &str) -> [String; 5] {
     [name.to_owned(), percent, interval, count, of_what.to_owned()]
 }
 
-fn reasons(quality: &Quality) -> Option<String> {
+pub(super) fn reasons(quality: &Quality) -> Option<String> {
     groups(&quality.reasons, "reason", quality.constrained)
 }
 
 /// Why there is no verdict, where the correct rate leaves the request out. The refused, the failed and the cancelled are in the
 /// table of requests without an answer.
-fn unjudged(quality: &Quality) -> Option<String> {
+pub(super) fn unjudged(quality: &Quality) -> Option<String> {
     let elsewhere = [NotScored::Refused.name(), NotScored::Failed.name(), NotScored::Cancelled.name()];
     let unjudged: Vec<Group> = quality.not_scored.iter().filter(|it| !elsewhere.contains(&it.name)).cloned().collect();
     groups(&unjudged, "why", quality.constrained)
 }
 
-fn disagreements(quality: &Quality) -> Option<String> {
+pub(super) fn disagreements(quality: &Quality) -> Option<String> {
     let only_script = Group { name: "only the script says correct", ..quality.vllm.only_script.clone() };
     let only_ours = Group { name: "only sobench says valid", ..quality.vllm.only_ours.clone() };
     let differing: Vec<Group> = [only_script, only_ours].into_iter().filter(|it| it.count > 0).collect();
@@ -117,7 +117,7 @@ fn disagreements(quality: &Quality) -> Option<String> {
 }
 
 /// A table of groups with one example each; `None` where there are no groups.
-fn groups(groups: &[Group], name: &str, whole: usize) -> Option<String> {
+pub(super) fn groups(groups: &[Group], name: &str, whole: usize) -> Option<String> {
     if groups.is_empty() {
         return None;
     }

@@ -1,23 +1,15 @@
 //! Which cases a run really came to, where a time ended it. Knows no server and no verdict.
 
-use std::borrow::Cow;
-
 use crate::case::Case;
 use crate::dataset::DatasetName;
 use crate::driver::schedule::Until;
 
-/// The cases behind `count` observations: the first of them, all, or all in turn. A case that comes round again has its lap in its
-/// id, such as `json-17#2`.
-pub(super) fn asked(cases: &[Case], count: usize) -> Cow<'_, [Case]> {
-    if count <= cases.len() {
-        return Cow::Borrowed(&cases[..count]);
-    }
-    let lap = |index: usize| 1 + index / cases.len();
-    let again = (cases.len()..count).map(|index| {
-        let case = &cases[index % cases.len()];
-        Case { id: format!("{}#{}", case.id, lap(index)), ..case.clone() }
-    });
-    Cow::Owned(cases.iter().cloned().chain(again).collect())
+/// The case behind request `index`, and its id: cases go round, and one that comes round again has its lap in its id, such as
+/// `json-17#2`.
+pub(super) fn asked(cases: &[Case], index: usize) -> Option<(&Case, String)> {
+    let case = cases.get(index.checked_rem(cases.len())?)?;
+    let lap = 1 + index / cases.len();
+    Some((case, if lap == 1 { case.id.clone() } else { format!("{}#{lap}", case.id) }))
 }
 
 /// What the reader has to know about a run that a time ended.
@@ -59,13 +51,12 @@ mod tests {
     }
 
     #[test]
-    fn cases_are_cut_or_go_round() {
-        let ids = |count: usize| asked(&cases(3), count).iter().map(|case| case.id.clone()).collect::<Vec<_>>().join(" ");
-        assert_eq!(ids(0), "");
-        assert_eq!(ids(2), "json-0 json-1");
-        assert_eq!(ids(3), "json-0 json-1 json-2");
-        assert_eq!(ids(8), "json-0 json-1 json-2 json-0#2 json-1#2 json-2#2 json-0#3 json-1#3");
-        assert!(asked(&[], 0).is_empty());
+    fn cases_go_round() {
+        let cases = cases(3);
+        let ids: Vec<String> = (0..8).map(|index| asked(&cases, index).unwrap().1).collect();
+        assert_eq!(ids.join(" "), "json-0 json-1 json-2 json-0#2 json-1#2 json-2#2 json-0#3 json-1#3");
+        assert_eq!(asked(&cases, 7).unwrap().0.id, "json-1");
+        assert!(asked(&[], 0).is_none());
     }
 
     #[test]

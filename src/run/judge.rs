@@ -1,5 +1,5 @@
-//! Before the clock starts: can the answers be judged at all. After it has stopped: verdicts and token counts. Knows no server and
-//! no rendering.
+//! Before the clock starts: can the answers be judged at all. After it has stopped: verdicts and token counts, from the run log, an
+//! answer at a time. Knows no server and no rendering.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,18 +7,18 @@ use std::sync::Arc;
 use crate::case::{Case, Prompt};
 use crate::error::{Error, Result};
 use crate::evaluate::{Evaluator, legacy};
-use crate::metrics::{Answers, Sample, TokenSource, Tokens};
+use crate::metrics::excerpt::cut;
+use crate::metrics::holding::runs_away;
+use crate::metrics::{Answers, TokenSource, Tokens};
 use crate::observation::{Observation, Outcome};
 use crate::plan::RunPlan;
+use crate::runlog::{Judged, RunLog};
 use crate::tokenizer::Tokenizer;
-use crate::verdict::{NotScored, Verdict};
+use crate::verdict::{NotScored, Reason, Verdict};
 
-/// What was found out about one observation.
-pub(super) struct Judged {
-    verdict: Verdict,
-    tokens: Tokens,
-    vllm_correct: Option<bool>,
-}
+/// The most bytes of a message that a verdict keeps: validators quote what they object to, which may be the whole answer. What is
+/// cut ends in an ellipsis.
+pub(crate) const MAX_MESSAGE_BYTES: usize = 2000;
 
 /// Looks at the constraints before anything is sent. One that belongs to the whole run and cannot be judged by is an error: no
 /// answer would get a verdict. Rows that have their own are named, and run.
@@ -43,27 +43,44 @@ pub(super) fn look_ahead(plan: &RunPlan, cases: &[Case], evaluator: &mut Evaluat
     }))
 }
 
-/// Judges and counts, case by case.
-pub(super) fn judge(
-    cases: &[Case],
-    observations: &[Observation],
-    evaluator: &mut Evaluator,
-    tokenizer: &Tokenizer,
-    answers: Answers,
-) -> Vec<Judged> {
+/// Judges and counts, in the order of the file; what comes back is in that of the plan. `tokenizer` counts where the server did not;
+/// without one, such answers have no count.
+///
+/// # Errors
+/// The log cannot be read again.
+pub(super) fn judge(log: &RunLog, evaluator: &mut Evaluator, tokenizer: Option<&Tokenizer>) -> Result<Vec<Judged>> {
+    let mut judged: Vec<Option<Judged>> = vec![None; log.requests.len()];
     let mut counter = Counter { tokenizer, known: HashMap::new() };
-    let one = |(case, observation): (&Case, &Observation)| {
-        let tokens = counter.tokens(case, observation);
-        Judged {
-            verdict: evaluator.evaluate(case, observation),
-            tokens: match answers {
-                Answers::Generated => tokens,
-                Answers::Computed => Tokens { output: None, output_source: TokenSource::Unknown, ..tokens },
-            },
-            vllm_correct: vllm_correct(case, observation),
-        }
-    };
-    cases.iter().zip(observations).map(one).collect()
+    log.each_answer(|place, answer| {
+        let request = &log.requests[place];
+        let observation = Observation { text: answer.text, reasoning: answer.reasoning, ..request.observation.clone() };
+        judged[place] = Some(one(&request.case, &observation, evaluator, &mut counter, log.header.metrics.answers));
+    })?;
+    let whole: Option<Vec<Judged>> = judged.into_iter().collect();
+    whole.ok_or_else(|| Error::internal(format!("requests of the run log were not found again: {}", log.source().name())))
+}
+
+fn one(case: &Case, observation: &Observation, evaluator: &mut Evaluator, counter: &mut Counter<'_>, answers: Answers) -> Judged {
+    let tokens = counter.tokens(case, observation);
+    Judged {
+        verdict: brief(evaluator.evaluate(case, observation)),
+        tokens: match answers {
+            Answers::Generated => tokens,
+            Answers::Computed => Tokens { output: None, output_source: TokenSource::Unknown, ..tokens },
+        },
+        vllm_correct: vllm_correct(case, observation),
+        white_space_run: runs_away(observation),
+    }
+}
+
+/// A verdict whose messages keep within [`MAX_MESSAGE_BYTES`].
+pub(crate) fn brief(mut verdict: Verdict) -> Verdict {
+    if let Verdict::Invalid { reason: Reason::NotJson { message, .. } | Reason::Schema { message, .. } } = &mut verdict
+        && message.len() > MAX_MESSAGE_BYTES
+    {
+        *message = format!("{}…", cut(message, MAX_MESSAGE_BYTES));
+    }
+    verdict
 }
 
 /// The script's formula on what the script would have had of this answer: nothing of a request that broke off, whatever there was
@@ -77,23 +94,10 @@ fn vllm_correct(case: &Case, observation: &Observation) -> Option<bool> {
     }
 }
 
-/// Cases, observations and findings side by side, as the metrics take them.
-pub(super) fn samples<'a>(cases: &'a [Case], observations: &'a [Observation], judged: &'a [Judged]) -> Vec<Sample<'a>> {
-    let sides = cases.iter().zip(observations).zip(judged);
-    sides
-        .map(|((case, observation), judged)| Sample {
-            case,
-            observation,
-            verdict: &judged.verdict,
-            tokens: judged.tokens,
-            vllm_correct: judged.vllm_correct,
-        })
-        .collect()
-}
-
 /// Counts tokens where the server does not, each text once that many cases share.
 struct Counter<'a> {
-    tokenizer: &'a Tokenizer,
+    /// Without one, what the server did not count has no count.
+    tokenizer: Option<&'a Tokenizer>,
     /// By address: cases share their texts, and keep them alive.
     known: HashMap<usize, u64>,
 }
@@ -106,9 +110,9 @@ impl Counter<'_> {
         let usage = observation.usage;
         let input = stated(usage.and_then(|usage| usage.prompt_tokens)).or_else(|| counted(self.of_prompt(&case.prompt)));
         let output = stated(usage.and_then(|usage| usage.completion_tokens)).or_else(|| {
-            let answered = observation.outcome.is_answer();
-            let count = |text: &str| self.tokenizer.count(text) as u64;
-            counted(answered.then(|| count(&observation.text) + count(&observation.reasoning)))
+            let tokenizer = self.tokenizer.filter(|_| observation.outcome.is_answer())?;
+            let count = |text: &str| tokenizer.count(text) as u64;
+            counted(Some(count(&observation.text) + count(&observation.reasoning)))
         });
         let (input, input_source) = split(input);
         let (output, output_source) = split(output);
@@ -118,18 +122,19 @@ impl Counter<'_> {
     /// `None` where the server alone knows: it templates messages and splits sound.
     fn of_prompt(&mut self, prompt: &Prompt) -> Option<u64> {
         match prompt {
-            Prompt::Text(text) => Some(self.of_text(text)),
+            Prompt::Text(text) => self.of_text(text),
             Prompt::Messages(_) | Prompt::Audio(_) => None,
             // Each document is read together with the query.
             Prompt::Ranking { query, documents } => {
-                let query = self.of_text(query);
-                Some(documents.iter().map(|document| self.of_text(document) + query).sum())
+                let query = self.of_text(query)?;
+                documents.iter().map(|document| Some(self.of_text(document)? + query)).sum()
             }
         }
     }
 
-    fn of_text(&mut self, text: &Arc<str>) -> u64 {
-        *self.known.entry(text.as_ptr() as usize).or_insert_with(|| self.tokenizer.count(text) as u64)
+    fn of_text(&mut self, text: &Arc<str>) -> Option<u64> {
+        let tokenizer = self.tokenizer?;
+        Some(*self.known.entry(text.as_ptr() as usize).or_insert_with(|| tokenizer.count(text) as u64))
     }
 }
 
@@ -165,7 +170,7 @@ mod tests {
             usage,
         };
         let tokenizer = Tokenizer::embedded();
-        let tokens = Counter { tokenizer: &tokenizer, known: HashMap::new() }.tokens(&case, &observation);
+        let tokens = Counter { tokenizer: Some(&tokenizer), known: HashMap::new() }.tokens(&case, &observation);
         assert_eq!((tokens.input, tokens.input_source), (input, input_source));
         assert_eq!((tokens.output, tokens.output_source), (Some(2), TokenSource::Tokenizer));
     }
@@ -179,5 +184,19 @@ mod tests {
         check(Prompt::Messages(Arc::new([])), None, None, TokenSource::Unknown);
         let documents = Arc::new([text("one two"), text("three")]);
         check(Prompt::Ranking { query: text("zero"), documents }, None, Some(5), TokenSource::Tokenizer);
+    }
+
+    #[test]
+    fn a_message_does_not_carry_the_answer_along() {
+        let schema = |message: String| {
+            let reason =
+                Reason::Schema { keyword: String::new(), instance_path: String::new(), schema_path: String::new(), message };
+            Verdict::Invalid { reason }
+        };
+        let long = "é".repeat(MAX_MESSAGE_BYTES);
+        assert_eq!(brief(schema(long)), schema("é".repeat(MAX_MESSAGE_BYTES / 2) + "…"));
+        for verdict in [schema("short".into()), Verdict::Valid, Verdict::Invalid { reason: Reason::Choice }] {
+            assert_eq!(brief(verdict.clone()), verdict);
+        }
     }
 }

@@ -1,24 +1,25 @@
-//! What is written down about a run: the report's facts, and the file. Knows no rendering and no formula.
+//! What is written down about a run: begin and end of its log, and the file of its result. Knows no rendering and no formula.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::Driven;
+use super::{Before, Driven};
+use crate::case::Case;
+use crate::constraint::{Constraint, sha256_hex};
 use crate::dataset::Dataset;
 use crate::driver::Cost;
-use crate::driver::schedule::{Pace, Ramp, RateStep};
+use crate::driver::schedule::{Pace, Ramp, Until};
 use crate::error::{Error, Result};
-use crate::metrics::client::{ClientCost, ClientPart};
-use crate::metrics::cold::FirstUses;
-use crate::metrics::cold_load::ColdLoad;
-use crate::metrics::offered::Offered;
-use crate::metrics::steady::SteadyState;
-use crate::metrics::{Sample, summarise};
-use crate::plan::RunPlan;
-use crate::report::{self, About, DatasetAbout, Details, Host, LoadReport, RampAbout, Report, RequestAbout, RpsChange};
+use crate::metrics::client::ClientCost;
+use crate::metrics::cold_load::COLD_TAG;
+use crate::metrics::{MetricsOptions, summarise};
+use crate::plan::{RunPlan, Target};
+use crate::report::{self, About, DatasetAbout, Host, LoadReport, RampAbout, Report, RequestAbout};
+use crate::runlog::{self, ConstraintsAbout, Footer, Header, LoadTerms, RampTerms};
 use crate::session::Session;
 use crate::tokenizer::Tokenizer;
 use crate::tokenizer::strftime::strftime;
@@ -29,45 +30,75 @@ const DATE_FORMAT: &str = "%Y%m%d-%H%M%S";
 /// Results of one name that a folder may hold.
 const MAX_SAME_NAMES: u32 = 1000;
 
-/// Puts numbers and circumstances together.
-pub(super) fn report(
-    plan: &RunPlan,
-    session: &Session,
-    dataset: &Dataset,
-    driven: &Driven<'_>,
-    tokenizer: &Tokenizer,
-    samples: &[Sample<'_>],
-) -> Report {
-    let metrics = summarise(samples, driven.outcome.duration_ns, &plan.metrics);
-    let mut report = Report::new(about(plan, session, dataset, driven, tokenizer), metrics);
-    report.percentile_metrics.clone_from(&plan.output.percentile_metrics);
-    report.load = Some(load(plan, driven, samples));
-    report.client = Some(ClientPart::of(samples, &plan.metrics, cost(&driven.outcome.cost, session.is_embedded())));
-    report.details = plan.output.detailed.then(|| Details::of(samples, &plan.metrics));
-    report
+/// What is known of a run before its first request: the begin of its log.
+pub(super) fn header(plan: &RunPlan, session: &Session, dataset: &Dataset, tokenizer: &Tokenizer, before: Before) -> Header {
+    let mut known_constraints: Vec<String> = before.known.iter().cloned().collect();
+    known_constraints.sort_unstable();
+    Header {
+        version: runlog::VERSION,
+        started: String::new(),
+        started_unix_ns: 0,
+        header_names: header_names(plan),
+        constraints: constraints(&dataset.cases),
+        load: load(plan, dataset.cases.len()),
+        metrics: plan.metrics.clone(),
+        percentile_metrics: plan.output.percentile_metrics.clone(),
+        detailed: plan.output.detailed,
+        evaluate: plan.evaluate,
+        tokenizer: plan.tokenizer.clone(),
+        known_constraints,
+        about: about(plan, session, dataset, tokenizer, before),
+    }
 }
 
-fn load(plan: &RunPlan, driven: &Driven<'_>, samples: &[Sample<'_>]) -> LoadReport {
-    let (traffic, schedule) = (&plan.traffic, &driven.schedule);
-    let asked_rps = match traffic.pace {
-        Pace::Steady(rate) => Some(rate.per_second()),
-        Pace::Ramp(_) => None,
+/// How the run ended: the end of its log.
+pub(super) fn footer(session: &Session, driven: &Driven) -> Footer {
+    Footer {
+        requests: driven.ran.cases,
+        duration_ns: driven.ran.duration_ns,
+        cost: cost(&driven.ran.cost, session.is_embedded()),
+        engine: session.engine(),
+        interrupted: driven.interrupted,
+        notices: driven.notices.clone(),
+    }
+}
+
+fn header_names(plan: &RunPlan) -> Vec<String> {
+    match &plan.target {
+        Target::Embedded { .. } => Vec::new(),
+        Target::Server(target) => target.endpoint.headers.iter().map(|(name, _)| name.clone()).collect(),
+    }
+}
+
+/// The constraints of a run as a whole; those that no other run can have are left out.
+fn constraints(cases: &[Case]) -> ConstraintsAbout {
+    let lasting = cases.iter().filter(|case| !case.tags.iter().any(|tag| tag == COLD_TAG));
+    let by_address: BTreeMap<usize, &Arc<Constraint>> =
+        lasting.filter_map(|case| case.constraint.as_ref()).map(|it| (Arc::as_ptr(it) as usize, it)).collect();
+    let fingerprints: BTreeSet<String> = by_address.into_values().map(|constraint| constraint.fingerprint()).collect();
+    let lines: String = fingerprints.iter().map(|fingerprint| format!("{fingerprint}\n")).collect();
+    ConstraintsAbout { distinct: fingerprints.len(), sha256: (!lines.is_empty()).then(|| sha256_hex(lines.as_bytes())) }
+}
+
+fn load(plan: &RunPlan, requests: usize) -> LoadTerms {
+    let traffic = &plan.traffic;
+    let (request_rate, ramp) = match traffic.pace {
+        Pace::Steady(rate) => (Some(rate.per_second()), None),
+        Pace::Ramp(Ramp { strategy, start_rps, end_rps }) => {
+            (None, Some(RampTerms { strategy: strategy.name().to_owned(), start_rps, end_rps }))
+        }
     };
-    let ramp = match traffic.pace {
-        Pace::Steady(_) => None,
-        Pace::Ramp(ramp) => Some(ramp_about(ramp, driven)),
-    };
-    LoadReport {
-        asked_rps,
+    LoadTerms {
+        requests,
+        seed: plan.dataset.seed,
+        request_rate,
         ramp,
-        duration_limit_s: schedule.until.time().map(|it| it.as_secs_f64()),
-        offered: Offered::of(samples),
+        burstiness: traffic.burstiness,
         max_concurrency: traffic.max_concurrency,
-        first_uses: FirstUses::of(samples, &plan.metrics, &driven.known, plan.dataset.seed),
-        cold_load: traffic.cold_schema_every.map(|every| ColdLoad::of(samples, &plan.metrics, every, plan.dataset.seed)),
-        steady_state: traffic.max_concurrency.and_then(|target| {
-            SteadyState::of(samples, driven.outcome.duration_ns, &plan.metrics, target, traffic.steady_state_threshold)
-        }),
+        duration_ns: traffic.until.time().map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)),
+        cycling: matches!(traffic.until, Until::Cycling(_)),
+        steady_state_threshold: traffic.steady_state_threshold,
+        cold_schema_every: traffic.cold_schema_every,
     }
 }
 
@@ -85,23 +116,11 @@ fn cost(cost: &Cost, includes_server: bool) -> ClientCost {
     }
 }
 
-fn ramp_about(ramp: Ramp, driven: &Driven<'_>) -> RampAbout {
-    let (planned, came) = (driven.schedule.due.len(), driven.cases.len());
-    let steps = ramp.steps(planned, &driven.schedule.due[..came.min(planned)]);
-    let change = |step: RateStep| RpsChange { rps: step.rps, timestamp: timestamp(driven.outcome.started + step.at) };
-    RampAbout {
-        strategy: ramp.strategy.name().to_owned(),
-        start_rps: ramp.start_rps,
-        end_rps: ramp.end_rps,
-        events: steps.into_iter().map(change).collect(),
-        rates: (0..came).map(|index| ramp.rate_at(index, planned)).collect(),
-    }
-}
-
-fn about(plan: &RunPlan, session: &Session, dataset: &Dataset, driven: &Driven<'_>, tokenizer: &Tokenizer) -> About {
+fn about(plan: &RunPlan, session: &Session, dataset: &Dataset, tokenizer: &Tokenizer, before: Before) -> About {
     let kinds: BTreeSet<&str> = dataset.cases.iter().filter_map(|case| Some(case.constraint.as_ref()?.kind())).collect();
     About {
-        date: Some(date(driven.outcome.started)),
+        // The begin is not known yet, nor how many requests the run comes to: the report has them from the log.
+        date: None,
         sobench_version: Some(env!("CARGO_PKG_VERSION").to_owned()),
         backend: Some(plan.backend.to_string()),
         endpoint_type: Some(plan.backend.to_string()),
@@ -117,7 +136,7 @@ fn about(plan: &RunPlan, session: &Session, dataset: &Dataset, driven: &Driven<'
             sha256: Some(dataset.sha256.clone()),
             grammar_converted_from: dataset.converted_from.map(|dialect| dialect.name().to_owned()),
         },
-        num_prompts: Some(driven.cases.len()),
+        num_prompts: Some(dataset.cases.len()),
         output_len: plan.backend.generates().then_some(plan.dataset.output_len),
         seed: Some(plan.dataset.seed),
         request: request(plan),
@@ -135,11 +154,11 @@ fn about(plan: &RunPlan, session: &Session, dataset: &Dataset, driven: &Driven<'
         embedded: session.is_synthetic(),
         host: host(),
         assert_formats: Some(plan.evaluate.assert_formats),
-        trial_requests: driven.trials,
-        warmup_requests: driven.warmups,
-        partial: driven.interrupted,
-        enforcement: driven.enforcement.clone(),
-        notices: notices(plan, session, dataset, driven),
+        trial_requests: before.trials,
+        warmup_requests: before.warmups,
+        partial: false,
+        notices: notices(plan, session, dataset, before.notices),
+        enforcement: before.enforcement,
     }
 }
 
@@ -153,11 +172,8 @@ fn request(plan: &RunPlan) -> RequestAbout {
     }
 }
 
-fn notices(plan: &RunPlan, session: &Session, dataset: &Dataset, driven: &Driven<'_>) -> Vec<String> {
-    let partial =
-        driven.interrupted.then(|| "partial: the run was interrupted, what had not ended by then is cancelled".to_owned());
-    let sources = [plan.warnings(), session.notices.clone(), dataset.notices.clone(), driven.notices.clone()];
-    partial.into_iter().chain(sources.into_iter().flatten()).collect()
+fn notices(plan: &RunPlan, session: &Session, dataset: &Dataset, before: Vec<String>) -> Vec<String> {
+    [plan.warnings(), session.notices.clone(), dataset.notices.clone(), before].into_iter().flatten().collect()
 }
 
 fn host() -> Host {
@@ -169,7 +185,7 @@ fn host() -> Host {
 }
 
 /// An instant in ISO 8601 with microseconds, as Python's `isoformat` writes it, in UTC.
-fn timestamp(instant: SystemTime) -> String {
+pub(super) fn timestamp(instant: SystemTime) -> String {
     let since = instant.duration_since(UNIX_EPOCH).unwrap_or_default();
     let whole_s = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
     let second = strftime("%Y-%m-%dT%H:%M:%S", whole_s).expect("the format has only directives that are known");
@@ -220,6 +236,19 @@ pub(super) fn save(plan: &RunPlan, report: &Report) -> Result<PathBuf> {
     Ok(path)
 }
 
+/// The name that the result would have if the run came to what is planned.
+pub(super) fn planned_name(about: &About, load: &LoadTerms, stamp: &str) -> String {
+    let ramp = |terms: &RampTerms| RampAbout {
+        strategy: terms.strategy.clone(),
+        start_rps: terms.start_rps,
+        end_rps: terms.end_rps,
+        ..RampAbout::default()
+    };
+    let mut report = Report::new(about.clone(), summarise(&[], 0, &MetricsOptions::default()));
+    report.load = Some(LoadReport { ramp: load.ramp.as_ref().map(ramp), ..LoadReport::default() });
+    report::filename(&report, stamp)
+}
+
 /// Runs that begin in the same second would have the same name: the later ones get a number.
 fn free_path(directory: &Path, name: &str) -> Result<PathBuf> {
     let stem = name.strip_suffix(".json").unwrap_or(name);
@@ -234,7 +263,8 @@ fn free_path(directory: &Path, name: &str) -> Result<PathBuf> {
     Err(Error::environment(format!("{MAX_SAME_NAMES} results have this name: {name}")).hint("give --result-filename a new one"))
 }
 
-fn directory(plan: &RunPlan) -> &Path {
+/// The folder of the saved result.
+pub(super) fn directory(plan: &RunPlan) -> &Path {
     plan.output.directory.as_deref().unwrap_or(Path::new("."))
 }
 

@@ -8,11 +8,12 @@ use crate::backend::{Adapter, RequestOptions, ServerKind, unsupported};
 use crate::case::{Arm, Case};
 use crate::constraint::{Constraint, GrammarDialect};
 use crate::driver::schedule::{Schedule, Until};
-use crate::driver::{self, Event, RunOutcome, Stop};
+use crate::driver::{self, Ran, Stop, Told};
 use crate::error::{Error, Result};
 use crate::observation::{Observation, Outcome};
 use crate::printable::printable_body;
 use crate::progress::{Mode, Progress, Words};
+use crate::runlog::write::Teller;
 use crate::session::Session;
 
 /// How many distinct constraints the trial run tries before it gives up on a server that refuses them.
@@ -95,22 +96,26 @@ impl Sending<'_> {
         Ok(Warmups { sent, failed: sent - answered })
     }
 
-    /// The requests that are measured.
-    pub(super) async fn measure(&self, cases: &[Case], schedule: &Schedule, mode: Mode) -> Result<RunOutcome> {
+    /// The requests that are measured; each goes to the log when it has ended.
+    pub(super) async fn measure(&self, cases: &[Case], schedule: &Schedule, mode: Mode, log: Teller) -> Result<Ran> {
         let words = Words { unit: "requests", failed: "without an answer" };
         let progress = match schedule.until {
             Until::Cycling(_) => Progress::open(mode, words),
             Until::LastCase | Until::Time(_) => Progress::new(mode, cases.len(), words),
         };
-        let show = |event: Event<'_>| {
-            if let Event::Ended(observation) = event {
+        let tell = |told: Told| match told {
+            Told::Began { started } => log.began(started),
+            Told::Sent { .. } => {}
+            Told::Ended(observation) => {
                 progress.ended(observation.outcome.is_answer());
+                log.ended(observation);
             }
         };
         let adapter = Arc::clone(&self.adapter);
-        let outcome = driver::run(&self.session.client, adapter, self.request, cases, schedule, self.stop.clone(), show).await;
+        let (client, stop) = (&self.session.client, self.stop.clone());
+        let ran = driver::run_telling(client, adapter, self.request, cases, schedule, stop, tell).await;
         progress.finish();
-        outcome
+        ran
     }
 
     /// Sends one case alone.

@@ -7,7 +7,7 @@ use serde_json::Value;
 use sobench::server::{EmbeddedOptions, EmbeddedServer, Fault};
 
 use crate::scripted::{Scripted, models, nobody, whole};
-use crate::support::{Ran, in_package, sobench, sobench_result};
+use crate::support::{Ran, cache, in_package, sobench, sobench_result};
 
 fn quality<'a>(result: &'a Value, key: &str) -> &'a Value {
     &result["sobench"]["quality"][key]
@@ -191,6 +191,7 @@ fn a_run_whose_every_request_fails_reports_and_ends_with_exit_3() {
 fn ctrl_c_ends_with_a_partial_report_and_exit_130() {
     let mut program = Command::new(env!("CARGO_BIN_EXE_sobench"))
         .args(["--num-prompts", "400", "--max-concurrency", "2", "--embedded-itl-ms", "20", "--dataset", "choice"])
+        .env("XDG_CACHE_HOME", cache())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -231,7 +232,7 @@ fn results_never_replace_each_other_and_bad_places_are_found_before_the_run() {
         let ran = sobench(&["--num-prompts", "2", "--seed", seed, "--save-result", "--result-dir", path, "--disable-tqdm"]);
         assert_eq!(ran.code, 0, "{}", ran.stderr);
     }
-    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 3);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 6, "three results, each with its log");
     let file = folder.path().join("file");
     std::fs::write(&file, "x").unwrap();
     let ran = sobench(&["--num-prompts", "2", "--save-result", "--result-dir", file.to_str().unwrap()]);
@@ -245,6 +246,7 @@ fn results_never_replace_each_other_and_bad_places_are_found_before_the_run() {
 fn a_reader_that_goes_away_is_no_panic() {
     let mut program = Command::new(env!("CARGO_BIN_EXE_sobench"))
         .args(["--num-prompts", "3"])
+        .env("XDG_CACHE_HOME", cache())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()

@@ -139,6 +139,7 @@ fn saved(fates: &[Fate], about: About, options: &MetricsOptions, tokens: Option<
             verdict,
             tokens,
             vllm_correct: tokens.input.map(|_| true),
+            white_space_run: false,
         })
         .collect();
     let mut report = Report::new(about, summarise(&samples, 3_000 * NS_PER_MS, options));

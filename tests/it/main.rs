@@ -14,6 +14,8 @@ mod preflight;
 mod ratchet;
 mod readme;
 mod reasoning;
+mod runlog;
+mod score;
 mod scripted;
 mod server;
 mod streams;

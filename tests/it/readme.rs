@@ -43,7 +43,7 @@ fn every_sobench_command_of_the_readme_runs() {
             .into_iter()
             .skip(1)
             .map(|word| match word.as_str() {
-                "results" | "report.html" | "report.csv" => results.path().join(word).to_str().unwrap().to_owned(),
+                "results" | "report.html" | "report.csv" | "run.jsonl" => results.path().join(word).to_str().unwrap().to_owned(),
                 "8000" => "0".to_owned(),
                 _ => word.replace("fixtures/", in_package("fixtures/").to_str().unwrap()).replace(YOUR_SERVER, server.base_url()),
             })
@@ -58,13 +58,15 @@ fn every_sobench_command_of_the_readme_runs() {
             "mask" => "Outcomes of schemas",
             "preflight" => "enforced",
             "calibrate" => "TTFT error mean",
+            "report" => "correct",
+            "score" => "correct",
             _ => "Serving Benchmark Result",
         };
         assert!(ran.stdout.contains(title), "{command}\n{}", ran.stdout);
     }
     let written = |folder: &Path| std::fs::read_dir(folder).unwrap().count();
-    assert_eq!(written(&results.path().join("results")), 1, "the command that saves its result did");
-    assert_eq!(written(results.path()), 3, "and so did the one that writes a page and a table");
+    assert_eq!(written(&results.path().join("results")), 2, "the command that saves its result did, and its log beside it");
+    assert_eq!(written(results.path()), 4, "and so did those that write a page, a table and a log");
 }
 
 /// Starts a server, reads from stderr where it is, asks it for its models and stops it.

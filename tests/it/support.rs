@@ -18,6 +18,7 @@ pub(crate) fn sobench<S: AsRef<str>>(arguments: &[S]) -> Ran {
         .args(arguments.iter().map(AsRef::as_ref))
         .env_remove("OPENAI_API_KEY")
         .env("NO_PROXY", "127.0.0.1")
+        .env("XDG_CACHE_HOME", cache())
         .output()
         .expect("the program was built");
     Ran {
@@ -25,6 +26,11 @@ pub(crate) fn sobench<S: AsRef<str>>(arguments: &[S]) -> Ran {
         stdout: String::from_utf8(output.stdout).expect("stdout is UTF-8"),
         stderr: String::from_utf8(output.stderr).expect("stderr is UTF-8"),
     }
+}
+
+/// A cache folder for the programs that tests run, so that no run log of theirs is among the user's own.
+pub(crate) fn cache() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache")
 }
 
 /// Runs `sobench` saving its result, and reads the result back.

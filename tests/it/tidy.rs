@@ -19,7 +19,7 @@ struct Rule {
 
 const RULES: [Rule; 9] = [
     Rule {
-        within: &["src/evaluate/", "src/grammar/", "src/metrics/", "src/report/"],
+        within: &["src/evaluate/", "src/grammar/", "src/metrics/", "src/report/", "src/score/"],
         except: &[],
         words: &["tokio", "reqwest", "std::env", "Instant", "SystemTime", "crate::driver", "crate::server", "crate::plan"],
         why: "what is right of the run log can be done again from the file: no clock, no network, no environment",

@@ -1,0 +1,18 @@
+//! The flags of `sobench report`, turned into what is rendered and how. Opens no file.
+
+use std::path::PathBuf;
+
+use crate::cli::ReportArgs;
+use crate::report::format::Format;
+
+/// A run log and the form of its report.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReportPlan {
+    pub log: PathBuf,
+    pub format: Format,
+}
+
+/// There is nothing in these flags that could be wrong.
+pub fn report_plan(flags: &ReportArgs) -> ReportPlan {
+    ReportPlan { log: flags.log.clone(), format: flags.format }
+}

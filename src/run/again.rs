@@ -1,0 +1,162 @@
+//! From a run log to the report: what a run prints at its end, and what `sobench report` makes of the file later, by the same code.
+//! Knows no server and no clock.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use super::judge;
+use super::record::{date, timestamp};
+use crate::driver::schedule::{Pace, Ramp, RampStrategy, RateStep, due_times};
+use crate::ending::Ending;
+use crate::error::{Error, Result};
+use crate::evaluate::Evaluator;
+use crate::metrics::client::ClientPart;
+use crate::metrics::cold::FirstUses;
+use crate::metrics::cold_load::ColdLoad;
+use crate::metrics::offered::Offered;
+use crate::metrics::steady::SteadyState;
+use crate::metrics::{Metrics, Sample, summarise};
+use crate::plan::ReportPlan;
+use crate::report::{About, Details, EngineAbout, LoadReport, RampAbout, Report, RpsChange, format};
+use crate::runlog::{Header, Judged, Keep, RampTerms, RunLog, samples};
+use crate::tokenizer::Tokenizer;
+
+/// Renders the log of a run once more (`sobench report`).
+///
+/// # Errors
+/// The file is no whole run log.
+pub fn command(plan: &ReportPlan) -> Result<Ending> {
+    let keep = if plan.format.shows_requests() { Keep::Texts } else { Keep::AsSaved };
+    let mut log = RunLog::read(&plan.log, keep)?;
+    let judged = verdicts(&mut log)?;
+    let report = report(&log, &judged, log.header.detailed || plan.format.shows_requests())?;
+    let lines = log.notices.iter().map(|notice| format!("warning: {notice}")).collect();
+    Ok(Ending { stdout: format::render(&report, plan.format, log.header.detailed), lines, exit_code: 0 })
+}
+
+/// The verdicts of a log: those that it holds, or today's of a run that was killed before it was judged.
+///
+/// # Errors
+/// The log cannot be read again.
+pub(super) fn verdicts(log: &mut RunLog) -> Result<Vec<Judged>> {
+    if let Some(judged) = log.judged.take() {
+        return Ok(judged);
+    }
+    let tokenizer = log.header.tokenizer.as_deref().map_or_else(|| Ok(Tokenizer::embedded()), Tokenizer::open);
+    if let Err(error) = &tokenizer {
+        log.notices.push(format!("output tokens that the server did not count are not known: {}", error.what));
+    }
+    judge::judge(log, &mut Evaluator::new(log.header.evaluate), tokenizer.ok().as_ref())
+}
+
+/// Makes the report; with every request in it if it is to be `detailed`, for which the log has to have its texts in memory.
+///
+/// # Errors
+/// An answer that is shown as an example cannot be read again; the log's own terms make no sense.
+pub(super) fn report(log: &RunLog, judged: &[Judged], detailed: bool) -> Result<Report> {
+    let header = &log.header;
+    let samples = samples(&log.requests, judged);
+    let duration_ns = log.footer.as_ref().map_or_else(|| duration_ns(&samples), |footer| footer.duration_ns);
+    let mut metrics = summarise(&samples, duration_ns, &header.metrics);
+    fill_excerpts(&mut metrics, log)?;
+    let mut report = Report::new(about(log), metrics);
+    report.percentile_metrics.clone_from(&header.percentile_metrics);
+    report.load = Some(load(header, &samples, duration_ns)?);
+    report.client = log.footer.as_ref().map(|footer| ClientPart::of(&samples, &header.metrics, footer.cost));
+    report.details = detailed.then(|| Details::of(&samples, &header.metrics));
+    Ok(report)
+}
+
+/// Of a run that nobody saw the end of.
+fn duration_ns(samples: &[Sample<'_>]) -> u64 {
+    let sent = samples.iter().map(|it| &it.observation.timing).filter(|it| it.sent_ns.is_some());
+    sent.filter_map(|timing| timing.end_ns).max().unwrap_or(0)
+}
+
+fn about(log: &RunLog) -> About {
+    let (header, footer) = (&log.header, log.footer.as_ref());
+    let planned = &header.about;
+    About {
+        date: Some(date(header.started())),
+        num_prompts: Some(log.requests.len()),
+        // What the engine had done before the run is no figure of it.
+        engine: match footer {
+            Some(footer) => footer.engine.clone(),
+            None => planned.engine.clone().map(|engine| EngineAbout { work: None, ..engine }),
+        },
+        partial: log.is_partial(),
+        notices: partial_notice(log)
+            .into_iter()
+            .chain(planned.notices.clone())
+            .chain(footer.map(|footer| footer.notices.clone()).unwrap_or_default())
+            .chain(log.notices.clone())
+            .collect(),
+        ..planned.clone()
+    }
+}
+
+fn partial_notice(log: &RunLog) -> Option<String> {
+    match &log.footer {
+        Some(footer) if footer.interrupted => {
+            Some("partial: the run was interrupted, what had not ended by then is cancelled".to_owned())
+        }
+        Some(_) => None,
+        None => Some(format!(
+            "partial: the run log has no end, as of a run that was killed; {} of {} prepared requests had ended, what was under way is \
+             lost, and of the client's own part nothing is known",
+            log.requests.len(),
+            log.header.load.requests
+        )),
+    }
+}
+
+fn load(header: &Header, samples: &[Sample<'_>], duration_ns: u64) -> Result<LoadReport> {
+    let (terms, seed) = (&header.load, header.load.seed);
+    let known: HashSet<String> = header.known_constraints.iter().cloned().collect();
+    Ok(LoadReport {
+        asked_rps: terms.request_rate,
+        ramp: terms.ramp.as_ref().map(|ramp| ramp_about(ramp, header, samples.len())).transpose()?,
+        duration_limit_s: terms.duration_ns.map(|ns| Duration::from_nanos(ns).as_secs_f64()),
+        offered: Offered::of(samples),
+        max_concurrency: terms.max_concurrency,
+        first_uses: FirstUses::of(samples, &header.metrics, &known, seed),
+        cold_load: terms.cold_schema_every.map(|every| ColdLoad::of(samples, &header.metrics, every, seed)),
+        steady_state: terms
+            .max_concurrency
+            .and_then(|target| SteadyState::of(samples, duration_ns, &header.metrics, target, terms.steady_state_threshold)),
+    })
+}
+
+fn ramp_about(terms: &RampTerms, header: &Header, came: usize) -> Result<RampAbout> {
+    let known = [RampStrategy::Linear, RampStrategy::Exponential];
+    let strategy = known.into_iter().find(|strategy| strategy.name() == terms.strategy).ok_or_else(|| {
+        Error::usage(format!("the run log names a ramp that is not known: {}", terms.strategy))
+            .hint("use the sobench that wrote it, or a newer one")
+    })?;
+    let ramp = Ramp { strategy, start_rps: terms.start_rps, end_rps: terms.end_rps };
+    let planned = header.load.requests;
+    let due = due_times(planned, Pace::Ramp(ramp), header.load.burstiness, header.load.seed);
+    let steps = ramp.steps(planned, &due[..came.min(planned)]);
+    let change = |step: RateStep| RpsChange { rps: step.rps, timestamp: timestamp(header.started() + step.at) };
+    Ok(RampAbout {
+        strategy: terms.strategy.clone(),
+        start_rps: ramp.start_rps,
+        end_rps: ramp.end_rps,
+        events: steps.into_iter().map(change).collect(),
+        rates: (0..came).map(|index| ramp.rate_at(index, planned)).collect(),
+    })
+}
+
+/// Puts the answers into the examples: the few that are shown are all that is read again.
+fn fill_excerpts(metrics: &mut Metrics, log: &RunLog) -> Result<()> {
+    let shown: HashSet<String> = metrics.excerpts_mut().map(|excerpt| excerpt.case_id.clone()).collect();
+    let requests = log.requests.iter().enumerate();
+    let places: HashMap<&str, usize> =
+        requests.filter(|(_, it)| shown.contains(&it.case.id)).map(|(place, it)| (it.case.id.as_str(), place)).collect();
+    for excerpt in metrics.excerpts_mut() {
+        if let Some(&place) = places.get(excerpt.case_id.as_str()) {
+            excerpt.show(&log.answer(place)?.text);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,144 @@
+//! Where a run's log goes: the file that the user named, one beside the saved result, or one in the user's cache folder. Knows no
+//! line of it.
+
+use std::fs::OpenOptions;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use super::record::{date, directory, planned_name};
+use crate::error::{Error, Result};
+use crate::plan::{RunLogPlan, RunPlan};
+use crate::report::About;
+use crate::runlog::LoadTerms;
+use crate::runlog::write::{Access, Sink, cannot_write};
+
+/// Logs of one name that a folder may hold.
+const MAX_SAME_NAMES: u32 = 1000;
+
+/// What names of logs end in.
+const ENDING: &str = "jsonl";
+
+/// The folder of logs that nobody named a place for.
+const CACHE_FOLDER: [&str; 2] = ["sobench", "runs"];
+
+/// A log that was opened, and what the user has to know of it.
+pub(super) struct Opened {
+    pub(super) sink: Sink,
+    pub(super) warning: Option<String>,
+}
+
+/// Sees that the file that the user named can be made, before anything is sent.
+///
+/// # Errors
+/// It cannot, or it is no file's name.
+pub(super) fn make_room(plan: &RunPlan) -> Result<()> {
+    let RunLogPlan::At(path) = &plan.output.run_log else { return Ok(()) };
+    if path.file_name().is_none() || path.is_dir() {
+        return Err(Error::usage(format!("not the name of a file: {}", path.display())).hint("give --run-log a file's name"));
+    }
+    let existed = path.exists();
+    let made = make_folder(path).and_then(|()| OpenOptions::new().append(true).create(true).open(path));
+    made.map_err(|error| cannot_write(path, &error))?;
+    if existed { Ok(()) } else { std::fs::remove_file(path).map_err(|error| cannot_write(path, &error)) }
+}
+
+/// Opens the log of a run that begins now. A failure is no end of the run: the log is then kept in memory.
+pub(super) fn open(plan: &RunPlan, about: &About, load: &LoadTerms, started: SystemTime) -> Opened {
+    let stem = || {
+        let name = planned_name(about, load, &date(started));
+        name.strip_suffix(".json").unwrap_or(&name).to_owned()
+    };
+    let output = &plan.output;
+    let asked = |made: io::Result<Sink>, path: &Path| match made {
+        Ok(sink) => Opened { sink, warning: None },
+        Err(error) => Opened { sink: Sink::failed(cannot_write(path, &error)), warning: None },
+    };
+    match (&output.run_log, &output.filename) {
+        (RunLogPlan::Off, _) => Opened { sink: Sink::in_memory(), warning: None },
+        (RunLogPlan::At(path), _) => asked(make_folder(path).and_then(|()| Sink::create(path, Access::Usual)), path),
+        (RunLogPlan::Default, Some(name)) if output.save => {
+            let path = beside(&directory(plan).join(name));
+            asked(Sink::create(&path, Access::Usual), &path)
+        }
+        (RunLogPlan::Default, None) if output.save => asked(fresh(directory(plan), &stem(), Access::Usual), directory(plan)),
+        (RunLogPlan::Default, _) => in_cache(&stem()),
+    }
+}
+
+/// Gives the log the name of the result that it stands beside, which only the end of the run made known. A log that keeps its name
+/// has lost nothing by it.
+pub(super) fn follow(plan: &RunPlan, sink: &mut Sink, result: &Path) {
+    let named = beside(result);
+    let Some(path) = sink.path().filter(|path| plan.output.run_log == RunLogPlan::Default && *path != named) else { return };
+    if !named.exists() && std::fs::rename(path, &named).is_ok() {
+        sink.renamed(named);
+    }
+}
+
+/// The log's name beside a result's: the same but for its ending.
+pub(super) fn beside(result: &Path) -> PathBuf {
+    let named = result.with_extension(ENDING);
+    if named == result { result.with_extension(format!("run.{ENDING}")) } else { named }
+}
+
+/// The user's cache folder is nobody's order: where it cannot be written to, that is a warning.
+fn in_cache(stem: &str) -> Opened {
+    let made = match dirs::cache_dir() {
+        None => Err(io::Error::new(ErrorKind::NotFound, "there is no cache folder")),
+        Some(cache) => {
+            let folder = CACHE_FOLDER.iter().fold(cache, |path, part| path.join(part));
+            std::fs::create_dir_all(&folder).and_then(|()| fresh(&folder, stem, Access::Private))
+        }
+    };
+    match made {
+        Ok(sink) => Opened { sink, warning: None },
+        Err(error) => Opened {
+            sink: Sink::in_memory(),
+            warning: Some(format!("no run log is kept ({error}): --run-log names a file for it, --no-run-log wants none")),
+        },
+    }
+}
+
+/// A name of our own making is never written over: runs that begin in the same second get a number.
+fn fresh(folder: &Path, stem: &str, access: Access) -> io::Result<Sink> {
+    let names = std::iter::once(stem.to_owned()).chain((2..=MAX_SAME_NAMES).map(|number| format!("{stem}-{number}")));
+    for name in names {
+        match Sink::create_new(&folder.join(format!("{name}.{ENDING}")), access) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            made => return made,
+        }
+    }
+    Err(io::Error::new(ErrorKind::AlreadyExists, format!("{MAX_SAME_NAMES} logs have this name")))
+}
+
+fn make_folder(path: &Path) -> io::Result<()> {
+    path.parent().map_or(Ok(()), std::fs::create_dir_all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_is_named_after_its_result() {
+        for (result, expected) in [
+            ("a/r.json", "a/r.jsonl"),
+            ("r", "r.jsonl"),
+            ("r.txt", "r.jsonl"),
+            ("r.jsonl", "r.run.jsonl"),
+            ("a.b.json", "a.b.jsonl"),
+        ] {
+            assert_eq!(beside(Path::new(result)), Path::new(expected));
+        }
+    }
+
+    #[test]
+    fn a_name_of_our_own_is_never_written_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let names: Vec<PathBuf> =
+            (0..3).map(|_| fresh(folder.path(), "run", Access::Private).unwrap().path().unwrap().to_owned()).collect();
+        assert_eq!(names, ["run.jsonl", "run-2.jsonl", "run-3.jsonl"].map(|name| folder.path().join(name)));
+        assert!(fresh(&folder.path().join("none"), "run", Access::Private).is_err());
+    }
+}

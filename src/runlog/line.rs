@@ -1,0 +1,328 @@
+//! One line of a run log: how values of ours are spelt, and read back exactly. Knows no file.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::Judged;
+use crate::case::{Arm, Case, Prompt};
+use crate::constraint::Constraint;
+use crate::metrics::Tokens;
+use crate::observation::{Observation, Outcome, Timing, Usage};
+
+/// The most bytes of one line. An answer's body is bounded by the driver at an eighth of it, and escapes can make six of one byte.
+pub const MAX_LINE_BYTES: usize = 512 << 20;
+
+/// The constraints of a run, as a whole.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConstraintsAbout {
+    /// How many there are, each counted once; those that were made for this run alone (`--cold-schema-every`) not among them.
+    pub distinct: usize,
+    /// SHA-256 over their fingerprints in order, each followed by a line end; `None` where there is none.
+    pub sha256: Option<String>,
+}
+
+/// What a request was answered.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct Answer {
+    /// The request's number in the plan.
+    pub index: usize,
+    #[serde(default)]
+    pub text: String,
+    #[serde(default)]
+    pub reasoning: String,
+}
+
+/// A line to be written.
+#[derive(Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Line<'a> {
+    Header(&'a super::Header),
+    Constraint(Shared<'a, Constraint>),
+    Prompt(Shared<'a, Prompt>),
+    Oracle(Shared<'a, str>),
+    Request(Box<RequestLine<'a>>),
+    Judged(JudgedLine<'a>),
+    Footer(&'a super::Footer),
+}
+
+/// Something that requests name by its number.
+#[derive(Serialize)]
+pub(super) struct Shared<'a, T: ?Sized> {
+    pub(super) number: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) sha256: Option<String>,
+    pub(super) is: &'a T,
+}
+
+/// Where a request's shared parts are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Numbers {
+    pub(super) prompt: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) constraint: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) oracle: Option<u32>,
+}
+
+/// A case, and what happened to it.
+#[derive(Serialize)]
+pub(super) struct RequestLine<'a> {
+    index: usize,
+    id: &'a str,
+    arm: Arm,
+    numbers: Numbers,
+    output_len: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    completion: Option<&'a str>,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    tags: &'a [String],
+    outcome: &'a Outcome,
+    timing: Gaps,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    finish_reason: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    usage: Option<Usage>,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    reasoning: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    text: &'a str,
+}
+
+/// [`Timing`] with the instants and counts of chunks as steps from one to the next: small numbers, and exact all the same.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Gaps {
+    due_ns: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ready_ns: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sent_ns: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    headers_ns: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    end_ns: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    first_reasoning_ns: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    first_answer_ns: Option<u64>,
+    streamed: bool,
+    /// The first counts from `sent_ns`, or from the begin where there is none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    chunk_gaps_ns: Vec<i64>,
+    /// The first counts from 0.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    chunk_tokens: Vec<i64>,
+}
+
+/// A verdict with its request's number.
+#[derive(Serialize)]
+pub(super) struct JudgedLine<'a> {
+    index: usize,
+    #[serde(flatten)]
+    verdict: &'a crate::verdict::Verdict,
+    tokens: Tokens,
+    vllm_correct: Option<bool>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    white_space_run: bool,
+}
+
+/// A line that was read. What holds numbers under a tag of its own stays text until it is known what it is, since numbers that keep
+/// their spelling do not survive being buffered.
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum ReadLine {
+    Header(serde::de::IgnoredAny),
+    Constraint(ReadShared<Arc<Constraint>>),
+    Prompt(ReadShared<Prompt>),
+    Oracle(ReadShared<Arc<str>>),
+    Request(Box<ReadRequest>),
+    Judged(Box<RawValue>),
+    Footer(Box<RawValue>),
+}
+
+#[derive(Deserialize)]
+pub(super) struct ReadShared<T> {
+    pub(super) number: u32,
+    pub(super) is: T,
+}
+
+#[derive(Deserialize)]
+pub(super) struct ReadRequest {
+    index: usize,
+    id: String,
+    arm: Arm,
+    pub(super) numbers: Numbers,
+    output_len: u32,
+    #[serde(default)]
+    completion: Option<String>,
+    #[serde(default)]
+    tags: Vec<String>,
+    outcome: Box<RawValue>,
+    timing: Gaps,
+    #[serde(default)]
+    finish_reason: Option<String>,
+    #[serde(default)]
+    usage: Option<Usage>,
+    #[serde(default)]
+    reasoning: String,
+    #[serde(default)]
+    text: String,
+}
+
+/// The members of a `judged` line, by way of a value.
+#[derive(Deserialize)]
+pub(super) struct ReadJudged {
+    pub(super) index: usize,
+    tokens: Tokens,
+    vllm_correct: Option<bool>,
+    #[serde(default)]
+    white_space_run: bool,
+}
+
+impl Line<'_> {
+    /// The line with its end.
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        let mut bytes = serde_json::to_vec(self).expect("a line holds only strings, numbers and structs of them");
+        bytes.push(b'\n');
+        bytes
+    }
+}
+
+impl<'a> RequestLine<'a> {
+    /// `id` is the case's, with its lap.
+    pub(super) fn of(case: &'a Case, id: &'a str, numbers: Numbers, observation: &'a Observation) -> Self {
+        Self {
+            index: observation.case_index,
+            id,
+            arm: case.arm,
+            numbers,
+            output_len: case.output_len,
+            completion: case.completion.as_deref(),
+            tags: &case.tags,
+            outcome: &observation.outcome,
+            timing: Gaps::of(&observation.timing),
+            finish_reason: observation.finish_reason.as_deref(),
+            usage: observation.usage,
+            reasoning: &observation.reasoning,
+            text: &observation.text,
+        }
+    }
+}
+
+impl<'a> JudgedLine<'a> {
+    pub(super) fn of(index: usize, judged: &'a Judged) -> Self {
+        let Judged { verdict, tokens, vllm_correct, white_space_run } = judged;
+        Self { index, verdict, tokens: *tokens, vllm_correct: *vllm_correct, white_space_run: *white_space_run }
+    }
+}
+
+impl ReadRequest {
+    /// The case without its shared parts, which the caller puts in, and the observation.
+    pub(super) fn into_parts(self, prompt: Prompt) -> serde_json::Result<(Case, Observation)> {
+        // By way of a value: a tagged enum is buffered, and numbers are not themselves in that buffer.
+        let outcome: serde_json::Value = serde_json::from_str(self.outcome.get())?;
+        let observation = Observation {
+            case_index: self.index,
+            outcome: serde_json::from_value(outcome)?,
+            timing: self.timing.into_timing(),
+            text: self.text,
+            reasoning: self.reasoning,
+            finish_reason: self.finish_reason,
+            usage: self.usage,
+        };
+        let case = Case {
+            id: self.id,
+            prompt,
+            constraint: None,
+            arm: self.arm,
+            output_len: self.output_len,
+            completion: self.completion,
+            tags: self.tags,
+            grammar_oracle: None,
+        };
+        Ok((case, observation))
+    }
+}
+
+/// Reads a `judged` line.
+pub(super) fn judged(raw: &RawValue) -> serde_json::Result<(usize, Judged)> {
+    let value: serde_json::Value = serde_json::from_str(raw.get())?;
+    let verdict = serde_json::from_value(value.clone())?;
+    let ReadJudged { index, tokens, vllm_correct, white_space_run } = serde_json::from_value(value)?;
+    Ok((index, Judged { verdict, tokens, vllm_correct, white_space_run }))
+}
+
+/// Reads only what a `request` line says of the answer; `None` for any other line.
+pub(super) fn answer(line: &[u8]) -> serde_json::Result<Option<Answer>> {
+    #[derive(Deserialize)]
+    struct OnlyRequest {
+        request: Option<Answer>,
+    }
+    Ok(serde_json::from_slice::<OnlyRequest>(line)?.request)
+}
+
+impl Gaps {
+    fn of(timing: &Timing) -> Self {
+        let Timing {
+            due_ns,
+            ready_ns,
+            sent_ns,
+            headers_ns,
+            chunks_ns,
+            first_reasoning_ns,
+            first_answer_ns,
+            chunk_tokens,
+            end_ns,
+            streamed,
+        } = timing;
+        Self {
+            due_ns: *due_ns,
+            ready_ns: *ready_ns,
+            sent_ns: *sent_ns,
+            headers_ns: *headers_ns,
+            end_ns: *end_ns,
+            first_reasoning_ns: *first_reasoning_ns,
+            first_answer_ns: *first_answer_ns,
+            streamed: *streamed,
+            chunk_gaps_ns: steps(sent_ns.unwrap_or(0), chunks_ns),
+            chunk_tokens: steps(0, chunk_tokens),
+        }
+    }
+
+    fn into_timing(self) -> Timing {
+        Timing {
+            due_ns: self.due_ns,
+            ready_ns: self.ready_ns,
+            sent_ns: self.sent_ns,
+            headers_ns: self.headers_ns,
+            chunks_ns: sums(self.sent_ns.unwrap_or(0), &self.chunk_gaps_ns),
+            first_reasoning_ns: self.first_reasoning_ns,
+            first_answer_ns: self.first_answer_ns,
+            chunk_tokens: sums(0, &self.chunk_tokens),
+            end_ns: self.end_ns,
+            streamed: self.streamed,
+        }
+    }
+}
+
+/// The step to each number from the one before it. Modulo 2^64, so that whatever was measured comes back.
+fn steps(from: u64, numbers: &[u64]) -> Vec<i64> {
+    let before = std::iter::once(&from).chain(numbers);
+    numbers.iter().zip(before).map(|(number, before)| number.wrapping_sub(*before).cast_signed()).collect()
+}
+
+fn sums(from: u64, steps: &[i64]) -> Vec<u64> {
+    let next = |sum: &mut u64, step: &i64| {
+        *sum = sum.wrapping_add_signed(*step);
+        Some(*sum)
+    };
+    steps.iter().scan(from, next).collect()
+}
+
+/// For messages: what a line is, as far as that shows.
+pub(super) fn words_of(line: &[u8]) -> Cow<'_, str> {
+    const SHOWN_BYTES: usize = 60;
+    String::from_utf8_lossy(&line[..line.len().min(SHOWN_BYTES)])
+}

@@ -1,0 +1,307 @@
+//! Logs of made-up runs, written and read back.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde_json::json;
+
+use super::write::{Access, Secrets, Sink, Writing, pair};
+use super::*;
+use crate::case::{Arm, Case, Message, Prompt};
+use crate::constraint::{Constraint, GrammarDialect};
+use crate::error::Error;
+use crate::metrics::TokenSource;
+use crate::observation::{Observation, Outcome, Timing, TransportCause, Usage};
+use crate::sound::Clip;
+use crate::verdict::Reason;
+
+pub(crate) fn header() -> Header {
+    let mut about = About { request_rate: Some(f64::INFINITY), burstiness: Some(0.1 + 0.2), ..About::default() };
+    about.request.sampling.temperature = Some(1.0);
+    about.request.sampling.top_p = Some(0.123_456_789_012_345_68);
+    about.metadata = vec![("gpu".into(), "none".into())];
+    about.notices = vec!["the server said ***".into()];
+    Header {
+        version: VERSION,
+        started: String::new(),
+        started_unix_ns: 0,
+        about,
+        header_names: vec!["x-team".into()],
+        constraints: ConstraintsAbout { distinct: 1, sha256: Some("ab".into()) },
+        load: LoadTerms {
+            requests: 9,
+            seed: 0,
+            request_rate: Some(1.0 / 3.0),
+            ramp: None,
+            burstiness: f64::INFINITY,
+            max_concurrency: None,
+            duration_ns: Some(u64::MAX),
+            cycling: false,
+            steady_state_threshold: 0.95,
+            cold_schema_every: None,
+        },
+        metrics: MetricsOptions { percentiles: vec![99.9, 50.0], ..MetricsOptions::default() },
+        percentile_metrics: vec![LatencyMetric::Ttft],
+        detailed: false,
+        evaluate: EvaluateOptions::default(),
+        tokenizer: None,
+        known_constraints: vec!["cd".into()],
+    }
+}
+
+fn cases() -> Vec<Case> {
+    let schema: Arc<Constraint> = Arc::new(Constraint::JsonSchema(Arc::new(
+        serde_json::from_str(r#"{"maximum":1.50,"multipleOf":1e-2,"b":1,"a":2}"#).unwrap(),
+    )));
+    let case = |index: usize, prompt: Prompt| Case {
+        id: format!("json-{index}"),
+        prompt,
+        constraint: Some(Arc::clone(&schema)),
+        arm: Arm::Constrained,
+        output_len: 8,
+        completion: Some("{}".into()),
+        tags: vec!["a".into()],
+        grammar_oracle: None,
+    };
+    let text: Arc<str> = "say\n\u{0}é".into();
+    let content = serde_json::from_str(r#"[{"type":"text","text":"x","weight":1.10}]"#).unwrap();
+    let grammar = Constraint::Grammar { dialect: GrammarDialect::Ebnf, text: "root ::= \"a\"".into() };
+    vec![
+        case(0, Prompt::Text(Arc::clone(&text))),
+        case(1, Prompt::Text(text)),
+        case(2, Prompt::Messages([Message { role: "user".into(), content }].into())),
+        Case { arm: Arm::Free, constraint: None, ..case(3, Prompt::Audio(Arc::new(Clip::new("a.wav", vec![1])))) },
+        Case {
+            constraint: Some(Arc::new(grammar)),
+            grammar_oracle: Some("root = { \"a\" }".into()),
+            completion: None,
+            tags: Vec::new(),
+            ..case(4, Prompt::Ranking { query: "q".into(), documents: ["d".into()].into() })
+        },
+    ]
+}
+
+fn observation(case_index: usize, outcome: Outcome, chunks_ns: &[u64]) -> Observation {
+    Observation {
+        case_index,
+        outcome,
+        timing: Timing {
+            due_ns: 1,
+            ready_ns: Some(2),
+            sent_ns: Some(3),
+            headers_ns: None,
+            chunks_ns: chunks_ns.to_vec(),
+            first_reasoning_ns: None,
+            first_answer_ns: chunks_ns.first().copied(),
+            chunk_tokens: vec![2, 5, 5],
+            end_ns: Some(u64::MAX),
+            streamed: true,
+        },
+        text: "{\"a\":1.0}\u{1b}\u{2028}".into(),
+        reasoning: "hm".into(),
+        finish_reason: Some("stop".into()),
+        usage: Some(Usage { prompt_tokens: Some(u64::MAX), completion_tokens: None }),
+    }
+}
+
+fn observations() -> Vec<Observation> {
+    let words = || "no key-123456789".to_owned();
+    vec![
+        observation(4, Outcome::Completed, &[10, 20, 20, 35]),
+        // Instants that no clock gives come back all the same.
+        observation(0, Outcome::Rejected { status: 400, body: words() }, &[u64::MAX, 0, 7]),
+        observation(2, Outcome::TimedOut { limit_ms: 5 }, &[]),
+        Observation { timing: Timing::default(), ..observation(1, Outcome::Cancelled, &[]) },
+        observation(3, Outcome::Transport { cause: TransportCause::Reset, message: words() }, &[1]),
+    ]
+}
+
+fn judged() -> Judged {
+    let reason =
+        Reason::Schema { keyword: "maximum".into(), instance_path: "/a".into(), schema_path: "/b".into(), message: "m".into() };
+    Judged {
+        verdict: Verdict::Invalid { reason },
+        tokens: Tokens { input: Some(3), input_source: TokenSource::Server, ..Tokens::default() },
+        vllm_correct: Some(true),
+        white_space_run: true,
+    }
+}
+
+fn footer() -> Footer {
+    let cost = ClientCost { wall_s: 1.1 + 2.2, cpu_s: Some(0.1), ..ClientCost::default() };
+    Footer { requests: 5, duration_ns: u64::MAX, cost, engine: None, interrupted: false, notices: vec!["n".into()] }
+}
+
+/// Writes the requests to a sink; tells whether a failure was told.
+fn write(open: impl Fn() -> Sink + Sync) -> (Sink, bool) {
+    let cases = cases();
+    let (teller, told) = pair();
+    teller.began(UNIX_EPOCH + Duration::new(5, 7));
+    observations().into_iter().for_each(|observation| teller.ended(Box::new(observation)));
+    drop(teller);
+    let failed = std::sync::atomic::AtomicBool::new(false);
+    let mut quoted = header();
+    quoted.about.notices = vec!["the server said key-123456789".into()];
+    let writing = Writing {
+        header: quoted,
+        open: &|_, _| open(),
+        spell: |_: SystemTime| "then".to_owned(),
+        case_of: &|index| cases.get(index).map(|case| (case, case.id.clone())),
+        secrets: &Secrets::new(["Bearer key-123456789", "short"]),
+        failed: &|_: &Error| failed.store(true, std::sync::atomic::Ordering::Relaxed),
+    };
+    let (sink, waited) = writing.write(told);
+    assert!(waited > 0);
+    (sink, failed.into_inner())
+}
+
+fn expected(keep: Keep) -> Vec<(Case, Observation)> {
+    let mut seen = observations();
+    seen.sort_by_key(|it| it.case_index);
+    for observation in &mut seen {
+        if let Outcome::Rejected { body: words, .. } | Outcome::Transport { message: words, .. } = &mut observation.outcome {
+            *words = "no ***".into();
+        }
+        if keep == Keep::WithoutTexts {
+            observation.text.clear();
+            observation.reasoning.clear();
+        }
+    }
+    cases().into_iter().zip(seen).collect()
+}
+
+fn check(log: &RunLog, keep: Keep) {
+    let then = Header { started: "then".into(), started_unix_ns: 5_000_000_007, ..header() };
+    assert_eq!(log.header, then);
+    assert_eq!(log.header.started(), UNIX_EPOCH + Duration::new(5, 7));
+    let found: Vec<String> = log.requests.iter().map(|it| format!("{:?}", (&it.case, &it.observation))).collect();
+    let wanted: Vec<String> = expected(keep).iter().map(|(case, seen)| format!("{:?}", (case, seen))).collect();
+    assert_eq!(found, wanted);
+    assert!(Arc::ptr_eq(log.requests[0].case.constraint.as_ref().unwrap(), log.requests[2].case.constraint.as_ref().unwrap()));
+    let answer = log.answer(3).unwrap();
+    assert_eq!((answer.index, answer.reasoning.as_str(), answer.text.as_str()), (3, "hm", "{\"a\":1.0}\u{1b}\u{2028}"));
+    let mut shown = Vec::new();
+    log.each_answer(|place, answer| shown.push((place, answer.index, answer.text.len()))).unwrap();
+    assert_eq!(shown, [4, 0, 2, 1, 3].map(|place| (place, place, 13)));
+}
+
+#[test]
+fn what_is_written_is_read_back_exactly() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.jsonl");
+    let (mut sink, failed) = write(|| Sink::create(&path, Access::Private).unwrap());
+    assert!(!failed);
+    for keep in [Keep::Texts, Keep::WithoutTexts] {
+        let log = RunLog::read(&path, keep).unwrap();
+        check(&log, keep);
+        assert!(log.is_partial() && log.judged.is_none() && log.notices.is_empty());
+    }
+    let every = judged();
+    assert_eq!(sink.finish((0..5).map(|index| (index, &every)), &footer()), None);
+    let log = RunLog::read(&path, Keep::WithoutTexts).unwrap();
+    check(&log, Keep::WithoutTexts);
+    assert_eq!((log.judged.clone().unwrap(), log.footer.clone(), log.is_partial()), (vec![every; 5], Some(footer()), false));
+    assert_eq!(samples(&log.requests, log.judged.as_ref().unwrap()).len(), 5);
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(!text.contains("key-123456789"), "a secret that a server quotes stays out");
+    assert!(
+        text.contains(r#""chunk_gaps_ns":[7,10,0,15]"#) && text.contains(r#"{"maximum":1.50,"multipleOf":1e-2,"b":1,"a":2}"#),
+        "{text}"
+    );
+    #[cfg(unix)]
+    {
+        let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&path).unwrap().permissions());
+        assert_eq!(mode & 0o777, 0o600);
+    }
+}
+
+#[test]
+fn a_log_without_a_file_loses_nothing() {
+    let (mut sink, failed) = write(Sink::in_memory);
+    assert!(!failed);
+    let log = RunLog::from_source(sink.source(), Keep::WithoutTexts).unwrap();
+    check(&log, Keep::WithoutTexts);
+    assert_eq!(log.source().path(), None);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_is_told_and_loses_nothing() {
+    let (mut sink, failed) = write(|| Sink::create("/dev/full".as_ref(), Access::Usual).unwrap());
+    assert!(failed, "the failure is told while the run goes on");
+    let failure = sink.failure().unwrap().clone();
+    assert!(failure.what.starts_with("the run log cannot be written") && failure.exit_code() == 3, "{failure}");
+    check(&RunLog::from_source(sink.source(), Keep::WithoutTexts).unwrap(), Keep::WithoutTexts);
+    assert_eq!(sink.finish([(0, &judged())], &footer()), None, "it is told once");
+}
+
+#[test]
+fn half_in_a_file_and_half_in_memory_is_one_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.jsonl");
+    write(|| Sink::create(&path, Access::Usual).unwrap());
+    let whole = std::fs::read(&path).unwrap();
+    for cut in [0, 1, whole.len() / 2, whole.len()] {
+        let source = Source::parts(Some((path.clone(), cut as u64)), whole[cut..].to_vec());
+        check(&RunLog::from_source(source, Keep::WithoutTexts).unwrap(), Keep::WithoutTexts);
+    }
+}
+
+#[test]
+fn a_killed_run_is_read_as_far_as_it_came() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.jsonl");
+    let (mut sink, _) = write(|| Sink::create(&path, Access::Usual).unwrap());
+    sink.finish((0..5).map(|index| (index, judged())).collect::<Vec<_>>().iter().map(|(index, it)| (*index, it)), &footer());
+    let whole = std::fs::read(&path).unwrap();
+    let header_end = whole.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+    for cut in header_end..whole.len() {
+        std::fs::write(&path, &whole[..cut]).unwrap();
+        let log = RunLog::read(&path, Keep::WithoutTexts).unwrap_or_else(|error| panic!("cut at {cut}: {error}"));
+        let lines =
+            whole[..cut].split(|byte| *byte == b'\n').filter(|line| line.starts_with(b"{\"request\"") && line.ends_with(b"}}"));
+        assert!(log.is_partial() && log.judged.is_none() && log.requests.len() <= lines.count(), "cut at {cut}");
+        assert_eq!(log.notices.len(), usize::from(whole[cut - 1] != b'\n'), "cut at {cut}");
+    }
+}
+
+#[test]
+fn a_damaged_log_is_refused_by_file_and_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.jsonl");
+    let (mut sink, _) = write(|| Sink::create(&path, Access::Usual).unwrap());
+    let one = judged();
+    sink.finish((0..5).map(|index| (index, &one)), &footer());
+    let text = std::fs::read_to_string(&path).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    let with = |place: usize, line: &str| {
+        let mut lines = lines.clone();
+        lines[place] = line;
+        lines.join("\n") + "\n"
+    };
+    let newer = lines[0].replacen("\"version\":1", "\"version\":2", 1);
+    for (text, words) in [
+        (String::new(), "not a run log, for there is no whole line in it"),
+        ("{}".to_owned(), "not a run log, for there is no whole line in it"),
+        ("{}\n".to_owned(), "not a run log (it does not begin with a header)"),
+        ("hello\n".to_owned(), "not a run log (line 1 is not JSON"),
+        ("{\"header\":{}}\n".to_owned(), "its header has no version"),
+        (with(0, &newer), "this run log has version 2, and 1 is read"),
+        (with(0, &json!({"header": {"version": 1}}).to_string()), "its header: missing field"),
+        (with(1, "nonsense"), "line 2: not a line of a run log"),
+        (with(1, lines[0]), "line 2: a second header"),
+        (lines.iter().chain(&[lines[1]]).copied().collect::<Vec<_>>().join("\n") + "\n", "something follows the footer"),
+        (with(1, lines[lines.len() - 2]), "line 2: a verdict on a request that is not there"),
+        (with(1, lines[lines.len() - 1]), "line 3: something follows the footer"),
+    ] {
+        std::fs::write(&path, text).unwrap();
+        let error = RunLog::read(&path, Keep::WithoutTexts).unwrap_err();
+        assert!(error.what.contains(words) && error.what.contains("run.jsonl") && error.exit_code() == 2, "{words}: {error}");
+        assert!(error.hint.is_some());
+    }
+    let without: Vec<&str> = lines.iter().filter(|line| !line.contains("\"id\":\"json-3\"")).copied().collect();
+    std::fs::write(&path, without.join("\n") + "\n").unwrap();
+    assert!(RunLog::read(&path, Keep::WithoutTexts).unwrap_err().what.contains("a verdict on a request that is not there: 3"));
+    let error = RunLog::read(&folder.path().join("none"), Keep::Texts).unwrap_err();
+    assert!(error.what.starts_with("the run log cannot be read") && error.exit_code() == 2, "{error}");
+}

@@ -1,0 +1,400 @@
+//! Writes a run log while the run goes on, on a thread of its own. Knows no clock and no server.
+//!
+//! The timed path hands an observation over by a channel and goes on. What waits there is not bounded, since a disk that stalls must
+//! not stall the run; how much ever waited is known afterwards. The buffer goes to the file whenever nothing waits, and at
+//! [`FLUSH_BYTES`]: a process that is killed loses what was in flight, and the lines of the last moment of a busy run.
+//!
+//! Where the file cannot be written any more, the rest of the log goes on in memory, so that the report loses nothing.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::time::SystemTime;
+
+use super::line::{JudgedLine, Line, MAX_LINE_BYTES, Numbers, RequestLine, Shared};
+use super::{Footer, Header, Judged, Source};
+use crate::case::{Case, Prompt};
+use crate::constraint::Constraint;
+use crate::error::Error;
+use crate::observation::{Observation, Outcome};
+
+/// The buffer goes to the file at this size, though more waits to be written.
+const FLUSH_BYTES: usize = 64 << 10;
+
+/// A secret shorter than this is none that could be told from other text.
+const MIN_SECRET_BYTES: usize = 8;
+
+/// Who may read the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// The user alone: mode 0600 (Unix).
+    Private,
+    /// As the system has it.
+    Usual,
+}
+
+/// A log that grows: in a file, in memory, or first in the one and then in the other.
+#[derive(Debug, Default)]
+pub struct Sink {
+    file: Option<File>,
+    path: Option<PathBuf>,
+    on_disk: u64,
+    buffer: Vec<u8>,
+    memory: Vec<u8>,
+    failure: Option<Error>,
+    /// A failure that nobody was told of yet.
+    untold: Option<Error>,
+}
+
+/// What the run tells the writer.
+enum Message {
+    Began(SystemTime),
+    Ended(Box<Observation>),
+}
+
+/// The run's end of the channel.
+pub struct Teller {
+    tell: Sender<Message>,
+    waiting: Arc<Waiting>,
+}
+
+/// The writer's end.
+pub struct Told {
+    told: Receiver<Message>,
+    waiting: Arc<Waiting>,
+}
+
+/// How many bytes of answers wait to be written, about.
+#[derive(Debug, Default)]
+struct Waiting {
+    now: AtomicUsize,
+    most: AtomicUsize,
+}
+
+/// Values that must not reach a file: the API key and the values of headers.
+#[derive(Clone, Default)]
+pub struct Secrets(Vec<String>);
+
+/// A channel from the run to its writer.
+pub fn pair() -> (Teller, Told) {
+    let (tell, told) = channel();
+    let waiting = Arc::new(Waiting::default());
+    (Teller { tell, waiting: Arc::clone(&waiting) }, Told { told, waiting })
+}
+
+impl Teller {
+    /// The run began.
+    pub fn began(&self, at: SystemTime) {
+        // The writer ends after this side only; were it gone, there would be nobody to be told.
+        let _ = self.tell.send(Message::Began(at));
+    }
+
+    /// A request ended.
+    pub fn ended(&self, observation: Box<Observation>) {
+        let now = self.waiting.now.fetch_add(weight(&observation), Ordering::Relaxed) + weight(&observation);
+        self.waiting.most.fetch_max(now, Ordering::Relaxed);
+        let _ = self.tell.send(Message::Ended(observation));
+    }
+}
+
+/// The bytes of an observation that count: its texts and its instants.
+fn weight(observation: &Observation) -> usize {
+    let timing = &observation.timing;
+    let instants = timing.chunks_ns.len() + timing.chunk_tokens.len();
+    size_of::<Observation>() + observation.text.len() + observation.reasoning.len() + instants * size_of::<u64>()
+}
+
+impl Secrets {
+    /// Keeps what is long enough to be known again; of `Bearer KEY` the key as well.
+    pub fn new<'a>(values: impl IntoIterator<Item = &'a str>) -> Self {
+        let words = values.into_iter().flat_map(|value| [Some(value), value.split_whitespace().next_back()]);
+        let mut secrets: Vec<String> =
+            words.flatten().filter(|value| value.len() >= MIN_SECRET_BYTES).map(str::to_owned).collect();
+        secrets.sort_unstable_by_key(|secret| std::cmp::Reverse(secret.len()));
+        secrets.dedup();
+        Self(secrets)
+    }
+
+    /// A text without them.
+    pub fn redacted(&self, text: &str) -> Option<String> {
+        let found = self.0.iter().any(|secret| text.contains(secret.as_str()));
+        found.then(|| self.0.iter().fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), "***")))
+    }
+
+    /// Takes them out of what a server said before the run.
+    fn redact_header(&self, header: &mut Header) {
+        let findings = header.about.enforcement.findings.iter_mut().map(|held| &mut held.words);
+        for words in findings.chain(&mut header.about.notices) {
+            if let Some(redacted) = self.redacted(words) {
+                *words = redacted;
+            }
+        }
+    }
+
+    /// Takes them out of a server's own words: a body that refuses a key may quote it.
+    fn redact(&self, outcome: &mut Outcome) {
+        let words = match outcome {
+            Outcome::Rejected { body, .. } | Outcome::ServerError { body, .. } => body,
+            Outcome::StreamError { message } | Outcome::Transport { message, .. } => message,
+            Outcome::Completed
+            | Outcome::Truncated
+            | Outcome::Unsupported { .. }
+            | Outcome::TimedOut { .. }
+            | Outcome::Cancelled => return,
+        };
+        if let Some(redacted) = self.redacted(words) {
+            *words = redacted;
+        }
+    }
+}
+
+/// How a writer goes about it.
+pub struct Writing<'w, 'c> {
+    /// Everything but the begin, which is known when it comes.
+    pub header: Header,
+    /// Opens the log when the run begins, which may name it.
+    pub open: &'w (dyn Fn(&Header, SystemTime) -> Sink + Sync),
+    /// The begin in ISO 8601, as the header spells it.
+    pub spell: fn(SystemTime) -> String,
+    /// The case of a request and its id, which tells the lap where cases go round.
+    pub case_of: &'w (dyn Fn(usize) -> Option<(&'c Case, String)> + Sync),
+    pub secrets: &'w Secrets,
+    /// Is told at once that the file cannot be written.
+    pub failed: &'w (dyn Fn(&Error) + Sync),
+}
+
+impl Writing<'_, '_> {
+    /// Writes what is told until nobody is left to tell; returns the log, and the most bytes that ever waited.
+    pub fn write(mut self, told: Told) -> (Sink, usize) {
+        let Told { told, waiting } = told;
+        let mut sink = Sink::in_memory();
+        let mut numbering = Numbering::default();
+        loop {
+            let message = match told.try_recv() {
+                Ok(message) => message,
+                Err(TryRecvError::Disconnected) => break,
+                Err(TryRecvError::Empty) => {
+                    self.flush(&mut sink);
+                    match told.recv() {
+                        Ok(message) => message,
+                        Err(_) => break,
+                    }
+                }
+            };
+            match message {
+                Message::Began(at) => {
+                    sink = (self.open)(&self.header, at);
+                    self.began(at, &mut sink);
+                }
+                Message::Ended(observation) => {
+                    let weight = weight(&observation);
+                    self.ended(*observation, &mut numbering, &mut sink);
+                    waiting.now.fetch_sub(weight, Ordering::Relaxed);
+                }
+            }
+            if sink.buffer.len() >= FLUSH_BYTES {
+                self.flush(&mut sink);
+            }
+        }
+        self.flush(&mut sink);
+        (sink, waiting.most.load(Ordering::Relaxed))
+    }
+
+    fn flush(&self, sink: &mut Sink) {
+        if let Some(error) = sink.flush() {
+            (self.failed)(&error);
+        }
+    }
+
+    fn began(&mut self, at: SystemTime, sink: &mut Sink) {
+        let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        self.header.started_unix_ns = u64::try_from(since.as_nanos()).unwrap_or(u64::MAX);
+        self.header.started = (self.spell)(at);
+        self.secrets.redact_header(&mut self.header);
+        sink.push(&Line::Header(&self.header));
+    }
+
+    fn ended(&self, mut observation: Observation, numbering: &mut Numbering, sink: &mut Sink) {
+        self.secrets.redact(&mut observation.outcome);
+        // A case that nobody planned cannot come back; were it to, its request would be missing, and the footer's count tell.
+        let Some((case, id)) = (self.case_of)(observation.case_index) else { return };
+        let numbers = numbering.of(case, sink);
+        sink.push(&Line::Request(Box::new(RequestLine::of(case, &id, numbers, &observation))));
+    }
+}
+
+impl Sink {
+    /// A file; one of that name is written over.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn create(path: &Path, access: Access) -> io::Result<Self> {
+        Self::open(OpenOptions::new().write(true).create(true).truncate(true), path, access)
+    }
+
+    /// A new file.
+    ///
+    /// # Errors
+    /// It cannot be made, or there is one of that name.
+    pub fn create_new(path: &Path, access: Access) -> io::Result<Self> {
+        Self::open(OpenOptions::new().write(true).create_new(true), path, access)
+    }
+
+    fn open(options: &mut OpenOptions, path: &Path, access: Access) -> io::Result<Self> {
+        #[cfg(unix)]
+        if access == Access::Private {
+            std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);
+        }
+        #[cfg(not(unix))]
+        let _ = access;
+        Ok(Self { file: Some(options.open(path)?), path: Some(path.to_owned()), ..Self::default() })
+    }
+
+    /// A log in memory alone.
+    pub fn in_memory() -> Self {
+        Self::default()
+    }
+
+    /// A log in memory, because there is no writing to its file.
+    pub fn failed(error: Error) -> Self {
+        Self { untold: Some(error.clone()), failure: Some(error), ..Self::default() }
+    }
+
+    /// The file, whether it could be written to the end or not.
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    /// Why the file is not whole.
+    pub fn failure(&self) -> Option<&Error> {
+        self.failure.as_ref()
+    }
+
+    /// The file has another name from now on.
+    pub fn renamed(&mut self, path: PathBuf) {
+        self.path = Some(path);
+    }
+
+    /// Adds the verdicts, the end of the run's log.
+    ///
+    /// Returns why the file could not be written, if it could not now.
+    pub fn finish<'j>(&mut self, judged: impl IntoIterator<Item = (usize, &'j Judged)>, footer: &Footer) -> Option<Error> {
+        let mut failed = None;
+        for (index, judged) in judged {
+            self.push(&Line::Judged(JudgedLine::of(index, judged)));
+            if self.buffer.len() >= FLUSH_BYTES {
+                failed = self.flush().or(failed);
+            }
+        }
+        self.push(&Line::Footer(footer));
+        self.flush().or(failed)
+    }
+
+    /// What has been written, for reading: the sink is done with once it is read to the end.
+    pub fn source(&mut self) -> Source {
+        let file = self.path.clone().map(|path| (path, self.on_disk));
+        Source::parts(file, std::mem::take(&mut self.memory))
+    }
+
+    fn push(&mut self, line: &Line<'_>) {
+        let mut bytes = line.bytes();
+        if bytes.len() > MAX_LINE_BYTES && self.failure.is_none() {
+            let place = self.path.as_deref().unwrap_or(Path::new("memory"));
+            self.fail(Error::environment(format!(
+                "a line of the run log is longer than {MAX_LINE_BYTES} bytes: {}",
+                place.display()
+            )));
+        }
+        self.buffer.append(&mut bytes);
+    }
+
+    /// Moves the buffer to the file, or to memory where there is none or it failed. Returns a failure when it happens.
+    fn flush(&mut self) -> Option<Error> {
+        if let Some(file) = &mut self.file {
+            match file.write_all(&self.buffer) {
+                Ok(()) => {
+                    self.on_disk += self.buffer.len() as u64;
+                    self.buffer.clear();
+                }
+                Err(error) => {
+                    // Half a line may stand at its end; where it cannot be taken away, readers leave it out.
+                    let _ = file.set_len(self.on_disk);
+                    let path = self.path.clone().unwrap_or_default();
+                    self.fail(cannot_write(&path, &error));
+                }
+            }
+        }
+        // Nothing is left of it where the file took it.
+        self.memory.append(&mut self.buffer);
+        self.untold.take()
+    }
+
+    fn fail(&mut self, error: Error) {
+        self.file = None;
+        self.untold = Some(error.clone());
+        self.failure = Some(error);
+    }
+}
+
+/// What is said where a file cannot be written.
+pub fn cannot_write(path: &Path, error: &io::Error) -> Error {
+    Error::environment(format!("the run log cannot be written ({error}): {}", path.display()))
+        .hint("give --run-log a file that can be written to, or --no-run-log")
+}
+
+/// Numbers of what requests share, by address: the cases keep it alive.
+#[derive(Default)]
+struct Numbering {
+    prompts: HashMap<usize, u32>,
+    constraints: HashMap<usize, u32>,
+    oracles: HashMap<usize, u32>,
+}
+
+impl Numbering {
+    /// The numbers of a case's shared parts, which are written where they are new.
+    fn of(&mut self, case: &Case, sink: &mut Sink) -> Numbers {
+        let (prompt, is_new) = number(&mut self.prompts, address_of(&case.prompt));
+        if is_new {
+            sink.push(&Line::Prompt(Shared { number: prompt, sha256: None, is: &case.prompt }));
+        }
+        let constraint = case.constraint.as_ref().map(|constraint| {
+            let (number, is_new) = number(&mut self.constraints, Arc::as_ptr(constraint) as usize);
+            if is_new {
+                let sha256 = Some(Constraint::fingerprint(constraint));
+                sink.push(&Line::Constraint(Shared { number, sha256, is: constraint.as_ref() }));
+            }
+            number
+        });
+        let oracle = case.grammar_oracle.as_ref().map(|oracle| {
+            let (number, is_new) = number(&mut self.oracles, oracle.as_ptr() as usize);
+            if is_new {
+                sink.push(&Line::Oracle(Shared { number, sha256: None, is: oracle.as_ref() }));
+            }
+            number
+        });
+        Numbers { prompt, constraint, oracle }
+    }
+}
+
+fn number(known: &mut HashMap<usize, u32>, address: usize) -> (u32, bool) {
+    let next = u32::try_from(known.len()).unwrap_or(u32::MAX);
+    match known.entry(address) {
+        Entry::Occupied(entry) => (*entry.get(), false),
+        Entry::Vacant(entry) => (*entry.insert(next), true),
+    }
+}
+
+fn address_of(prompt: &Prompt) -> usize {
+    match prompt {
+        Prompt::Text(text) => text.as_ptr() as usize,
+        Prompt::Messages(messages) => messages.as_ptr() as usize,
+        Prompt::Audio(clip) => Arc::as_ptr(clip) as usize,
+        // The query is everybody's; the documents are a case's own.
+        Prompt::Ranking { documents, .. } => documents.as_ptr() as usize,
+    }
+}

@@ -1,0 +1,217 @@
+//! Files to stored answers, whatever tool they are from. Knows no verdict.
+//!
+//! The layouts, as read in vLLM 0.6 to 0.33: `benchmark_serving_structured_output.py` (before 0.8 `benchmark_serving_guided.py`)
+//! writes `outputs`, a list of `{generated, expected, correctness}`, with `correct_rate(%)` and `errors` beside it; `vllm bench serve
+//! --save-detailed` writes `generated_texts` and `errors`, a line a run with `--append-result`.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::constraints::Known;
+use super::nan::without_nan;
+use super::{Answers, Claim, FileKind, ScorePlan, Stored};
+use crate::case::Arm;
+use crate::dataset::custom;
+use crate::dataset::file::{lines, read_text};
+use crate::error::{Error, Result};
+use crate::metrics::quality::{Quality, is_correct};
+use crate::observation::{Outcome, TransportCause};
+use crate::runlog::{Keep, RunLog, samples};
+
+/// Members of a row: the text, the constraint, what it is called, and what the file says of it.
+const ROW_MEMBERS: [&str; 5] = ["text", "constraint", "name", "correct", "json_schema"];
+
+/// How every run log begins.
+const RUN_LOG_BEGIN: &[u8; 10] = b"{\"header\":";
+
+/// What files can be, for messages.
+const KNOWN: &str = "give a run log, the JSON of vLLM's structured-output script, the detailed JSON of vllm bench serve, or JSON Lines of \
+                     {\"constraint\": ..., \"text\": ...}";
+
+/// Reads one file.
+///
+/// # Errors
+/// Usage, naming the file and the place in it.
+pub(super) fn answers(path: &Path, plan: &ScorePlan) -> Result<Answers> {
+    if begins_as_run_log(path) {
+        return run_log(path);
+    }
+    let text = read_text(path)?;
+    let name = path.display().to_string();
+    match object(&text) {
+        Some(file) if file.contains_key("outputs") => outputs(&file, plan, &name),
+        Some(file) if file.contains_key("generated_texts") => generated(&[file], plan, &name),
+        Some(file) if !file.contains_key("text") => Err(no_answers(&file, &name)),
+        _ => by_line(&text, plan, &name),
+    }
+}
+
+/// Looked at before the rest is read, since a run log may be longer than any other file is taken.
+fn begins_as_run_log(path: &Path) -> bool {
+    let mut begin = [0; RUN_LOG_BEGIN.len()];
+    File::open(path).and_then(|mut file| file.read_exact(&mut begin)).is_ok() && begin == *RUN_LOG_BEGIN
+}
+
+/// A JSON object, as Python may have written it.
+fn object(text: &str) -> Option<Map<String, Value>> {
+    serde_json::from_str(text).or_else(|_| serde_json::from_str(&without_nan(text))).ok()
+}
+
+fn no_answers(file: &Map<String, Value>, name: &str) -> Error {
+    let is_result = file.contains_key("request_throughput") || file.contains_key("completed");
+    let what = if is_result { "a result without its answers" } else { "not a file with answers" };
+    let hint = if is_result { "answers are kept by --save-detailed, and in sobench's run log" } else { KNOWN };
+    Error::usage(format!("{what}: {name}")).hint(hint)
+}
+
+fn run_log(path: &Path) -> Result<Answers> {
+    let log = RunLog::read(path, Keep::Texts)?;
+    let mut notices = log.notices.clone();
+    notices.extend(log.is_partial().then(|| "the run did not come to its planned end".to_owned()));
+    let claimed = |place: usize| log.judged.as_ref().and_then(|judged| is_correct(&judged[place].verdict));
+    let claims = log.judged.as_ref().and_then(|judged| Quality::of(&samples(&log.requests, judged)).correct_rate);
+    let claims = claims.map(|rate| Claim { name: "correct rate, as judged after the run".to_owned(), percent: rate.percent });
+    let claims = claims.into_iter().collect();
+    let stored = (0..log.requests.len()).map(claimed).collect::<Vec<_>>().into_iter().zip(log.requests);
+    let stored = stored.map(|(claimed, request)| Stored {
+        case: request.case,
+        observation: request.observation,
+        unjudgeable: None,
+        claimed,
+    });
+    Ok(Answers { kind: FileKind::RunLog, stored: stored.collect(), claims, assumptions: Vec::new(), notices })
+}
+
+fn outputs(file: &Map<String, Value>, plan: &ScorePlan, name: &str) -> Result<Answers> {
+    let wrong = |words: String| Error::usage(format!("{name}: {words}")).hint(KNOWN);
+    let outputs = file["outputs"].as_array().ok_or_else(|| wrong("outputs is no list".to_owned()))?;
+    let known = Known::load(plan.dataset.as_ref(), outputs.len(), name)?;
+    let errors = file.get("errors").and_then(Value::as_array);
+    let mut stored = Vec::with_capacity(outputs.len());
+    for (index, output) in outputs.iter().enumerate() {
+        let generated = output.get("generated").and_then(Value::as_str);
+        let text = generated.ok_or_else(|| wrong(format!("outputs[{index}].generated is no text")))?;
+        let expected = output.get("expected").and_then(Value::as_str);
+        let error = errors.and_then(|errors| errors.get(index)).and_then(Value::as_str);
+        let mut one = answer(&known, index, format!("outputs[{index}]"), text, expected, error);
+        one.claimed = output.get("correctness").and_then(Value::as_bool);
+        stored.push(one);
+    }
+    let keys = ["correct_rate(%)", "vllm_correct_rate(%)"];
+    let claims =
+        keys.iter().filter_map(|key| Some(Claim { name: (*key).to_owned(), percent: file.get(*key)?.as_f64()? })).collect();
+    Ok(Answers { kind: FileKind::Outputs, stored, claims, assumptions: known.assumptions(), notices: Vec::new() })
+}
+
+fn generated(files: &[Map<String, Value>], plan: &ScorePlan, name: &str) -> Result<Answers> {
+    let wrong = |words: &str| Error::usage(format!("{name}: {words}")).hint(KNOWN);
+    let mut answers = Answers {
+        kind: FileKind::GeneratedTexts,
+        stored: Vec::new(),
+        claims: Vec::new(),
+        assumptions: Vec::new(),
+        notices: Vec::new(),
+    };
+    for (run, file) in files.iter().enumerate() {
+        let texts = file.get("generated_texts").and_then(Value::as_array);
+        let texts = texts.ok_or_else(|| wrong("generated_texts is no list"))?;
+        let known = Known::load(plan.dataset.as_ref(), texts.len(), name)?;
+        let errors = file.get("errors").and_then(Value::as_array);
+        for (index, text) in texts.iter().enumerate() {
+            let text = text.as_str().ok_or_else(|| wrong("generated_texts holds something that is no text"))?;
+            let error = errors.and_then(|errors| errors.get(index)).and_then(Value::as_str);
+            let place = if files.len() > 1 { format!("run {run}, ") } else { String::new() };
+            answers.stored.push(answer(&known, index, format!("{place}generated_texts[{index}]"), text, None, error));
+        }
+        answers.assumptions = known.assumptions();
+    }
+    Ok(answers)
+}
+
+/// One answer of a file that has its constraint from a dataset.
+fn answer(known: &Known, index: usize, id: String, text: &str, expected: Option<&str>, error: Option<&str>) -> Stored {
+    let due = known.due(index, expected);
+    let mut stored = Stored::text(id, due.constraint, text.to_owned());
+    stored.case.arm = due.arm;
+    stored.case.grammar_oracle = due.oracle;
+    stored.unjudgeable = due.unjudgeable;
+    if let Some(words) = error.filter(|words| !words.is_empty()) {
+        stored.observation.outcome = Outcome::Transport { cause: TransportCause::Other, message: words.to_owned() };
+    }
+    stored
+}
+
+/// Rows, or results that were appended to each other.
+fn by_line(text: &str, plan: &ScorePlan, name: &str) -> Result<Answers> {
+    let mut results = Vec::new();
+    let mut stored = Vec::new();
+    for (number, line) in lines(text) {
+        let wrong = |words: String| Error::usage(format!("{name}, line {number}: {words}")).hint(KNOWN);
+        let members = object(line).ok_or_else(|| wrong("not a JSON object".to_owned()))?;
+        if members.contains_key("generated_texts") {
+            results.push(members);
+        } else {
+            stored.push(row(&members, number).map_err(wrong)?);
+        }
+    }
+    match (results.is_empty(), stored.is_empty()) {
+        (true, true) => Err(Error::usage(format!("there is nothing in this file: {name}")).hint(KNOWN)),
+        (false, true) => generated(&results, plan, name),
+        (true, false) => {
+            let (claims, assumptions, notices) = (Vec::new(), Vec::new(), Vec::new());
+            Ok(Answers { kind: FileKind::Rows, stored, claims, assumptions, notices })
+        }
+        (false, false) => Err(Error::usage(format!("results and rows in one file: {name}")).hint(KNOWN)),
+    }
+}
+
+fn row(members: &Map<String, Value>, number: usize) -> std::result::Result<Stored, String> {
+    let is_known = |name: &str| ROW_MEMBERS.contains(&name) || custom::CONSTRAINTS.contains(&name);
+    if let Some(unknown) = members.keys().find(|name| !is_known(name)) {
+        return Err(format!("no such member: {unknown}"));
+    }
+    let text = members.get("text").and_then(Value::as_str).ok_or("text has to be a text")?;
+    let constraint = match members.get("constraint") {
+        Some(Value::Object(inner)) => {
+            if let Some(unknown) =
+                inner.keys().find(|name| !custom::CONSTRAINTS.contains(&name.as_str()) && *name != "json_schema")
+            {
+                return Err(format!("no such member of constraint: {unknown}"));
+            }
+            if members.keys().any(|name| name == "json_schema" || custom::CONSTRAINTS.contains(&name.as_str())) {
+                return Err("constraint, and another one beside it".to_owned());
+            }
+            spelt_out(inner)?
+        }
+        Some(_) => return Err(format!("constraint has to be an object with one of {}", custom::CONSTRAINTS.join(", "))),
+        None => spelt_out(members)?,
+    };
+    let constraint =
+        constraint.ok_or_else(|| format!("no constraint: none of {}, json_schema", custom::CONSTRAINTS.join(", ")))?;
+    let name = members
+        .get("name")
+        .map_or_else(|| Ok(format!("line {number}")), |name| name.as_str().map(str::to_owned).ok_or("name has to be a text"))?;
+    let mut stored = Stored::text(name, Some(Arc::new(constraint)), text.to_owned());
+    stored.case.arm = Arm::Constrained;
+    stored.claimed = match members.get("correct") {
+        None | Some(Value::Null) => None,
+        Some(Value::Bool(correct)) => Some(*correct),
+        Some(_) => return Err("correct has to be true or false".to_owned()),
+    };
+    Ok(stored)
+}
+
+/// The constraint among these members; `json_schema` is another name of `json`.
+fn spelt_out(members: &Map<String, Value>) -> std::result::Result<Option<crate::constraint::Constraint>, String> {
+    let mut members = members.clone();
+    if let Some(schema) = members.remove("json_schema")
+        && members.insert("json".to_owned(), schema).is_some()
+    {
+        return Err("json and json_schema are the same: give one of them".to_owned());
+    }
+    custom::constraint(&members)
+}
