@@ -9,6 +9,8 @@
 //! 5. [`runlog`] keeps what happened, from which the rest can be done again. [`evaluate`] judges every observation into a [`verdict::Verdict`].
 //! 6. [`metrics`] counts and times; [`report`] renders.
 //!
+//! [`compare`] holds runs against each other, from their files.
+//!
 //! [`preflight`] asks a server beforehand whether the constraint bites, by the same driver and the same evaluation.
 //!
 //! [`engine`] and [`server`] are the embedded server: real constrained-decoding libraries masking a synthetic model, for runs
@@ -18,6 +20,7 @@ pub mod backend;
 pub mod calibrate;
 pub mod case;
 pub mod cli;
+pub mod compare;
 pub mod constraint;
 pub mod dataset;
 pub mod driver;

@@ -6,8 +6,10 @@ use std::process::ExitCode;
 use sobench::cli::{Cli, Command};
 use sobench::ending::Ending;
 use sobench::error::Result;
-use sobench::plan::{RunPlan, calibrate_plan, mask_plan, preflight_plan, report_plan, score_plan, serve_plan};
-use sobench::{calibrate, mask, measure, preflight, progress, run, score, serve};
+use sobench::plan::{
+    RunPlan, calibrate_plan, compare_plan, mask_plan, preflight_plan, report_plan, score_plan, serve_plan,
+};
+use sobench::{calibrate, compare, mask, measure, preflight, progress, run, score, serve};
 
 fn main() -> ExitCode {
     let command = match Cli::parse_arguments(std::env::args_os()) {
@@ -31,6 +33,7 @@ fn run_command(command: &Command) -> Result<Ending> {
     match command {
         Command::Bench(arguments) => Ok(run::run(&RunPlan::new(arguments, api_key())?)?.into()),
         Command::Calibrate(arguments) => calibrate::command::run(&calibrate_plan(arguments)?),
+        Command::Compare(arguments) => compare::command::run(&compare_plan(arguments)?),
         Command::CalibrateServer => {
             calibrate::server::serve(BufReader::new(std::io::stdin()), std::io::stdout()).map(|()| Ending::default())
         }
@@ -62,6 +65,7 @@ fn files_of(command: &Command) -> &'static str {
         Command::Calibrate(_)
         | Command::CalibrateFloor { .. }
         | Command::CalibrateServer
+        | Command::Compare(_)
         | Command::Report(_)
         | Command::Score(_)
         | Command::Serve(_)

@@ -2,6 +2,7 @@
 //! the layers it configures, and no connection.
 
 mod calibrate;
+mod compare;
 mod engines;
 mod mask;
 mod preflight;
@@ -29,6 +30,7 @@ use crate::metrics::{Answers, MetricsOptions, Slo};
 use crate::preflight::gate::Unenforced;
 use crate::report::LatencyMetric;
 pub use calibrate::calibrate_plan;
+pub use compare::compare_plan;
 pub use engines::Pace;
 pub use mask::{Format, MeasureOutput, MeasurePlan, mask_plan};
 pub use preflight::{Dialects, FeaturesPlan, PreflightPlan, PreflightTarget, preflight_plan};

@@ -2,6 +2,7 @@
 
 mod bench;
 mod calibrate;
+mod compare;
 mod engine;
 mod mask;
 mod preflight;
@@ -17,6 +18,7 @@ pub use bench::{
     BenchArgs, ConstraintArgs, DatasetArgs, JsonSchemaName, OutputArgs, RampUpName, SamplingArgs, ServerArgs, TrafficArgs,
 };
 pub use calibrate::{CalibrateArgs, CalibrateFormat};
+pub use compare::{CompareArgs, CompareFormat, UndecidedName};
 pub use engine::{EmbeddedArgs, EngineArgs};
 pub use mask::{MaskArgs, MaskFormat, MaskOutputArgs};
 pub use preflight::{PreflightArgs, PreflightFormat};
@@ -44,6 +46,8 @@ pub enum Command {
     Bench(Box<BenchArgs>),
     /// Measure the client itself against a server of known timing, beside another client if you name one
     Calibrate(Box<CalibrateArgs>),
+    /// Hold runs against each other: what changed, by more than chance, and whether a gate lets it pass
+    Compare(Box<CompareArgs>),
     /// Measure decoding engines in this process over a corpus of schemas: outcomes, compile and mask times, memory
     Mask(Box<MaskArgs>),
     /// Ask a server which constraints it enforces, and in which dialect

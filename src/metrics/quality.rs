@@ -11,7 +11,7 @@ use crate::observation::Outcome;
 use crate::verdict::{NotScored, Verdict};
 
 /// Finish reasons by which a server says that the model ended the answer: OpenAI's, and TGI's two.
-const ENDED_BY_ITSELF: [&str; 4] = ["stop", "eos_token", "stop_sequence", "tool_calls"];
+pub const ENDED_BY_ITSELF: [&str; 4] = ["stop", "eos_token", "stop_sequence", "tool_calls"];
 
 /// The status of a request that came at a bad time: "Too Many Requests" (RFC 6585).
 const OVERLOADED: u16 = 429;

@@ -7,6 +7,7 @@ pub mod calibrate;
 mod certainty;
 mod client;
 mod cold;
+pub mod compare;
 mod details;
 pub mod enforcement;
 mod filename;

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails; clippy exempts test functions, not their helpers")]
 
 mod cli;
+mod compare;
 mod contracts;
 mod conversions;
 mod engines;

@@ -57,6 +57,7 @@ fn every_sobench_command_of_the_readme_runs() {
         let title = match arguments[0].as_str() {
             "mask" => "Outcomes of schemas",
             "preflight" => "enforced",
+            "compare" => "B against A",
             "calibrate" => "TTFT error mean",
             "report" => "correct",
             "score" => "correct",

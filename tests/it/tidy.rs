@@ -17,9 +17,9 @@ struct Rule {
     why: &'static str,
 }
 
-const RULES: [Rule; 9] = [
+const RULES: [Rule; 10] = [
     Rule {
-        within: &["src/evaluate/", "src/grammar/", "src/metrics/", "src/report/", "src/score/"],
+        within: &["src/evaluate/", "src/grammar/", "src/metrics/", "src/report/", "src/score/", "src/compare/"],
         except: &[],
         words: &["tokio", "reqwest", "std::env", "Instant", "SystemTime", "crate::driver", "crate::server", "crate::plan"],
         why: "what is right of the run log can be done again from the file: no clock, no network, no environment",
@@ -67,6 +67,12 @@ const RULES: [Rule; 9] = [
         ],
         words: &["tokio", "reqwest", "crate::driver", "crate::server", "crate::plan", "crate::report"],
         why: "what an answer proves is judged without a network",
+    },
+    Rule {
+        within: &["src/compare/"],
+        except: &["src/compare/files.rs"],
+        words: &["std::fs", "fs::read", "File::"],
+        why: "comparing is pure; only files.rs opens any",
     },
     Rule {
         within: &["src/driver/", "src/backend/", "src/dataset/"],

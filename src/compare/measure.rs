@@ -1,0 +1,402 @@
+//! One figure on two sides: values, difference, and how far chance may carry it. Knows no rule and no wording.
+
+use std::cmp::Ordering;
+
+use super::Method;
+use super::bootstrap::{Asked, Pool, Which, bootstrap};
+use super::draw::Drawn;
+use super::metric::{Metric, RateName, Series, Stat};
+use super::pairing::Pairing;
+use super::rates::{Pairs, independent, z_of};
+use super::side::{SavedMean, Share, Side};
+use super::throughput::{self, TooShort};
+use crate::metrics::stats::samples_needed;
+
+/// The fewest requests that a mean or a median of latencies is judged by: drawn again from themselves, skewed values are too much
+/// alike below that, and their intervals too narrow.
+pub const LEAST_REQUESTS: usize = 30;
+
+/// The fewest requests that a difference of rates is judged by.
+pub const LEAST_JUDGED: usize = 10;
+
+/// The most steps that one bootstrap may take: some minutes.
+pub const MAX_STEPS: usize = 40_000_000_000;
+
+/// A figure on two sides.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measured {
+    pub metric: Metric,
+    pub a: Option<f64>,
+    pub b: Option<f64>,
+    /// Second less first, in the figure's unit; of pairs, where there are some.
+    pub difference: Option<f64>,
+    /// Requests that the two values are of, where they are known.
+    pub n: (Option<usize>, Option<usize>),
+    /// How far runs of the same server may be apart, in percent, where a side has one run and nothing says it: of times and
+    /// throughput. Rates have none: what is right is counted, not timed.
+    pub floor: Option<f64>,
+    pub spread: Spread,
+}
+
+/// What there is to tell the difference from chance.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Spread {
+    /// Resamples.
+    Drawn { drawn: Drawn, paired: bool },
+    /// Throughput, drawn again in blocks of time.
+    Blocks(Drawn),
+    /// Two rates; `drawn` is there where there are several runs.
+    Rates { pairs: Option<Pairs>, a: Share, b: Share, drawn: Option<Drawn> },
+    /// Two means with standard errors.
+    Normal { a: f64, b: f64, error_a: f64, error_b: f64 },
+    /// Nothing.
+    None(Why),
+}
+
+/// Why there is nothing to tell the difference from chance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// A side has no value.
+    NoValue,
+    /// A side has fewer values than that takes.
+    TooFew { n: usize, needs: usize },
+    /// A file without requests: saved without `--save-detailed`.
+    NoRequests,
+    /// A baseline keeps of gaps only their number and sum.
+    NoGaps,
+    /// A file that does not tell when answers ended.
+    NoTimes,
+    /// The run is over before its answers are.
+    TooShort,
+    /// A figure that a run has only once.
+    Once,
+    /// [`MAX_STEPS`].
+    TooLarge,
+}
+
+/// How resampling is done.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Resampling {
+    pub resamples: usize,
+    pub seed: u64,
+    /// In percent; see [`Measured::floor`].
+    pub run_spread: f64,
+}
+
+/// Measures `metrics` on two sides, in their order.
+pub fn measure(a: &Side, b: &Side, pairing: &Pairing, metrics: &[Metric], resampling: Resampling) -> Vec<Measured> {
+    let mut measured: Vec<Measured> = metrics.iter().map(|metric| saved(a, b, *metric)).collect();
+    if a.runs.len() < 2 || b.runs.len() < 2 {
+        let timed = measured.iter_mut().filter(|it| matches!(it.metric, Metric::Latency(..) | Metric::Flow(_)));
+        timed.for_each(|it| it.floor = Some(resampling.run_spread));
+    }
+    if a.requests().is_none() || b.requests().is_none() {
+        return measured;
+    }
+    latencies(a, b, pairing, &mut measured, resampling);
+    for it in &mut measured {
+        if let Metric::Flow(flow) = it.metric {
+            (it.a, it.b) = (throughput::value(a, flow).or(it.a), throughput::value(b, flow).or(it.b));
+            it.spread = match throughput::bootstrap(a, b, flow, resampling.resamples, resampling.seed) {
+                Ok(drawn) => Spread::Blocks(drawn),
+                Err(TooShort::NoTimes) => Spread::None(Why::NoTimes),
+                Err(TooShort::Blocks) => Spread::None(Why::TooShort),
+            };
+        }
+    }
+    for it in &mut measured {
+        if it.a.is_none() || it.b.is_none() {
+            it.spread = Spread::None(Why::NoValue);
+        }
+        let of_pairs = match &it.spread {
+            Spread::Rates { pairs: Some(pairs), .. } => pairs.difference().map(|share| 100.0 * share),
+            _ => None,
+        };
+        it.difference = of_pairs.or_else(|| Some(it.b? - it.a?));
+    }
+    measured
+}
+
+impl Spread {
+    /// The interval of the difference, in the figure's unit (rates: percentage points).
+    pub fn interval(&self, level: f64) -> Option<(f64, f64)> {
+        match self {
+            Self::Drawn { drawn, .. } | Self::Blocks(drawn) => drawn.interval(level),
+            Self::Rates { pairs, a, b, drawn } => {
+                let counted = match pairs {
+                    Some(pairs) => pairs.interval(level),
+                    None => independent(*a, *b, level),
+                }?;
+                // Several runs: no narrower than what their spread says, and no narrower than what the counts do.
+                let (low, high) = match drawn {
+                    Some(drawn) => {
+                        let (low, high) = drawn.interval(level)?;
+                        (counted.0.min(low), counted.1.max(high))
+                    }
+                    None => counted,
+                };
+                Some((100.0 * low, 100.0 * high))
+            }
+            Self::Normal { a, b, error_a, error_b } => {
+                let half = z_of(level) * error_a.hypot(*error_b);
+                Some((b - a - half, b - a + half))
+            }
+            Self::None(_) => None,
+        }
+    }
+
+    /// The interval of the difference as a share of the first value, in percent. Rates have none: their difference is in points.
+    pub fn relative(&self, level: f64) -> Option<(f64, f64)> {
+        let (low, high) = match self {
+            Self::Drawn { drawn, .. } | Self::Blocks(drawn) => drawn.relative(level)?,
+            Self::Normal { a, b, error_a, error_b } if *a > 0.0 && *b > 0.0 => {
+                // Of the logarithm of the ratio, whose error is that of both relative ones.
+                let half = z_of(level) * (error_a / a).hypot(error_b / b);
+                ((b / a) * (-half).exp() - 1.0, (b / a) * half.exp() - 1.0)
+            }
+            Self::Rates { .. } | Self::Normal { .. } | Self::None(_) => return None,
+        };
+        Some((100.0 * low, 100.0 * high))
+    }
+
+    /// On which side of nothing the difference is: `None` where it may be nothing. Of pairs, McNemar's test has to agree.
+    ///
+    /// `floor` is how far, in percent, runs of the same thing may be apart where that is not known: the whole interval has to be past
+    /// it.
+    pub fn sign(&self, level: f64, floor: Option<f64>) -> Option<Ordering> {
+        if self.p_value().is_some_and(|p| p > 1.0 - level) {
+            return None;
+        }
+        let (low, high, floor) = match (floor, self.relative(level)) {
+            (Some(floor), Some((low, high))) => (low, high, floor),
+            _ => {
+                let (low, high) = self.interval(level)?;
+                (low, high, 0.0)
+            }
+        };
+        match (low, high) {
+            (low, _) if low > floor => Some(Ordering::Greater),
+            (_, high) if high < -floor => Some(Ordering::Less),
+            _ => None,
+        }
+    }
+
+    /// McNemar's, of one run a side.
+    pub fn p_value(&self) -> Option<f64> {
+        match self {
+            Self::Rates { pairs: Some(pairs), drawn: None, .. } => Some(pairs.mcnemar()),
+            _ => None,
+        }
+    }
+
+    /// Where the interval is from.
+    pub fn method(&self) -> Option<Method> {
+        Some(match self {
+            Self::Drawn { paired: true, .. } => Method::PairedBootstrap,
+            Self::Drawn { paired: false, .. } => Method::Bootstrap,
+            Self::Blocks(_) => Method::BlockBootstrap,
+            Self::Rates { pairs: Some(_), drawn: None, .. } => Method::McnemarAndNewcombePaired,
+            Self::Rates { pairs: None, drawn: None, .. } => Method::Newcombe,
+            Self::Rates { drawn: Some(_), .. } => Method::NewcombeAndRuns,
+            Self::Normal { .. } => Method::Welch,
+            Self::None(_) => return None,
+        })
+    }
+}
+
+/// What can be said without requests: the files' own figures, counts and standard errors.
+fn saved(a: &Side, b: &Side, metric: Metric) -> Measured {
+    let (value_a, value_b) = (saved_value(a, metric), saved_value(b, metric));
+    let (mut n, mut spread) = ((None, None), Spread::None(Why::NoRequests));
+    match metric {
+        Metric::Rate(rate) => {
+            if let (Some(a), Some(b)) = (share(a, rate), share(b, rate)) {
+                n = (Some(a.of), Some(b.of));
+                // Several runs without their requests do not tell their spread apart from the cases'.
+                spread = Spread::Rates { pairs: None, a, b, drawn: None };
+            }
+        }
+        Metric::Latency(series, Stat::Mean) => {
+            if let (Some(first), Some(second), Some(of_a), Some(of_b)) = (mean(a, series), mean(b, series), value_a, value_b) {
+                n = (Some(first.n), Some(second.n));
+                if let (Some(error_a), Some(error_b)) = (first.standard_error, second.standard_error) {
+                    spread = Spread::Normal { a: of_a, b: of_b, error_a, error_b };
+                }
+            }
+        }
+        Metric::Plain(_) | Metric::Latency(_, Stat::Std) => spread = Spread::None(Why::Once),
+        Metric::Latency(..) | Metric::Flow(_) => {}
+    }
+    if let (Some(n), Some(m)) = n
+        && n.min(m) < LEAST_JUDGED
+    {
+        spread = Spread::None(Why::TooFew { n: n.min(m), needs: LEAST_JUDGED });
+    }
+    if value_a.is_none() || value_b.is_none() {
+        spread = Spread::None(Why::NoValue);
+    }
+    Measured { metric, a: value_a, b: value_b, difference: value_a.zip(value_b).map(|(a, b)| b - a), n, floor: None, spread }
+}
+
+/// A figure of one side by itself: of its requests where they are known, else as its files have it.
+pub fn figure(side: &Side, metric: Metric) -> Option<f64> {
+    let of_requests = match metric {
+        Metric::Latency(series, stat) => {
+            let asked = Asked::Latency(series, stat);
+            Pool::of(side, &Pairing::None, Which::A, &[asked]).and_then(|pool| pool.value(asked))
+        }
+        Metric::Rate(rate) => count(side, rate).filter(|share| share.of > 0).map(percent),
+        Metric::Flow(flow) => throughput::value(side, flow),
+        Metric::Plain(_) => None,
+    };
+    of_requests.or_else(|| saved_value(side, metric))
+}
+
+/// The same, where the sample carries it.
+///
+/// # Errors
+/// Why there is none, or why it says too little.
+pub fn carried(side: &Side, metric: Metric) -> Result<f64, Why> {
+    let value = figure(side, metric).ok_or(Why::NoValue)?;
+    if let Metric::Latency(series, stat) = metric {
+        let n = match Pool::of(side, &Pairing::None, Which::A, &[Asked::Latency(series, stat)]) {
+            Some(pool) => Some(pool.size(series).0),
+            None => side.runs.iter().map(|run| run.means.get(&series).map(|mean| mean.n)).sum(),
+        };
+        let needs = stat.percent().and_then(samples_needed).and_then(|needs| usize::try_from(needs).ok());
+        if let (Some(n), Some(needs)) = (n, needs)
+            && n < needs
+        {
+            return Err(Why::TooFew { n, needs });
+        }
+    }
+    Ok(value)
+}
+
+/// The mean of the runs' figures; of rates, the share of all their counts.
+fn saved_value(side: &Side, metric: Metric) -> Option<f64> {
+    if let Metric::Rate(rate) = metric
+        && let Some(share) = share(side, rate)
+    {
+        return (share.of > 0).then(|| percent(share));
+    }
+    let name = metric.to_string();
+    let values = side.runs.iter().map(|run| run.figures.get(&name).copied()).collect::<Option<Vec<f64>>>()?;
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}
+
+fn share(side: &Side, rate: RateName) -> Option<Share> {
+    side.runs.iter().map(|run| run.counts.get(&rate)).try_fold(Share::default(), |sum, share| {
+        let share = share?;
+        Some(Share { hits: sum.hits + share.hits, of: sum.of + share.of })
+    })
+}
+
+fn mean(side: &Side, series: Series) -> Option<SavedMean> {
+    match side.runs.as_slice() {
+        [run] => run.means.get(&series).copied(),
+        _ => None,
+    }
+}
+
+/// Latencies and rates over requests, by one bootstrap for all of them.
+fn latencies(a: &Side, b: &Side, pairing: &Pairing, measured: &mut [Measured], resampling: Resampling) {
+    let several = a.runs.len() > 1 || b.runs.len() > 1;
+    let wanted: Vec<(usize, Asked)> = measured
+        .iter()
+        .enumerate()
+        .filter_map(|(place, it)| match it.metric {
+            Metric::Latency(series, stat) => Some((place, Asked::Latency(series, stat))),
+            Metric::Rate(rate) => Some((place, Asked::Rate(rate))),
+            Metric::Flow(_) | Metric::Plain(_) => None,
+        })
+        .collect();
+    let asked: Vec<Asked> = wanted.iter().map(|(_, asked)| *asked).collect();
+    let pools = (Pool::of(a, pairing, Which::A, &asked), Pool::of(b, pairing, Which::B, &asked));
+    let (Some(pool_a), Some(pool_b)) = pools else { return };
+    let mut drawable = Vec::new();
+    for (place, asked) in wanted {
+        let it = &mut measured[place];
+        match asked {
+            Asked::Latency(series, stat) => {
+                (it.a, it.b) = (pool_a.value(asked).or(it.a), pool_b.value(asked).or(it.b));
+                it.n = (Some(pool_a.size(series).0), Some(pool_b.size(series).0));
+                it.spread = match why_not(&pool_a, series, stat).or_else(|| why_not(&pool_b, series, stat)) {
+                    Some(why) => Spread::None(why),
+                    None => {
+                        drawable.push((place, asked));
+                        continue;
+                    }
+                };
+            }
+            Asked::Rate(rate) => {
+                it.spread = rates(a, b, pairing, rate);
+                (it.a, it.b, it.n) = (None, None, (None, None));
+                if let Spread::Rates { a, b, .. } = it.spread {
+                    (it.a, it.b) = (Some(percent(a)), Some(percent(b)));
+                    it.n = (Some(a.of), Some(b.of));
+                    let n = a.of.min(b.of);
+                    if n < LEAST_JUDGED {
+                        it.spread = Spread::None(Why::TooFew { n, needs: LEAST_JUDGED });
+                    } else if several {
+                        drawable.push((place, asked));
+                    }
+                }
+            }
+        }
+    }
+    let steps = (pool_a.steps() + pool_b.steps()).saturating_mul(resampling.resamples);
+    let asked: Vec<Asked> = drawable.iter().map(|(_, asked)| *asked).collect();
+    if steps > MAX_STEPS {
+        drawable.iter().for_each(|(place, _)| measured[*place].spread = Spread::None(Why::TooLarge));
+    } else if !asked.is_empty() {
+        let drawn = bootstrap(&pool_a, &pool_b, pairing.cases(), &asked, resampling.resamples, resampling.seed);
+        for ((place, _), of_runs) in drawable.into_iter().zip(drawn) {
+            match &mut measured[place].spread {
+                Spread::Rates { drawn, .. } => *drawn = Some(of_runs),
+                other => *other = Spread::Drawn { drawn: of_runs, paired: *pairing != Pairing::None },
+            }
+        }
+    }
+}
+
+/// Why a series of one side cannot be resampled for a figure.
+fn why_not(pool: &Pool, series: Series, stat: Stat) -> Option<Why> {
+    let ((values, whole), requests) = (pool.size(series), pool.requests_with(series));
+    if values == 0 {
+        return Some(Why::NoValue);
+    }
+    let needs = match stat {
+        Stat::Std => return Some(Why::Once),
+        Stat::Mean => LEAST_REQUESTS,
+        Stat::Median | Stat::Percentile(_) if !whole => return Some(Why::NoGaps),
+        Stat::Median | Stat::Percentile(_) => {
+            let needed = stat.percent().and_then(samples_needed).and_then(|needed| usize::try_from(needed).ok());
+            needed.unwrap_or(usize::MAX).max(LEAST_REQUESTS)
+        }
+    };
+    // Gaps come with their request, so that they count as so many values, but their requests have to be enough as well.
+    if values < needs {
+        return Some(Why::TooFew { n: values, needs });
+    }
+    (requests < LEAST_REQUESTS).then_some(Why::TooFew { n: requests, needs: LEAST_REQUESTS })
+}
+
+fn rates(a: &Side, b: &Side, pairing: &Pairing, rate: RateName) -> Spread {
+    let (of_a, of_b) = (count(a, rate).unwrap_or_default(), count(b, rate).unwrap_or_default());
+    if of_a.of == 0 || of_b.of == 0 {
+        return Spread::None(Why::NoValue);
+    }
+    let pairs = pairing.pairs(a, b, rate).filter(|pairs| pairs.total() >= LEAST_JUDGED);
+    Spread::Rates { pairs, a: of_a, b: of_b, drawn: None }
+}
+
+/// How many requests of a side hit; `None` where a run has no requests.
+fn count(side: &Side, rate: RateName) -> Option<Share> {
+    let hits = side.requests()?.into_iter().filter_map(|(_, request)| request.in_rate(rate));
+    Some(hits.fold(Share::default(), |share, hit| Share { hits: share.hits + usize::from(hit), of: share.of + 1 }))
+}
+
+fn percent(share: Share) -> f64 {
+    100.0 * share.hits as f64 / share.of as f64
+}

@@ -1,0 +1,119 @@
+//! Bytes of a file to runs: sobench's results and baselines, and the result files of vLLM's two tools. Knows no file system.
+
+mod baseline;
+mod raw;
+mod sobench;
+mod vllm;
+
+pub use baseline::{FORMAT_VERSION, write as write_baseline};
+
+use serde_json::{Map, Value};
+
+use self::raw::Raw;
+use super::metric::{Metric, Plain};
+use super::side::{FileKind, Run};
+use crate::error::{Error, Result};
+
+/// The most runs that one file may hold (`--append-result` writes a line each).
+pub const MAX_RUNS: usize = 1000;
+
+/// The most requests of one run.
+pub const MAX_REQUESTS: usize = 5_000_000;
+
+/// The most gaps between chunks of one run.
+pub const MAX_GAPS: usize = 100_000_000;
+
+/// Reads every run of a file; `file` is its name for messages.
+///
+/// # Errors
+/// Usage errors that name the file: not JSON, not a result, or past a limit.
+pub fn runs(file: &str, bytes: &[u8]) -> Result<Vec<Run>> {
+    let bytes = raw::without_nan(bytes);
+    let mut found = Vec::new();
+    for raw in serde_json::Deserializer::from_slice(&bytes).into_iter::<Raw>() {
+        let raw = raw.map_err(|error| {
+            Error::usage(format!("this is no result ({error}): {file}"))
+                .hint("give what --save-result or --write-baseline wrote, or a result file of vLLM's tools")
+        })?;
+        if found.len() == MAX_RUNS {
+            return Err(too_much(file, "runs", MAX_RUNS));
+        }
+        found.push(run(file, raw)?);
+    }
+    if found.is_empty() {
+        return Err(Error::usage(format!("there is no result in this file: {file}")).hint("was the run saved to the end?"));
+    }
+    Ok(found)
+}
+
+/// A run from a result that is at hand, without its requests.
+///
+/// # Errors
+/// It is none of sobench's results.
+pub fn of_result(result: &Value) -> Result<Run> {
+    let rest = result.as_object().cloned().unwrap_or_default();
+    run("this run", Raw { rest, ..Raw::default() })
+}
+
+fn run(file: &str, raw: Raw) -> Result<Run> {
+    let requests = raw.longest();
+    let gaps = raw.itls.iter().flatten().map(Vec::len).sum::<usize>();
+    if requests > MAX_REQUESTS || gaps > MAX_GAPS {
+        let (what, limit) = if requests > MAX_REQUESTS { ("requests", MAX_REQUESTS) } else { ("gaps", MAX_GAPS) };
+        return Err(too_much(file, what, limit));
+    }
+    match kind(&raw.rest, &raw) {
+        Some(FileKind::SobenchBaseline) => baseline::read(file, raw),
+        Some(FileKind::SobenchResult) => Ok(sobench::read(file, raw)),
+        Some(kind @ (FileKind::VllmBenchServe | FileKind::VllmScript)) => Ok(vllm::read(file, raw, kind)),
+        Some(FileKind::SobenchRunLog) | None => Err(Error::usage(format!("this is no result that sobench knows: {file}"))
+            .hint("give a result of sobench, of `vllm bench serve --save-result`, or of vLLM's structured-output script")),
+    }
+}
+
+/// Who wrote it, by the keys that only they write.
+fn kind(rest: &Map<String, Value>, raw: &Raw) -> Option<FileKind> {
+    let has = |key: &str| rest.contains_key(key);
+    if has(baseline::MARK) {
+        return Some(FileKind::SobenchBaseline);
+    }
+    if rest.get("sobench").is_some_and(Value::is_object) {
+        return Some(FileKind::SobenchResult);
+    }
+    if !has("request_throughput") || !has("duration") {
+        return None;
+    }
+    let script = has("correct_rate(%)") || raw.outputs.is_some() || has("ttft_description");
+    Some(if script { FileKind::VllmScript } else { FileKind::VllmBenchServe })
+}
+
+fn too_much(file: &str, what: &str, limit: usize) -> Error {
+    Error::usage(format!("more than {limit} {what}: {file}")).hint("compare parts of it")
+}
+
+/// The figures at the top of a result, by the names that metrics have.
+fn figures(rest: &Map<String, Value>) -> std::collections::BTreeMap<String, f64> {
+    let named = |(key, value): (&String, &Value)| Some((Metric::parse(key).ok()?.to_string(), number(value)?));
+    rest.iter().filter_map(named).collect()
+}
+
+fn number(value: &Value) -> Option<f64> {
+    value.as_f64().filter(|number| number.is_finite())
+}
+
+/// A setting in one spelling: numbers as `f64` prints them, so that 1 and 1.0 are the same; nothing for `null`.
+fn spelt(value: &Value) -> Option<String> {
+    match value {
+        Value::Null => None,
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.as_f64().map_or_else(|| number.to_string(), |number| number.to_string())),
+        Value::Bool(_) | Value::Array(_) | Value::Object(_) => Some(value.to_string()),
+    }
+}
+
+/// vLLM's tools count chunks where their key says tokens.
+fn chunks_are_no_tokens(figures: &mut std::collections::BTreeMap<String, f64>) {
+    if let Some(chunks) = figures.remove(Plain::MaxTokens.name()) {
+        figures.insert(Plain::MaxChunks.name().to_owned(), chunks);
+    }
+}

@@ -1,0 +1,122 @@
+//! Result files of `vllm bench serve --save-result [--save-detailed]` and of `benchmark_serving_structured_output.py` (vLLM 0.6.4 to
+//! 0.33). Knows no other tool's file.
+//!
+//! Both keep seconds, and 0 where a request failed. The script's `correct_rate(%)` comes of its own formula, which looks at no
+//! schema: it is read as `vllm_correct_rate`, never as a correct rate. The script saves no instants, so that its throughput has no
+//! interval; its requests' latency is put together from TTFT and gaps.
+
+use serde_json::{Map, Value};
+
+use super::raw::Raw;
+use super::{chunks_are_no_tokens, figures, number, spelt};
+use crate::compare::comparable::NONE;
+use crate::compare::metric::{Metric, RateName};
+use crate::compare::side::{Answer, Field, FileKind, Gaps, Request, Run, Settings};
+
+const MS_PER_S: f64 = 1000.0;
+
+pub(super) fn read(file: &str, raw: Raw, kind: FileKind) -> Run {
+    let mut figures = figures(&raw.rest);
+    chunks_are_no_tokens(&mut figures);
+    if let Some(rate) = figures.remove(&Metric::Rate(RateName::Correct).to_string()) {
+        figures.insert(RateName::Vllm.name().to_owned(), rate);
+    }
+    Run {
+        file: file.to_owned(),
+        kind,
+        settings: settings(&raw.rest),
+        duration_s: raw.rest.get("duration").and_then(number),
+        figures,
+        means: Default::default(),
+        counts: Default::default(),
+        notices: Vec::new(),
+        requests: requests(raw),
+    }
+}
+
+fn settings(top: &Map<String, Value>) -> Settings {
+    let at = |key: &str| top.get(key).and_then(spelt);
+    let limit = |key: &str| top.get(key).map(|value| spelt(value).unwrap_or_else(|| NONE.to_owned()));
+    let ramp = at("ramp_up_strategy").map(|strategy| {
+        let part = |key: &str| at(key).unwrap_or_default();
+        format!("{strategy} from {} to {}", part("ramp_up_start_rps"), part("ramp_up_end_rps"))
+    });
+    [
+        (Field::Model, at("model_id")),
+        (Field::NumPrompts, at("num_prompts")),
+        (Field::RequestRate, at("request_rate")),
+        (Field::Ramp, ramp),
+        (Field::Burstiness, at("burstiness")),
+        (Field::MaxConcurrency, limit("max_concurrency")),
+        (Field::Tokenizer, at("tokenizer_id")),
+        (Field::Backend, at("backend")),
+        (Field::Label, at("label")),
+        (Field::Date, at("date")),
+    ]
+    .into_iter()
+    .filter_map(|(field, value)| Some((field, value?)))
+    .collect()
+}
+
+/// `None` where a column is missing or of another length.
+fn requests(raw: Raw) -> Option<Vec<Request>> {
+    let (ttfts, itls) = (raw.ttfts?, raw.itls?);
+    let n = ttfts.len();
+    let fits = |length: Option<usize>| length.is_none_or(|length| length == n);
+    let lengths = [raw.latencies.as_ref(), raw.start_times.as_ref(), raw.output_lens.as_ref(), raw.input_lens.as_ref()];
+    if itls.len() != n
+        || !lengths.into_iter().all(|column| fits(column.map(Vec::len)))
+        || !fits(raw.outputs.as_ref().map(Vec::len))
+    {
+        return None;
+    }
+    let at = |column: &Option<Vec<Option<f64>>>, place: usize| column.as_ref().and_then(|column| column[place]);
+    // vLLM's instants are of a clock of its own: they count from the first of them here.
+    let origin_s = raw.start_times.iter().flatten().flatten().copied().reduce(f64::min).unwrap_or(0.0);
+    let error_at = |place: usize| raw.errors.as_ref().and_then(|errors| errors.get(place).cloned().flatten()).unwrap_or_default();
+    let rows = ttfts.iter().zip(itls).enumerate().map(|(place, (ttft_s, itls))| {
+        let error = error_at(place);
+        // A failed request has 0 for a TTFT; an answer without any content had none either.
+        let ttft_s = ttft_s.filter(|ttft_s| *ttft_s > 0.0);
+        let answered = error.is_empty() && ttft_s.is_some();
+        let last_s = at(&raw.latencies, place).or_else(|| Some(ttft_s? + itls.iter().sum::<f64>())).filter(|_| answered);
+        let tokens = |column: &Option<Vec<Option<f64>>>| at(column, place).filter(|it| *it >= 0.0).map(|it| it as u64);
+        let output_tokens = tokens(&raw.output_lens);
+        // vLLM has a TPOT for answers of more than one token.
+        let tpot_s = match (ttft_s, last_s, output_tokens) {
+            (Some(first), Some(last), Some(tokens)) if tokens > 1 => Some((last - first) / (tokens - 1) as f64),
+            _ => None,
+        };
+        let output = raw.outputs.as_ref().map(|outputs| &outputs[place]);
+        let generated = raw.generated_texts.as_ref().and_then(|texts| texts.get(place).cloned().flatten());
+        let vllm_correct = output.and_then(|output| output.correctness);
+        Request {
+            case: None,
+            arm: None,
+            vllm_correct,
+            answered,
+            ttft_ms: ttft_s.map(|it| it * MS_PER_S),
+            tpot_ms: tpot_s.map(|it| it * MS_PER_S),
+            e2el_ms: last_s.map(|it| it * MS_PER_S),
+            gaps: Gaps::Each(itls.into_iter().map(|it| it * MS_PER_S).collect()),
+            sent_s: at(&raw.start_times, place).map(|sent_s| sent_s - origin_s),
+            input_tokens: tokens(&raw.input_lens),
+            output_tokens,
+            answer: Some(Answer {
+                text: output.and_then(|output| output.generated.clone()).or(generated).unwrap_or_default(),
+                verdict: verdict(vllm_correct, error),
+            }),
+            ..Request::default()
+        }
+    });
+    Some(rows.collect())
+}
+
+fn verdict(vllm_correct: Option<bool>, error: String) -> String {
+    match vllm_correct {
+        _ if !error.is_empty() => error,
+        Some(true) => "correct by the script's formula".to_owned(),
+        Some(false) => "not correct by the script's formula".to_owned(),
+        None => String::new(),
+    }
+}

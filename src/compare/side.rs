@@ -1,0 +1,325 @@
+//! What a comparison knows of a run, whoever wrote its file. Knows no file format and no statistics.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::metric::{RateName, Series};
+use crate::case::Arm;
+
+/// One side of a comparison: runs that are held to be of the same thing.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Side {
+    /// What the user typed.
+    pub name: String,
+    /// At least one.
+    pub runs: Vec<Run>,
+}
+
+/// One run, as far as its file tells.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Run {
+    /// Where it was read from.
+    pub file: String,
+    pub kind: FileKind,
+    pub settings: Settings,
+    /// Every request in the order of the file; `None` where the file has only sums.
+    pub requests: Option<Vec<Request>>,
+    pub duration_s: Option<f64>,
+    /// What the file itself says, by the names of [`super::metric::Metric`].
+    pub figures: BTreeMap<String, f64>,
+    /// Means of the file with their standard errors.
+    pub means: BTreeMap<Series, SavedMean>,
+    /// Hits and of how many, of each rate of the file.
+    pub counts: BTreeMap<RateName, Share>,
+    /// What a reader of the comparison has to know about this run.
+    pub notices: Vec<String>,
+}
+
+/// Who wrote a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FileKind {
+    /// sobench's `--save-result`.
+    SobenchResult,
+    /// `sobench compare --write-baseline`.
+    SobenchBaseline,
+    /// sobench's run log.
+    SobenchRunLog,
+    /// `vllm bench serve --save-result`.
+    VllmBenchServe,
+    /// vLLM's `benchmark_serving_structured_output.py --save-results`.
+    VllmScript,
+}
+
+/// One request, as far as its file tells. What is not known is `None`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Request {
+    /// The case's id; the same id is the same question in every run with the same dataset.
+    pub case: Option<String>,
+    pub arm: Option<Arm>,
+    /// Whether it counts as correct in the correct rate (`metrics::quality::is_correct`).
+    pub correct: Option<bool>,
+    /// The vLLM script's opinion.
+    pub vllm_correct: Option<bool>,
+    /// Valid or not, of answers that ended by themselves and can be judged.
+    pub complied: Option<bool>,
+    /// Whether the server took it up, of those that were not stopped before.
+    pub accepted: Option<bool>,
+    /// Whether there is an answer, whole or cut; only then its latencies count.
+    pub answered: bool,
+    pub ttft_ms: Option<f64>,
+    pub tpot_ms: Option<f64>,
+    pub e2el_ms: Option<f64>,
+    pub gaps: Gaps,
+    /// Seconds from the beginning of the run.
+    pub sent_s: Option<f64>,
+    pub input_tokens: Option<u64>,
+    pub output_tokens: Option<u64>,
+    pub answer: Option<Answer>,
+}
+
+/// The gaps between a request's chunks, in milliseconds.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Gaps {
+    Each(Vec<f64>),
+    /// Only how many and what they add up to: enough for a mean, for no percentile.
+    Sum {
+        n: u64,
+        total_ms: f64,
+    },
+}
+
+/// What came, for a reader to look at.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Answer {
+    pub text: String,
+    /// The verdict or the failure in words.
+    pub verdict: String,
+}
+
+/// How many values a series of a file has, and how far its mean may be off by chance.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SavedMean {
+    pub n: usize,
+    pub standard_error: Option<f64>,
+}
+
+/// Hits out of a count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Share {
+    pub hits: usize,
+    pub of: usize,
+}
+
+/// The conditions of a run, each in one text that is equal where the condition is. A field that is not in here is not known.
+pub type Settings = BTreeMap<Field, String>;
+
+/// A condition of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Field {
+    Model,
+    Dataset,
+    DatasetName,
+    Ratio,
+    OutputLen,
+    NumPrompts,
+    RequestRate,
+    Ramp,
+    Burstiness,
+    MaxConcurrency,
+    ColdSchemaEvery,
+    Dialect,
+    Prompts,
+    Sampling,
+    Stream,
+    FormatAssertion,
+    Goodput,
+    Seed,
+    DurationLimit,
+    Tokenizer,
+    Backend,
+    ServerVersion,
+    Engine,
+    Label,
+    Host,
+    Embedded,
+    BaseUrl,
+    SobenchVersion,
+    Date,
+}
+
+/// What a difference in a field means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Weight {
+    /// Other questions, another load or other rules: figures cannot be held against each other.
+    Stops,
+    /// Worth knowing when reading the figures.
+    Notice,
+    /// Very likely what is being compared.
+    Listed,
+}
+
+impl Field {
+    /// In the order of reports.
+    pub const ALL: [Self; 29] = [
+        Self::Model,
+        Self::Dataset,
+        Self::DatasetName,
+        Self::Ratio,
+        Self::OutputLen,
+        Self::NumPrompts,
+        Self::RequestRate,
+        Self::Ramp,
+        Self::Burstiness,
+        Self::MaxConcurrency,
+        Self::ColdSchemaEvery,
+        Self::Dialect,
+        Self::Prompts,
+        Self::Sampling,
+        Self::Stream,
+        Self::FormatAssertion,
+        Self::Goodput,
+        Self::Seed,
+        Self::DurationLimit,
+        Self::Tokenizer,
+        Self::Backend,
+        Self::ServerVersion,
+        Self::Engine,
+        Self::Label,
+        Self::Host,
+        Self::Embedded,
+        Self::BaseUrl,
+        Self::SobenchVersion,
+        Self::Date,
+    ];
+
+    /// The name in flags, files and tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Model => "model",
+            Self::Dataset => "dataset",
+            Self::DatasetName => "dataset_name",
+            Self::Ratio => "ratio",
+            Self::OutputLen => "output_len",
+            Self::NumPrompts => "num_prompts",
+            Self::RequestRate => "request_rate",
+            Self::Ramp => "ramp",
+            Self::Burstiness => "burstiness",
+            Self::MaxConcurrency => "max_concurrency",
+            Self::ColdSchemaEvery => "cold_schema_every",
+            Self::Dialect => "dialect",
+            Self::Prompts => "prompts",
+            Self::Sampling => "sampling",
+            Self::Stream => "stream",
+            Self::FormatAssertion => "format_assertion",
+            Self::Goodput => "goodput",
+            Self::Seed => "seed",
+            Self::DurationLimit => "duration_limit",
+            Self::Tokenizer => "tokenizer",
+            Self::Backend => "backend",
+            Self::ServerVersion => "server_version",
+            Self::Engine => "engine",
+            Self::Label => "label",
+            Self::Host => "host",
+            Self::Embedded => "embedded",
+            Self::BaseUrl => "base_url",
+            Self::SobenchVersion => "sobench_version",
+            Self::Date => "date",
+        }
+    }
+
+    /// What it means where it differs.
+    pub fn weight(self) -> Weight {
+        match self {
+            Self::Model
+            | Self::Dataset
+            | Self::Ratio
+            | Self::OutputLen
+            | Self::RequestRate
+            | Self::Ramp
+            | Self::Burstiness
+            | Self::MaxConcurrency
+            | Self::ColdSchemaEvery
+            | Self::Dialect
+            | Self::Prompts
+            | Self::Sampling
+            | Self::Stream
+            | Self::FormatAssertion => Weight::Stops,
+            Self::DatasetName
+            | Self::NumPrompts
+            | Self::Goodput
+            | Self::Seed
+            | Self::DurationLimit
+            | Self::Tokenizer
+            | Self::SobenchVersion => Weight::Notice,
+            Self::Backend
+            | Self::ServerVersion
+            | Self::Engine
+            | Self::Label
+            | Self::Host
+            | Self::Embedded
+            | Self::BaseUrl
+            | Self::Date => Weight::Listed,
+        }
+    }
+}
+
+impl Default for Gaps {
+    fn default() -> Self {
+        Self::Each(Vec::new())
+    }
+}
+
+impl Gaps {
+    /// How many, and what they add up to.
+    pub fn sum(&self) -> (u64, f64) {
+        match self {
+            Self::Each(gaps) => (gaps.len() as u64, gaps.iter().sum()),
+            Self::Sum { n, total_ms } => (*n, *total_ms),
+        }
+    }
+}
+
+impl Request {
+    /// What it counts as in a rate; `None` where it does not.
+    pub fn in_rate(&self, rate: RateName) -> Option<bool> {
+        let constrained = self.arm == Some(Arm::Constrained);
+        match rate {
+            RateName::Correct => self.correct.filter(|_| constrained),
+            RateName::Compliance => self.complied.filter(|_| constrained),
+            RateName::Coverage => self.accepted.filter(|_| constrained),
+            RateName::Control => self.correct.filter(|_| self.arm == Some(Arm::Control)),
+            RateName::Vllm => self.vllm_correct,
+        }
+    }
+
+    /// Its value in a series of one value a request.
+    pub fn latency_ms(&self, series: Series) -> Option<f64> {
+        let value = match series {
+            Series::Ttft => self.ttft_ms,
+            Series::Tpot => self.tpot_ms,
+            Series::E2el => self.e2el_ms,
+            Series::Itl => None,
+        };
+        value.filter(|_| self.answered)
+    }
+
+    /// When its last content came, in seconds from the beginning of the run, if there is an answer.
+    pub fn ended_s(&self) -> Option<f64> {
+        Some(self.sent_s? + self.e2el_ms.filter(|_| self.answered)? / 1000.0)
+    }
+}
+
+impl Side {
+    /// Every request of every run, each with its run's number; `None` where a run has only sums.
+    pub fn requests(&self) -> Option<Vec<(usize, &Request)>> {
+        let mut all = Vec::new();
+        for (number, run) in self.runs.iter().enumerate() {
+            all.extend(run.requests.as_ref()?.iter().map(|request| (number, request)));
+        }
+        Some(all)
+    }
+}
