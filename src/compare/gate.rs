@@ -6,8 +6,9 @@
 
 use std::cmp::Ordering;
 
-use super::measure::{Measured, Why, carried};
+use super::measure::{Measured, Resampling, Why, carried, measure};
 use super::metric::Metric;
+use super::pairing::Pairing;
 use super::rules::{Change, Limit, Unit, Way};
 use super::side::Side;
 
@@ -63,6 +64,14 @@ pub fn level(rules: usize) -> f64 {
 /// Rules on changes; `measured` has their metrics.
 pub fn changes(rules: &[Change], measured: &[Measured], level: f64) -> Vec<ChangeRuling> {
     rules.iter().filter_map(|rule| Some(change(*rule, of(measured, rule.metric)?, level))).collect()
+}
+
+/// Measures what the rules are about, and nothing else, and rules on it.
+pub fn ruled(a: &Side, b: &Side, rules: &[Change], level: f64, resampling: Resampling) -> Vec<ChangeRuling> {
+    let mut metrics: Vec<Metric> = rules.iter().map(|rule| rule.metric).collect();
+    metrics.sort();
+    metrics.dedup();
+    changes(rules, &measure(a, b, &Pairing::of(a, b), &metrics, resampling), level)
 }
 
 /// Rules on the bounds of one side.

@@ -25,6 +25,7 @@ pub mod throughput;
 use std::cmp::Ordering;
 
 use serde::Serialize;
+use serde_json::Value;
 
 use self::changed::{Changed, changed};
 use self::comparable::{Condition, comparable, conditions};
@@ -36,6 +37,7 @@ use self::pairing::Pairing;
 use self::rules::{Change, Limit};
 use self::side::Field;
 pub use self::side::Side;
+use crate::error::Result;
 
 /// The level of the intervals that tables show.
 pub const DEFAULT_LEVEL: f64 = 0.99;
@@ -183,6 +185,16 @@ impl Comparison {
         };
         self.against.iter().flat_map(rulings).any(|ruling| ruling.fails(self.undecided))
     }
+}
+
+/// Rules on the bounds of one run that is at hand: `result` is what [`crate::report::json::render`] makes of its report, with or
+/// without the requests.
+///
+/// # Errors
+/// It is no result.
+pub fn bounds(result: &Value, rules: &[Limit]) -> Result<Vec<LimitRuling>> {
+    let side = Side { name: String::new(), runs: vec![read::of_result(result)?] };
+    Ok(gate::limits(rules, &side))
 }
 
 fn against(sides: &[Side], other: usize, method: MethodAbout, options: &Options) -> Against {

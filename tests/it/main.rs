@@ -6,6 +6,7 @@ mod compare;
 mod contracts;
 mod conversions;
 mod engines;
+mod gate;
 mod grammars;
 mod hub;
 mod load;

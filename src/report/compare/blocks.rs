@@ -160,23 +160,31 @@ fn notes(comparison: &Comparison, against: &Against) -> Vec<String> {
         }
     }
     lines.extend(methods.into_iter().map(|method| format!("{}.", words::method(method))));
-    let (a, b) = (comparison.sides[0].runs.len(), comparison.sides[against.other].runs.len());
+    lines.push(spread_of_runs(comparison, against));
+    lines
+}
+
+/// What is known of how far runs of the same server are apart.
+fn spread_of_runs(comparison: &Comparison, against: &Against) -> String {
+    let sides = [&comparison.sides[0], &comparison.sides[against.other]];
     let floor = format!(
         "A time or a throughput is called better or worse only where its whole interval is past {} % (--run-spread).",
         comparison.method.run_spread
     );
-    lines.push(match (a, b) {
-        (1, 1) => {
+    match sides.map(|side| side.runs.len()) {
+        [1, 1] => {
             format!("One run a side: how far runs of the same server are apart is not known, and is in no interval. {floor}")
         }
-        (1, _) | (_, 1) => {
+        [a, b] if sides.iter().any(|side| side.requests().is_none()) => {
+            format!("{a} and {b} runs, some without their requests: the spread between runs is in no interval.")
+        }
+        [a, b] if a == 1 || b == 1 => {
             format!("{a} and {b} runs: the spread between runs of the side with one is not known, and is in no interval. {floor}")
         }
-        _ => format!(
+        [a, b] => format!(
             "{a} and {b} runs: the spread between runs is in the intervals; with fewer than five a side it is roughly known."
         ),
-    });
-    lines
+    }
 }
 
 fn rulings(comparison: &Comparison, against: &Against) -> Vec<Block> {

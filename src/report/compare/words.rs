@@ -133,7 +133,7 @@ pub(super) fn ruling(ruling: Ruling) -> String {
         Ruling::TooFew => "too few samples to tell".to_owned(),
         Ruling::Unknown(reason) => match why(reason) {
             Some(why) => format!("cannot be told: {why}"),
-            None => "cannot be told: a run has it only once".to_owned(),
+            None => "cannot be told: a run has it only once; --require can bound it".to_owned(),
         },
     }
 }

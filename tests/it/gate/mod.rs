@@ -1,0 +1,68 @@
+//! The gate keeps its promise on runs that were made up: it calls what is not there at most once in a hundred gates, and finds what is.
+//! The whole table is `cargo run --release --example gate_power`; here some of its pairs.
+
+pub(crate) mod simulation;
+
+use std::fs;
+
+use self::simulation::{PLANTED, Planted, Setting, fails};
+use crate::support::in_package;
+
+/// Called gates of every line of `fixtures/baselines/gate-power.csv`.
+struct Line {
+    planted: Planted,
+    requests: usize,
+    runs: usize,
+    pairs: u64,
+    called: u64,
+}
+
+fn table() -> Vec<Line> {
+    let text = fs::read_to_string(in_package("fixtures/baselines/gate-power.csv")).unwrap();
+    let line = |line: &str| {
+        let cells: Vec<f64> = line.split(',').map(|cell| cell.parse().unwrap()).collect();
+        let [validity_pp, latency_percent, requests, runs, pairs, called] = cells[..] else { panic!("{line}") };
+        let planted = Planted { validity_pp, latency_percent };
+        Line { planted, requests: requests as usize, runs: runs as usize, pairs: pairs as u64, called: called as u64 }
+    };
+    text.lines().skip(1).map(line).collect()
+}
+
+fn share(line: &Line) -> f64 {
+    line.called as f64 / line.pairs as f64
+}
+
+/// How many of the first pairs of a line are called.
+fn called(planted: Planted, requests: usize, pairs: u64) -> u64 {
+    (0..pairs).map(|pair| u64::from(fails(Setting { planted, requests, runs: 1 }, pair))).sum()
+}
+
+#[test]
+fn the_table_keeps_the_promise() {
+    let table = table();
+    let nothing: Vec<&Line> = table.iter().filter(|line| line.planted == PLANTED[0]).collect();
+    assert!(nothing.iter().filter(|line| line.pairs >= 1000).count() >= 2, "a thousand pairs of equal sides, at two sizes");
+    for line in nothing {
+        assert!(share(line) <= 0.01, "{} of {} equal sides at n = {}", line.called, line.pairs, line.requests);
+    }
+    let power = |validity_pp: f64, latency_percent: f64, requests: usize| {
+        let planted = Planted { validity_pp, latency_percent };
+        table.iter().find(|line| line.planted == planted && line.requests == requests && line.runs == 1).map(share).unwrap()
+    };
+    // The ratchet: what is found today is found tomorrow.
+    assert!(power(5.0, 0.0, 1000) >= 0.95 && power(0.0, 20.0, 1000) >= 0.95 && power(0.0, 20.0, 200) >= 0.9);
+    for planted in &PLANTED[1..] {
+        let at = |requests| power(planted.validity_pp, planted.latency_percent, requests);
+        assert!(at(1000) + 0.05 >= at(200), "more requests find more: {planted:?}");
+    }
+}
+
+#[test]
+fn a_sample_of_the_table_comes_out_again() {
+    // Of these many equal sides more than two are called with a chance below one in ten thousand, were each called with one in a
+    // hundred and more; the table says far fewer.
+    assert!(called(PLANTED[0], 200, 24) <= 2);
+    assert_eq!(called(Planted { validity_pp: 0.0, latency_percent: 20.0 }, 200, 8), 8);
+    let found = called(Planted { validity_pp: 12.0, latency_percent: 0.0 }, 200, 8);
+    assert!(found >= 7, "{found}");
+}
