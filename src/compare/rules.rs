@@ -55,12 +55,13 @@ pub enum Bound {
     Below,
 }
 
-/// What `--gate` means without rules.
+/// What `--gate` means without rules. No p99 is among them: how often there is a long wait differs from run to run, and the p99s of two
+/// runs of the same server with it, by more than any size worth a rule; that takes several runs a side.
 pub const DEFAULT_RULES: [&str; 6] = [
     "correct_rate<-0.5pp",
     "coverage<-0.5pp",
     "median_ttft_ms>+10%",
-    "p99_ttft_ms>+20%",
+    "p90_ttft_ms>+15%",
     "median_tpot_ms>+10%",
     "output_throughput<-10%",
 ];

@@ -72,7 +72,8 @@ mod tests {
     fn a_run_of_its_own_is_held_to_bounds() {
         let run: Vec<_> = (0..20).map(|_| made()).collect();
         let metrics = with_samples(&run, |samples| summarise(samples, 1_000_000_000, &MetricsOptions::default()));
-        let result = json::render(&Report::new(About::default(), metrics), false);
+        let report = Report::new(About::default(), metrics);
+        let result = serde_json::to_value(json::render(&report, false)).unwrap();
         let rules = ["correct_rate>=99.5", "median_ttft_ms<=9", "p99_ttft_ms<=200", "completed>=20", "valid_throughput>=20"];
         let rules = rules.map(|rule| Limit::parse(rule).unwrap());
         let rulings = ruled(&result, &rules).unwrap();

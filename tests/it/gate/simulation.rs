@@ -50,8 +50,8 @@ const HARD_CASES: f64 = 0.1;
 const VALID_IF_HARD: f64 = 0.75;
 const VALID: f64 = 0.999;
 
-/// Whether the default gate fails for the pair of this number.
-pub(crate) fn fails(setting: Setting, pair: u64) -> bool {
+/// Which of the default rules the pair of this number breaks.
+pub(crate) fn broken(setting: Setting, pair: u64) -> Vec<Change> {
     let changes: Vec<Change> =
         DEFAULT_RULES.iter().map(|rule| Change::parse(rule).expect("the default rules are rules")).collect();
     let gate = Gate { changes, limits: Vec::new(), undecided: Undecided::Pass };
@@ -63,7 +63,8 @@ pub(crate) fn fails(setting: Setting, pair: u64) -> bool {
     let (a, b) = (side("a", none, 0), side("b", setting.planted, 1000));
     let level = level(gate.changes.len());
     let resampling = Resampling { resamples: resamples_for(level), seed: pair, run_spread: sobench::compare::DEFAULT_RUN_SPREAD };
-    ruled(&a, &b, &gate.changes, level, resampling).iter().any(|it| it.ruling.fails(gate.undecided))
+    let rulings = ruled(&a, &b, &gate.changes, level, resampling);
+    rulings.into_iter().filter(|it| it.ruling.fails(gate.undecided)).map(|it| it.rule).collect()
 }
 
 /// One run: the pair decides the cases, the number the rest.
