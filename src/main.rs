@@ -6,9 +6,7 @@ use std::process::ExitCode;
 use sobench::cli::{Cli, Command};
 use sobench::ending::Ending;
 use sobench::error::Result;
-use sobench::plan::{
-    RunPlan, calibrate_plan, compare_plan, mask_plan, preflight_plan, report_plan, score_plan, serve_plan,
-};
+use sobench::plan::{RunPlan, calibrate_plan, compare_plan, mask_plan, preflight_plan, report_plan, score_plan, serve_plan};
 use sobench::{calibrate, compare, mask, measure, preflight, progress, run, score, serve};
 
 fn main() -> ExitCode {
