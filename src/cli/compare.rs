@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 /// Which runs are held against each other, and what must not have changed.
 #[derive(Args, Clone, Debug)]
 pub struct CompareArgs {
-    /// Runs to compare, the baseline first. Each is a file (a result or baseline of sobench, or a result of vllm bench serve or of
+    /// Runs to compare, the baseline first. Each is a file (a run log, a result or a baseline of sobench, or a result of vllm bench serve or of
     /// vLLM's structured-output script), or several runs of the same thing: a folder, or files with commas between them
     #[arg(value_name = "A B", required = true, num_args = 1..)]
     pub sides: Vec<String>,

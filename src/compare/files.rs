@@ -1,17 +1,25 @@
 //! Sides from paths, and baselines to them. The only part of comparing that touches a file system.
 
 use std::fs;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use super::read;
 use super::side::Side;
 use crate::error::{Error, Result};
+use crate::runlog::{Keep, RunLog};
 
 /// The most bytes of one file.
 const MAX_FILE_BYTES: u64 = 4 << 30;
 
+/// The most bytes of a run log of which the answers are kept.
+const MAX_BYTES_WITH_TEXTS: u64 = 256 << 20;
+
 /// The most files of one side.
 const MAX_FILES: usize = 1000;
+
+/// How a run log begins.
+const HEADER: &[u8] = b"{\"header\"";
 
 /// What the files in a folder are called that are taken for runs; the script of vLLM writes JSON to `.txt`.
 const ENDINGS: [&str; 3] = ["json", "jsonl", "txt"];
@@ -24,6 +32,13 @@ pub fn side(words: &str) -> Result<Side> {
     let mut runs = Vec::new();
     for path in paths(words)? {
         let file = path.display().to_string();
+        if is_run_log(&path) {
+            // Small logs with their answers, for the cases that changed; of large ones memory would not hold them.
+            let small = fs::metadata(&path).is_ok_and(|about| about.len() <= MAX_BYTES_WITH_TEXTS);
+            let log = RunLog::read(&path, if small { Keep::Texts } else { Keep::WithoutTexts })?;
+            runs.push(read::of_log(&file, &log)?);
+            continue;
+        }
         let bytes = bytes(&path).map_err(|error| unreadable(&file, &error))?;
         runs.extend(read::runs(&file, &bytes)?);
     }
@@ -40,6 +55,13 @@ pub fn write_baseline(path: &Path, side: &Side) -> Result<()> {
         Error::environment(format!("the baseline cannot be written ({error}): {}", path.display()))
             .hint("give --write-baseline a place that can be written to")
     })
+}
+
+/// Whether the first line is a run log's header.
+fn is_run_log(path: &Path) -> bool {
+    let mut begin = Vec::new();
+    let read = fs::File::open(path).and_then(|file| file.take(HEADER.len() as u64).read_to_end(&mut begin));
+    read.is_ok() && begin == HEADER
 }
 
 fn bytes(path: &Path) -> std::io::Result<Vec<u8>> {

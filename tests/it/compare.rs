@@ -278,3 +278,24 @@ fn what_is_no_rule_and_what_is_no_result_exits_with_2() {
     }
     assert!(Path::new(&good).exists());
 }
+
+#[test]
+fn a_run_log_says_what_its_result_says() {
+    let files = Files::new();
+    let (log, folder) = (files.path("run.jsonl"), files.0.path().to_str().unwrap().to_owned());
+    let flags = ["--dataset", "choice", "--num-prompts", "60", "--output-len", "8", "--max-concurrency", "8", "--save-detailed"];
+    let place =
+        ["--save-result", "--result-dir", &folder, "--result-filename", "result.json", "--run-log", log.to_str().unwrap()];
+    let ran = sobench(&[&flags[..], &place[..]].concat());
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let result = files.path("result.json").to_str().unwrap().to_owned();
+    let (ran, value) = compared(&[&result, log.to_str().unwrap()]);
+    assert_eq!((ran.code, &value["sides"][1]["runs"][0]["kind"]), (0, &json!("sobench_run_log")), "{}", ran.stderr);
+    assert_eq!(value["against_first"][0]["pairing"], "by_case");
+    for (name, figure) in figures(&value).as_object().unwrap() {
+        let close = figure["difference"].as_f64().is_some_and(|it| it.abs() <= 1e-9 * figure["first"].as_f64().unwrap().abs());
+        assert!(close, "{name}: {figure}");
+    }
+    let conditions = value["conditions"].as_array().unwrap();
+    assert!(conditions.iter().all(|it| it["finding"] == "same"), "{conditions:?}");
+}

@@ -2,10 +2,12 @@
 
 mod baseline;
 mod raw;
+mod runlog;
 mod sobench;
 mod vllm;
 
 pub use baseline::{FORMAT_VERSION, write as write_baseline};
+pub use runlog::of_log;
 
 use serde_json::{Map, Value};
 

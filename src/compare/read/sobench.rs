@@ -197,7 +197,7 @@ fn request(output: Output, error: Option<String>, [ttft_s, e2el_s, sent_s]: [Opt
 }
 
 /// A verdict in words.
-fn words(verdict: &Verdict) -> String {
+pub(super) fn words(verdict: &Verdict) -> String {
     match verdict {
         Verdict::Valid => "valid".to_owned(),
         Verdict::Invalid { reason } => Reason::to_string(reason),
