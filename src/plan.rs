@@ -20,6 +20,8 @@ use serde_json::{Map, Value, json};
 
 use crate::backend::{ConstraintDialect, Sampling, ServerKind};
 use crate::cli::{BenchArgs, ConstraintArgs, DatasetArgs, JsonSchemaName, OutputArgs, SamplingArgs, ServerArgs};
+use crate::compare::gate::Undecided;
+use crate::compare::rules::Limit;
 use crate::constraint::{GrammarDialect, GrammarSpelling};
 use crate::dataset::{Constraints, DatasetName, DatasetPlan, JsonSchemaSource, OwnInput};
 use crate::driver::{ApiKey, Endpoint};
@@ -109,6 +111,10 @@ pub struct OutputPlan {
     pub percentile_metrics: Vec<LatencyMetric>,
     pub progress: bool,
     pub run_log: RunLogPlan,
+    /// Bounds that the run has to keep.
+    pub require: Vec<Limit>,
+    /// What a bound counts as that cannot be told of.
+    pub undecided: Undecided,
 }
 
 /// Where the run is logged.
@@ -437,6 +443,8 @@ fn output(flags: &OutputArgs, backend: ServerKind) -> Result<OutputPlan> {
             (None, true) => RunLogPlan::Off,
             (None, false) => RunLogPlan::Default,
         },
+        require: compare::limits(&flags.require)?,
+        undecided: compare::undecided(flags.undecided),
     })
 }
 

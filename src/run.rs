@@ -28,6 +28,7 @@ pub(crate) use self::record::date;
 use self::sending::Sending;
 use crate::backend::{self, Adapter};
 use crate::case::Case;
+use crate::compare;
 use crate::dataset::{self, Dataset, DatasetPlan};
 use crate::driver::schedule::{Schedule, due_times};
 use crate::driver::{self, Ran, StopState, Stopper};
@@ -37,7 +38,7 @@ use crate::evaluate::Evaluator;
 use crate::metrics::client::ClientVerdict;
 use crate::plan::{RunPlan, Target};
 use crate::progress::{self, Mode};
-use crate::report::{Enforcement, Report, client_sentence, text};
+use crate::report::{Enforcement, Report, client_sentence, json, text};
 use crate::runlog::write::{Secrets, Sink, Writing, pair};
 use crate::runlog::{Header, Keep, RunLog};
 use crate::session::Session;
@@ -60,17 +61,20 @@ pub struct Finished {
     pub interrupted: bool,
     /// Whether a client that stood in the way is a failure (`--strict-client`).
     pub strict_client: bool,
+    /// What is said of the bounds that the run does not keep (`--require`), and whether it keeps enough of them.
+    pub bounds: (Vec<String>, bool),
 }
 
 impl Finished {
     /// 130 if interrupted, 3 if result or log could not be written or no request got an answer, 1 if the client stood in the way and
-    /// must not, else 0.
+    /// must not or a bound is not kept, else 0.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self { interrupted: true, .. } => 130,
             Self { saved: Err(error), .. } | Self { log_failure: Some(error), .. } => error.exit_code(),
             _ if self.nothing_answered() => 3,
             _ if self.strict_client && self.distrust().is_some() => 1,
+            Self { bounds: (_, false), .. } => 1,
             _ => 0,
         }
     }
@@ -88,6 +92,7 @@ impl Finished {
             (None, None) => {}
         }
         lines.extend(self.distrust().map(|sentence| format!("warning: {sentence}")));
+        lines.extend(self.bounds.0.iter().cloned());
         if self.interrupted {
             lines.push("interrupted: the report covers what was done, and is partial".to_owned());
         } else if self.nothing_answered() {
@@ -177,6 +182,7 @@ fn finish(
     }
     Ok(Finished {
         console: text::render(&report),
+        bounds: bounds(plan, &report)?,
         report,
         saved,
         run_log: driven.sink.path().map(ToOwned::to_owned),
@@ -184,6 +190,14 @@ fn finish(
         interrupted: driven.interrupted,
         strict_client: plan.traffic.strict_client,
     })
+}
+
+/// Holds the report against the bounds that the user set.
+fn bounds(plan: &RunPlan, report: &Report) -> Result<(Vec<String>, bool)> {
+    let result = serde_json::to_value(json::render(report, false))
+        .map_err(|error| Error::internal(format!("the result is no JSON: {error}")))?;
+    let rulings = compare::bounds(&result, &plan.output.require)?;
+    Ok(crate::report::compare::bounds(&rulings, plan.output.undecided))
 }
 
 /// What is known once everything is ready to be sent.

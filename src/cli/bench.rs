@@ -284,6 +284,13 @@ pub struct OutputArgs {
     /// Write no run log
     #[arg(long, conflicts_with = "run_log")]
     pub no_run_log: bool,
+    /// Bound that the run has to keep, for exit code 0: a metric of the saved result, >= or <=, and a number, such as
+    /// 'correct_rate>=99.5' or 'p99_ttft_ms<=200'; may be given several times
+    #[arg(long, value_name = "RULE")]
+    pub require: Vec<String>,
+    /// What a bound counts as that the samples are too few to tell of
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t = super::compare::UndecidedName::Pass)]
+    pub undecided: super::compare::UndecidedName,
     /// Facts to keep in the result
     #[arg(long, value_name = "KEY=VALUE", num_args = 1..)]
     pub metadata: Vec<String>,

@@ -69,14 +69,11 @@ pub fn compare_plan(flags: &CompareArgs) -> Result<Plan> {
 
 fn gate(flags: &CompareArgs) -> Result<Option<Gate>> {
     let mut changes = flags.fail_on.iter().map(|rule| Change::parse(rule)).collect::<Result<Vec<Change>>>()?;
-    let limits = flags.require.iter().map(|rule| Limit::parse(rule)).collect::<Result<Vec<Limit>>>()?;
+    let limits = limits(&flags.require)?;
     if flags.gate && changes.is_empty() {
         changes = DEFAULT_RULES.iter().map(|rule| Change::parse(rule)).collect::<Result<Vec<Change>>>()?;
     }
-    let undecided = match flags.undecided {
-        UndecidedName::Pass => Undecided::Pass,
-        UndecidedName::Fail => Undecided::Fail,
-    };
+    let undecided = undecided(flags.undecided);
     if changes.is_empty() && limits.is_empty() {
         return match undecided {
             Undecided::Pass => Ok(None),
@@ -86,6 +83,18 @@ fn gate(flags: &CompareArgs) -> Result<Option<Gate>> {
         };
     }
     Ok(Some(Gate { changes, limits, undecided }))
+}
+
+/// Bounds of a run (`--require`).
+pub(super) fn limits(rules: &[String]) -> Result<Vec<Limit>> {
+    rules.iter().map(|rule| Limit::parse(rule)).collect()
+}
+
+pub(super) fn undecided(name: UndecidedName) -> Undecided {
+    match name {
+        UndecidedName::Pass => Undecided::Pass,
+        UndecidedName::Fail => Undecided::Fail,
+    }
 }
 
 /// A condition that may stop a comparison.

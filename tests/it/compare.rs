@@ -299,3 +299,23 @@ fn a_run_log_says_what_its_result_says() {
     let conditions = value["conditions"].as_array().unwrap();
     assert!(conditions.iter().all(|it| it["finding"] == "same"), "{conditions:?}");
 }
+
+#[test]
+fn a_run_is_held_to_its_own_bounds() {
+    let run = |rules: &[&str]| {
+        let rules = rules.iter().flat_map(|rule| ["--require", rule]);
+        sobench(&["--num-prompts", "20", "--no-run-log"].into_iter().chain(rules).collect::<Vec<_>>())
+    };
+    let kept = run(&["correct_rate>=50", "failed<=0"]);
+    assert_eq!(kept.code, 0, "{}", kept.stderr);
+    let broken = run(&["completed>=21"]);
+    assert_eq!(broken.code, 1, "{}", broken.stderr);
+    assert!(
+        broken.stderr.contains("require: completed") && broken.stdout.contains("Serving Benchmark Result"),
+        "{}",
+        broken.stderr
+    );
+    let nonsense = run(&["correct_rat>=1"]);
+    assert_eq!(nonsense.code, 2, "{}", nonsense.stderr);
+    assert!(nonsense.stderr.contains("correct_rate"), "{}", nonsense.stderr);
+}
