@@ -7,6 +7,7 @@ pub mod again;
 mod cold;
 mod explain;
 mod extent;
+mod files;
 mod judge;
 mod named_model;
 mod place;

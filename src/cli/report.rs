@@ -6,6 +6,7 @@ use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use crate::report::format::Format;
+use crate::report::junit::JunitPer;
 
 /// Which run log is rendered, and how.
 #[derive(Args, Clone, Debug)]
@@ -18,4 +19,12 @@ pub struct ReportArgs {
           value_parser = PossibleValuesParser::new(Format::ALL.map(Format::name))
               .map(|name| Format::ALL.into_iter().find(|it| it.name() == name).expect("the parser let only listed names through")))]
     pub format: Format,
+    /// File that the report is written to [default: stdout]
+    #[arg(long, short, value_name = "PATH")]
+    pub output: Option<PathBuf>,
+    /// What one test of junit is
+    #[arg(long, value_name = "WHAT", default_value = JunitPer::Case.name(),
+          value_parser = PossibleValuesParser::new(JunitPer::ALL.map(JunitPer::name))
+              .map(|name| JunitPer::ALL.into_iter().find(|it| it.name() == name).expect("the parser let only listed names through")))]
+    pub junit_per: JunitPer,
 }

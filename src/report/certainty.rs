@@ -37,7 +37,7 @@ pub(super) fn table(report: &Report) -> Option<String> {
 }
 
 /// The bounds as far as the sample has them, or why it has none.
-fn interval(percentile: &Percentile, summary: &Summary) -> String {
+pub(super) fn interval(percentile: &Percentile, summary: &Summary) -> String {
     let bounds = match (percentile.low, percentile.high) {
         (Some(low), Some(high)) => format!("{low:.2} to {high:.2}"),
         (Some(low), None) => format!("{low:.2} and above"),

@@ -1,6 +1,11 @@
-//! The forms that a report can take, each a function from the report to a text. Knows no file.
+//! The forms that a report can take. Knows no file: a form is written to whatever takes bytes.
 
-use super::{Report, json, text};
+use std::io::{self, Write};
+
+use super::junit::{self, JunitPer};
+use super::view::View;
+use super::{csv, json, markdown, text};
+use crate::error::{Error, Result};
 
 /// A form of the report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,35 +14,61 @@ pub enum Format {
     Text,
     /// What `--save-result` saves.
     Json,
+    /// A line for every request.
+    Csv,
+    /// A comment on a pull request.
+    Markdown,
+    /// Tests for CI.
+    Junit,
+}
+
+/// What the forms leave open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FormOptions {
+    /// Whether the JSON holds every request; [`super::Report::details`] has to be there.
+    pub detailed: bool,
+    pub junit_per: JunitPer,
 }
 
 impl Format {
     /// Every form, in the order in which they are listed to people.
-    pub const ALL: [Self; 2] = [Self::Text, Self::Json];
+    pub const ALL: [Self; 5] = [Self::Text, Self::Json, Self::Csv, Self::Markdown, Self::Junit];
 
     /// The name in flags.
     pub fn name(self) -> &'static str {
         match self {
             Self::Text => "text",
             Self::Json => "json",
-        }
-    }
-
-    /// Whether it shows every request, whatever the run saved: [`Report::details`] has to be there.
-    pub fn shows_requests(self) -> bool {
-        match self {
-            Self::Text | Self::Json => false,
+            Self::Csv => "csv",
+            Self::Markdown => "markdown",
+            Self::Junit => "junit",
         }
     }
 }
 
-/// Renders a report. `detailed` is whether the saved result holds every request.
-pub fn render(report: &Report, format: Format, detailed: bool) -> String {
+/// Writes a run in this form.
+///
+/// # Errors
+/// An answer cannot be read from the log, or what is written to gives out.
+pub fn write(view: &View<'_>, format: Format, options: FormOptions, out: &mut dyn Write) -> Result<()> {
     match format {
-        Format::Text => text::render(report),
+        Format::Text => put(out, &text::render(view.report)),
         Format::Json => {
-            let file = serde_json::to_string_pretty(&json::render(report, detailed)).expect("a value is JSON");
-            format!("{file}\n")
+            serde_json::to_writer_pretty(&mut *out, &json::render(view.report, options.detailed))
+                .map_err(|error| lost(&error.into()))?;
+            put(out, "\n")
         }
+        Format::Csv => csv::write(view, out),
+        Format::Markdown => put(out, &markdown::render(view.report)),
+        Format::Junit => junit::write(view, options.junit_per, out),
     }
+}
+
+/// Writes a piece of a form.
+pub(super) fn put(out: &mut dyn Write, text: &str) -> Result<()> {
+    out.write_all(text.as_bytes()).map_err(|error| lost(&error))
+}
+
+fn lost(error: &io::Error) -> Error {
+    Error::environment(format!("the report cannot be written: {error}")).hint("make room, or name another file")
 }

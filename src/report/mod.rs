@@ -3,22 +3,32 @@
 //! The caller fills [`About`] with what was planned and found out; [`crate::metrics`] has the numbers. [`text::render`] is what a
 //! person reads, [`json::render`] what is saved, under the name that [`filename`] gives it.
 
+mod axis;
 pub mod calibrate;
 mod certainty;
 mod client;
 mod cold;
 pub mod compare;
+mod conditions;
+pub mod csv;
 mod details;
 pub mod enforcement;
+mod escape;
 mod filename;
 pub mod format;
 pub mod json;
+pub mod junit;
 mod load;
+pub mod markdown;
 pub mod mask;
+mod page;
 pub mod preflight;
+mod rfc4180;
 pub mod score;
+mod svg;
 mod tables;
 pub mod text;
+pub mod view;
 
 use std::str::FromStr;
 

@@ -23,6 +23,9 @@ const EXAMPLE_WIDTH: usize = 44;
 /// The most characters of an answer, and of the words about it, in an example on the console.
 const EXAMPLE_MAX_CHARS: usize = 160;
 
+/// What the columns of the rates are.
+pub(super) const RATE_COLUMNS: [&str; 5] = ["rate", "%", "95 % interval", "count", "of what"];
+
 /// Every table that has something to say, with its title, in reading order.
 pub(super) fn all(report: &Report) -> Vec<(&'static str, String)> {
     let quality = &report.metrics.quality;
@@ -46,7 +49,7 @@ pub(super) fn all(report: &Report) -> Vec<(&'static str, String)> {
 }
 
 /// Whether requests have constraints, sent or not, that answers are judged by.
-fn is_judged(report: &Report) -> bool {
+pub(super) fn is_judged(report: &Report) -> bool {
     let arms = &report.metrics.arms;
     arms.constrained.is_some() || arms.control.is_some() || arms.free.is_none()
 }
@@ -57,13 +60,22 @@ pub(super) fn trimmed(table: &str) -> String {
 }
 
 fn rates(quality: &Quality) -> String {
+    let mut builder = Builder::default();
+    builder.push_record(RATE_COLUMNS);
+    rate_rows(quality).into_iter().for_each(|row| builder.push_record(row));
+    let mut table = builder.build();
+    table.with(Style::psql()).with(Modify::new(Columns::new(1..4)).with(Alignment::right()));
+    table.to_string()
+}
+
+/// Every rate with its interval, under [`RATE_COLUMNS`].
+pub(super) fn rate_rows(quality: &Quality) -> Vec<[String; 5]> {
     let constrained = quality.constrained;
     let share = |hits: usize| Rate::of(hits, constrained);
     let judged = if quality.judged == constrained { "valid, of constrained" } else { "valid, of constrained, judged" };
     let unjudged = constrained - quality.judged - quality.cancelled;
-    let mut builder = Builder::default();
-    builder.push_record(["rate", "%", "95 % interval", "count", "of what"]);
-    let mut push = |name: &str, rate: Option<Rate>, of_what: &str| builder.push_record(rate_cells(name, rate, of_what));
+    let mut rows = Vec::new();
+    let mut push = |name: &str, rate: Option<Rate>, of_what: &str| rows.push(rate_cells(name, rate, of_what));
     push("correct rate", quality.correct_rate, judged);
     push("compliance", quality.compliance, "valid, of answers that ended");
     push("coverage", quality.coverage, "accepted, applied or not");
@@ -80,9 +92,7 @@ fn rates(quality: &Quality) -> String {
     push("not judged", share(unjudged), "constrained, in no rate");
     let script = if quality.vllm.correct_rate.is_some() { "its script, all arms" } else { "its script scores none" };
     push("vLLM's formula", quality.vllm.correct_rate, script);
-    let mut table = builder.build();
-    table.with(Style::psql()).with(Modify::new(Columns::new(1..4)).with(Alignment::right()));
-    table.to_string()
+    rows
 }
 
 pub(super) fn rate_cells(name: &str, rate: Option<Rate>, of_what: &str) -> [String; 5] {

@@ -8,24 +8,15 @@ use std::fmt::Write as _;
 use tabled::settings::width::Wrap;
 
 use super::json::summary_of;
-use super::{EngineChoice, LatencyMetric, Report, enforcement, tables};
-use crate::metrics::quality::Quality;
+use super::{LatencyMetric, Report, conditions, tables};
+use crate::metrics::Answers;
 use crate::metrics::stats::{Percentile, Summary};
-use crate::metrics::{Answers, Slo};
-use crate::printable::printable;
 
 /// The width of vLLM's block, and of every heading.
 const BLOCK_WIDTH: usize = 50;
 
 /// The width that sentences are wrapped at.
 const PAGE_WIDTH: usize = 80;
-
-/// The most characters of a name or a sentence that came from outside.
-const NAME_MAX_CHARS: usize = 200;
-const NOTICE_MAX_CHARS: usize = 600;
-
-/// How much of a hash tells two datasets apart at a glance; the file has the whole.
-const HASH_SHOWN_CHARS: usize = 12;
 
 /// The whole console output, with a final line feed.
 pub fn render(report: &Report) -> String {
@@ -126,116 +117,13 @@ fn count(value: Option<u64>) -> String {
 /// Under which conditions the numbers hold, a line for each part of the experiment that is known.
 fn add_conditions(page: &mut String, report: &Report) {
     page.push('\n');
-    for (name, parts) in conditions(report) {
-        let parts: Vec<String> = parts.into_iter().flatten().collect();
-        if !parts.is_empty() {
-            add_wrapped(page, &format!("{name}: {}", parts.join(", ")));
-        }
+    for (name, known) in conditions::lines(report) {
+        add_wrapped(page, &format!("{name}: {known}"));
     }
 }
 
-fn conditions(report: &Report) -> [(&'static str, Vec<Option<String>>); 8] {
-    let about = &report.about;
-    let named = |name: &str, value: Option<String>| value.map(|value| format!("{name} {value}"));
-    let text = |value: &Option<String>| value.as_deref().map(|it| printable(it, NAME_MAX_CHARS));
-    let rows = |rows: usize| format!("{rows} distinct {}", if rows == 1 { "row" } else { "rows" });
-    let dataset = &about.dataset;
-    let sha256 = dataset.sha256.as_deref().map(|hash| printable(hash, HASH_SHOWN_CHARS));
-    let kinds = (!about.constraint_kinds.is_empty()).then(|| printable(&about.constraint_kinds.join(" "), NAME_MAX_CHARS));
-    let has_schema = about.constraint_kinds.iter().any(|kind| kind == "json");
-    let formats = about.assert_formats.filter(|_| has_schema);
-    let formats = formats.map(|asserted| if asserted { "format asserted" } else { "format not asserted" }.to_owned());
-    let is_sent = report.metrics.arms.constrained.is_some();
-    let carried =
-        if is_sent { named("sent as", text(&about.constraint_dialect)) } else { Some("not sent, only judged".to_owned()) };
-    let carried = carried.filter(|_| kinds.is_some());
-    let converted = named("converted from", text(&dataset.grammar_converted_from));
-    let generated = report.metrics.options.answers == Answers::Generated;
-    let sources = report.metrics.overall.tokens.output_sources;
-    let counted = [("server", sources.server), ("tokenizer", sources.tokenizer), ("nobody", sources.unknown)]
-        .map(|(who, count)| format!("{who} {count}"))
-        .join(", ");
-    [
-        ("sobench", vec![text(&about.sobench_version), named("at", text(&about.date)), named("label", text(&about.label))]),
-        ("server", vec![text(&about.backend), named("at", text(&about.base_url)), named("version", text(&about.server_version))]),
-        ("model", vec![text(&about.model_id), named("tokenizer", text(&about.tokenizer_id))]),
-        (
-            "dataset",
-            vec![
-                text(&dataset.name),
-                dataset.rows.map(rows),
-                named("sha256", sha256),
-                named("seed", about.seed.map(|it| it.to_string())),
-                named("share constrained", about.constrained_ratio.map(|it| it.to_string())),
-            ],
-        ),
-        (
-            "constraint",
-            vec![
-                kinds,
-                carried,
-                converted,
-                about.enforcement.condition().map(str::to_owned).filter(|_| is_sent),
-                named("engine", engine(report)).filter(|_| is_sent),
-                formats,
-            ],
-        ),
-        ("embedded engine", vec![engine_work(report)]),
-        (
-            "answers",
-            vec![
-                about.output_len.map(|tokens| format!("at most {tokens} tokens")),
-                generated.then(|| format!("output tokens counted by: {counted}")),
-            ],
-        ),
-        (
-            "before the run, in no figure",
-            vec![
-                before("trial request", about.trial_requests),
-                before("preflight question", about.enforcement.requests),
-                before("warm-up", about.warmup_requests),
-            ],
-        ),
-    ]
-}
-
-fn before(name: &str, count: usize) -> Option<String> {
-    (count > 0).then(|| format!("{count} {name}{}", if count == 1 { "" } else { "s" }))
-}
-
-fn engine(report: &Report) -> Option<String> {
-    let about = &report.about;
-    let name = |text: &str| printable(text, NAME_MAX_CHARS);
-    let chosen = match &about.guided_decoding_backend {
-        EngineChoice::None => None,
-        EngineChoice::Declared(value) => Some(format!("{} (as declared; the server decides)", name(value))),
-        EngineChoice::Selected(value) => Some(format!("{} (selected)", name(value))),
-    };
-    let ours = about.engine.as_ref().map(|engine| {
-        let version = engine.version.as_deref().map(|version| format!(" ({})", name(version)));
-        let settings = engine.settings.iter().map(|(choice, value)| format!(", {} {}", name(choice), name(value)));
-        format!("{}{}{}", name(&engine.name), version.unwrap_or_default(), settings.collect::<String>())
-    });
-    ours.or_else(|| about.enforcement.engine()).or(chosen)
-}
-
-fn engine_work(report: &Report) -> Option<String> {
-    let work = report.about.engine.as_ref()?.work.as_ref()?;
-    let masks = match (work.mask_p50_us, work.mask_p99_us) {
-        (Some(p50), Some(p99)) => format!(", p50 {p50:.1} us, p99 {p99:.1} us"),
-        _ => String::new(),
-    };
-    Some(format!(
-        "{} compiled, {} from the cache; {} masks{masks}; {} steps, at most {} of {} sequences at once",
-        work.cache_misses, work.cache_hits, work.masks, work.steps, work.largest_batch, work.max_batch
-    ))
-}
-
-/// The caller's notices, and what the figures themselves call for.
 fn add_notes(page: &mut String, report: &Report) {
-    let notices = report.about.notices.iter().map(|notice| printable(notice, NOTICE_MAX_CHARS));
-    let held = enforcement::remarks(&report.about.enforcement, &report.metrics.quality);
-    let notes: Vec<String> = notices.chain(held).chain(remarks(report)).collect();
+    let notes = conditions::notes(report);
     if notes.is_empty() {
         return;
     }
@@ -243,66 +131,6 @@ fn add_notes(page: &mut String, report: &Report) {
     for note in notes {
         add_wrapped(page, &format!("note: {note}"));
     }
-}
-
-/// Sentences about holes in the data, so that no `n/a` and no small denominator goes unexplained.
-fn remarks(report: &Report) -> Vec<String> {
-    let (metrics, overall) = (&report.metrics, &report.metrics.overall);
-    let (tokens, latency, quality) = (&overall.tokens, &overall.latency, &metrics.quality);
-    let facts = [
-        (
-            "constrained requests that could not be judged and are not in the correct rate",
-            quality.constrained - quality.judged - quality.cancelled,
-        ),
-        (
-            "answers without a count of output tokens (no usage, no tokenizer), so that there is no total",
-            tokens.output_sources.unknown,
-        ),
-        ("answers that ended without any content and have no latency", latency.empty_answers),
-        ("answers of several tokens in one chunk, which have no TPOT", latency.single_chunk_answers),
-        (
-            "answers with more tokens than chunks, where ITL is the gap between chunks and not the time of a token",
-            latency.multi_token_chunk_answers,
-        ),
-        ("answers that came whole although a stream was asked for, which have no TTFT, TPOT or ITL", latency.unstreamed_answers),
-        ("requests not sent when the run was stopped", latency.never_sent),
-    ];
-    let counted = facts.into_iter().filter(|(_, count)| *count > 0).map(|(fact, count)| format!("{fact}: {count}"));
-    let streamed = match (metrics.options.answers, metrics.options.streamed) {
-        (Answers::Computed, _) => Some("answers are computed whole: there are no output tokens, and no TTFT, TPOT or ITL"),
-        (Answers::Generated, false) => Some("answers were not streamed: there is no TTFT, TPOT or ITL"),
-        (Answers::Generated, true) => None,
-    };
-    let streamed = streamed.map(str::to_owned);
-    let throughput = &overall.throughput;
-    let peak_and_mean = throughput.max_output_tokens_per_s.zip(throughput.output_throughput);
-    let short = peak_and_mean.is_some_and(|(peak, mean)| peak < mean);
-    let short = short.then(|| {
-        "the peak per second is below the mean: the run was too short for whole seconds of the clock to hold its fastest"
-            .to_owned()
-    });
-    let goodput = metrics.options.goodput.as_ref().map(objectives);
-    counted.chain(streamed).chain(short).chain(goodput).chain(no_effect(quality)).collect()
-}
-
-/// What a good request meets.
-fn objectives(slo: &Slo) -> String {
-    let bounds = [("TTFT", slo.ttft_ms), ("TPOT", slo.tpot_ms), ("E2EL", slo.e2el_ms)];
-    let bounds: Vec<String> =
-        bounds.iter().filter_map(|(name, bound)| bound.map(|bound| format!("{name} at most {bound} ms"))).collect();
-    format!("goodput counts answers of all arms with {}; valid goodput those of them that are valid", bounds.join(", "))
-}
-
-/// A constraint whose answers are no better than those without it: the first thing to look at on a new server.
-fn no_effect(quality: &Quality) -> Option<String> {
-    let (correct, control) = (quality.correct_rate?, quality.control_rate?);
-    (correct.low_percent <= control.percent).then(|| {
-        format!(
-            "no effect of the constraint is visible: {}/{} correct with it, {}/{} without; a server that ignores the field accepts it all \
-             the same",
-            correct.hits, correct.of, control.hits, control.of
-        )
-    })
 }
 
 fn add_wrapped(page: &mut String, sentence: &str) {
@@ -317,9 +145,9 @@ mod tests {
     use super::*;
     use crate::case::Arm;
     use crate::metrics::testing::{Made, made, with_samples};
-    use crate::metrics::{MetricsOptions, summarise};
+    use crate::metrics::{MetricsOptions, Slo, summarise};
     use crate::observation::Outcome;
-    use crate::report::{About, DatasetAbout, EngineAbout};
+    use crate::report::{About, DatasetAbout, EngineAbout, EngineChoice};
     use crate::verdict::{NotScored, Reason, Verdict};
 
     fn shown(run: &[Made<'_>], about: About, options: &MetricsOptions) -> String {

@@ -4,8 +4,8 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use super::judge;
 use super::record::{date, timestamp};
+use super::{files, judge};
 use crate::driver::schedule::{Pace, Ramp, RampStrategy, RateStep, due_times};
 use crate::ending::Ending;
 use crate::error::{Error, Result};
@@ -17,21 +17,48 @@ use crate::metrics::offered::Offered;
 use crate::metrics::steady::SteadyState;
 use crate::metrics::{Metrics, Sample, summarise};
 use crate::plan::ReportPlan;
-use crate::report::{About, Details, EngineAbout, LoadReport, RampAbout, Report, RpsChange, format};
+use crate::report::format::{self, FormOptions};
+use crate::report::view::View;
+use crate::report::{About, Details, EngineAbout, LoadReport, RampAbout, Report, RpsChange};
 use crate::runlog::{Header, Judged, Keep, RampTerms, RunLog, samples};
 use crate::tokenizer::Tokenizer;
 
 /// Renders the log of a run once more (`sobench report`).
 ///
 /// # Errors
-/// The file is no whole run log.
+/// The file is no whole run log, or the report cannot be written to the file that was named.
 pub fn command(plan: &ReportPlan) -> Result<Ending> {
-    let keep = if plan.format.shows_requests() { Keep::Texts } else { Keep::AsSaved };
-    let mut log = RunLog::read(&plan.log, keep)?;
+    if let Some(path) = &plan.output {
+        files::refuse_same(path, &plan.log)?;
+    }
+    let mut log = RunLog::read(&plan.log, Keep::AsSaved)?;
     let judged = verdicts(&mut log)?;
-    let report = report(&log, &judged, log.header.detailed || plan.format.shows_requests())?;
-    let lines = log.notices.iter().map(|notice| format!("warning: {notice}")).collect();
-    Ok(Ending { stdout: format::render(&report, plan.format, log.header.detailed), lines, exit_code: 0 })
+    let report = report(&log, &judged, log.header.detailed)?;
+    let options = FormOptions { detailed: log.header.detailed, junit_per: plan.junit_per };
+    let mut lines: Vec<String> = log.notices.iter().map(|notice| format!("warning: {notice}")).collect();
+    let mut stdout = Vec::new();
+    with_view(&log, &judged, &report, |view| match &plan.output {
+        None => format::write(view, plan.format, options, &mut stdout),
+        Some(path) => {
+            files::write(path, |out| format::write(view, plan.format, options, out))?;
+            lines.push(format!("{} written: {}", plan.format.name(), path.display()));
+            Ok(())
+        }
+    })?;
+    let stdout = String::from_utf8(stdout).map_err(|_| Error::internal("a report that is no text"))?;
+    Ok(Ending { stdout, lines, exit_code: 0 })
+}
+
+/// Shows a run to `what`, with answers that are read from the log where they are not in memory.
+pub(super) fn with_view<T>(
+    log: &RunLog,
+    judged: &[Judged],
+    report: &Report,
+    what: impl FnOnce(&View<'_>) -> Result<T>,
+) -> Result<T> {
+    let samples = samples(&log.requests, judged);
+    let answer = |place: usize| log.answer(place).map(|answer| answer.text);
+    what(&View { report, samples: &samples, answer: &answer })
 }
 
 /// The verdicts of a log: those that it holds, or today's of a run that was killed before it was judged.

@@ -6,6 +6,7 @@ mod compare;
 mod contracts;
 mod conversions;
 mod engines;
+mod forms;
 mod gate;
 mod grammars;
 mod hub;

@@ -6,6 +6,7 @@ use crate::error::Result;
 use crate::mask::about::About;
 use crate::mask::row::{PassTimes, Row, Spelling, SpellingTimes};
 use crate::mask::times::Durations;
+use crate::report::rfc4180::add_line;
 
 /// The columns that come once.
 const COLUMNS: [&str; 18] = [
@@ -158,22 +159,6 @@ fn figures(durations: Option<&Durations>) -> [String; 6] {
         number(durations.max_ns()),
         durations.above(super::distribution::SLOW_NS).to_string(),
     ]
-}
-
-fn add_line(file: &mut String, cells: impl IntoIterator<Item = String>) {
-    for (place, cell) in cells.into_iter().enumerate() {
-        if place > 0 {
-            file.push(',');
-        }
-        if cell.contains(['"', ',', '\n', '\r']) {
-            file.push('"');
-            file.push_str(&cell.replace('"', "\"\""));
-            file.push('"');
-        } else {
-            file.push_str(&cell);
-        }
-    }
-    file.push_str("\r\n");
 }
 
 #[cfg(test)]

@@ -13,7 +13,6 @@ pub mod maskbench;
 mod number;
 pub mod outcome;
 pub mod reason;
-mod svg;
 mod tables;
 mod tags;
 #[cfg(test)]

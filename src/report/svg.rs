@@ -1,7 +1,10 @@
-//! Charts as inline SVG: cumulative curves over a logarithmic axis, and stacked bars. Knows no engine and no style sheet: colours
-//! are classes (`c0`, `c1` ...), which the page defines for light and dark.
+//! Charts as inline SVG: cumulative curves over a logarithmic axis, and stacked bars. Knows no run, no engine and no style sheet:
+//! colours are classes (`c0`, `c1` ...), which the page defines for light and dark.
 
 use std::fmt::Write as _;
+
+use super::axis::Axis;
+use super::escape::escape;
 
 /// The size of a chart, and of the frame around its plot.
 const WIDTH: f64 = 540.0;
@@ -10,11 +13,6 @@ const LEFT: f64 = 66.0;
 const RIGHT: f64 = 12.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 40.0;
-
-/// The axis of durations: 1 us to 10 s, as powers of ten of a nanosecond.
-const FIRST_DECADE: u32 = 3;
-const LAST_DECADE: u32 = 10;
-const DECADE_NAMES: [&str; 8] = ["1 us", "10 us", "100 us", "1 ms", "10 ms", "100 ms", "1 s", "10 s"];
 
 /// Height of a bar, and of the gap after it.
 const BAR: f64 = 26.0;
@@ -54,11 +52,11 @@ pub(super) struct Part {
     pub count: u64,
 }
 
-/// Curves of cumulative shares over 1 us to 10 s. `title` is what a screen reader says.
-pub(super) fn cumulative(title: &str, curves: &[Curve], shares: Shares) -> String {
+/// Curves of cumulative shares over an axis of durations. `title` is what a screen reader says.
+pub(super) fn cumulative(title: &str, curves: &[Curve], shares: Shares, axis: &Axis) -> String {
     let mut chart = open(title, HEIGHT);
-    for (place, name) in DECADE_NAMES.iter().enumerate() {
-        let at = x_of(10_f64.powi(FIRST_DECADE as i32 + place as i32));
+    for (ns, name) in axis.ticks() {
+        let at = x_of(axis, *ns);
         let (top, bottom, label) = (TOP, HEIGHT - BOTTOM, HEIGHT - BOTTOM + 16.0);
         let _ = write!(chart, r#"<line class="grid" x1="{at:.1}" y1="{top}" x2="{at:.1}" y2="{bottom}"/>"#);
         let _ = write!(chart, r#"<text class="axis" x="{at:.1}" y="{label}" text-anchor="middle">{name}</text>"#);
@@ -73,7 +71,7 @@ pub(super) fn cumulative(title: &str, curves: &[Curve], shares: Shares) -> Strin
     let _ = write!(chart, r#"<text class="axis" x="{middle}" y="{}" text-anchor="middle">duration</text>"#, HEIGHT - 6.0);
     for curve in curves.iter().filter(|it| !it.points.is_empty()) {
         let dashed = if curve.dashed { " dashed" } else { "" };
-        let (colour, path) = (curve.colour % COLOURS, path(&curve.points, shares));
+        let (colour, path) = (curve.colour % COLOURS, path(&curve.points, shares, axis));
         let name = escape(&curve.name);
         let _ = write!(chart, r#"<path class="curve c{colour}{dashed}" d="{path}"><title>{name}</title></path>"#);
     }
@@ -120,23 +118,6 @@ pub(super) fn stacked(title: &str, bars: &[Bar]) -> String {
 /// How many colours the page has to define.
 pub(super) const COLOURS: usize = 5;
 
-/// Text that is safe between tags and inside quoted attributes. Control characters, which XML does not allow, become a replacement.
-pub(super) fn escape(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '&' => safe.push_str("&amp;"),
-            '<' => safe.push_str("&lt;"),
-            '>' => safe.push_str("&gt;"),
-            '"' => safe.push_str("&quot;"),
-            '\'' => safe.push_str("&#39;"),
-            it if it.is_control() && !matches!(it, '\n' | '\t') => safe.push('\u{fffd}'),
-            it => safe.push(it),
-        }
-    }
-    safe
-}
-
 impl Shares {
     fn ticks(self) -> &'static [(f64, &'static str)] {
         match self {
@@ -162,17 +143,15 @@ fn open(title: &str, height: f64) -> String {
     format!(r#"<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{title}"><title>{title}</title>"#)
 }
 
-/// Where a duration stands; what is shorter than the axis stands at its beginning.
-fn x_of(ns: f64) -> f64 {
-    let (first, last) = (f64::from(FIRST_DECADE), f64::from(LAST_DECADE));
-    let part = (ns.max(1.0).log10().clamp(first, last) - first) / (last - first);
-    LEFT + part * (WIDTH - LEFT - RIGHT)
+/// Where a duration stands.
+fn x_of(axis: &Axis, ns: f64) -> f64 {
+    LEFT + axis.part_of(ns) * (WIDTH - LEFT - RIGHT)
 }
 
 /// A staircase through the points, one step a pixel at most. What is longer than the axis is not drawn: the curve ends at its edge.
-fn path(points: &[(u64, f64)], shares: Shares) -> String {
-    let end = 10_f64.powi(LAST_DECADE as i32);
-    let beyond = points.partition_point(|(ns, _)| *ns as f64 <= end);
+fn path(points: &[(u64, f64)], shares: Shares, axis: &Axis) -> String {
+    let x_of = |ns: f64| x_of(axis, ns);
+    let beyond = points.partition_point(|(ns, _)| *ns as f64 <= axis.end_ns());
     let (shown, cut_off) = points.split_at(beyond);
     let start = shown.first().map_or(WIDTH - RIGHT, |(ns, _)| x_of(*ns as f64));
     let mut path = format!("M{start:.1} {:.1}", shares.y_of(0.0));
@@ -202,14 +181,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn strangers_text_cannot_leave_its_place() {
-        assert_eq!(escape("<script>'\"&\u{1b}"), "&lt;script&gt;&#39;&quot;&amp;\u{fffd}");
-    }
-
-    #[test]
     fn axes_keep_what_is_beyond_them_at_their_ends() {
+        let axis = Axis::microsecond_to_ten_seconds();
         for (ns, expected) in [(0.0, LEFT), (1e3, LEFT), (1e10, WIDTH - RIGHT), (1e15, WIDTH - RIGHT)] {
-            assert!((x_of(ns) - expected).abs() < 1e-9, "{ns}");
+            assert!((x_of(&axis, ns) - expected).abs() < 1e-9, "{ns}");
         }
         for shares in [Shares::Even, Shares::Nines] {
             assert!((shares.y_of(0.0) - (HEIGHT - BOTTOM)).abs() < 1e-9);
@@ -220,18 +195,19 @@ mod tests {
     #[test]
     fn a_curve_ends_at_its_last_point_and_has_few_steps() {
         let points: Vec<(u64, f64)> = (1..=100_000_u32).map(|it| (1_000 + u64::from(it), f64::from(it) / 200_000.0)).collect();
-        let drawn = path(&points, Shares::Even);
+        let drawn = path(&points, Shares::Even, &Axis::microsecond_to_ten_seconds());
         assert!(drawn.matches('H').count() < WIDTH as usize);
         assert!(drawn.ends_with(&format!("V{:.1}", Shares::Even.y_of(0.5))), "{drawn}");
     }
 
     #[test]
     fn what_is_beyond_the_axis_does_not_count_as_done() {
+        let axis = Axis::microsecond_to_ten_seconds();
         let half = format!("V{:.1}", Shares::Even.y_of(0.5));
         let edge = format!("H{:.1}", WIDTH - RIGHT);
-        let drawn = path(&[(1_000_000, 0.5), (60_000_000_000, 1.0)], Shares::Even);
+        let drawn = path(&[(1_000_000, 0.5), (60_000_000_000, 1.0)], Shares::Even, &axis);
         assert!(drawn.ends_with(&format!("{half}{edge}")), "{drawn}");
-        let tail = path(&[(1_000_000, 0.9), (2_000_000, 1.0)], Shares::Nines);
-        assert!(tail.ends_with(&format!("V{:.1}H{:.1}", Shares::Nines.y_of(0.9), x_of(2e6))), "{tail}");
+        let tail = path(&[(1_000_000, 0.9), (2_000_000, 1.0)], Shares::Nines, &axis);
+        assert!(tail.ends_with(&format!("V{:.1}H{:.1}", Shares::Nines.y_of(0.9), x_of(&axis, 2e6))), "{tail}");
     }
 }

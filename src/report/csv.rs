@@ -1,0 +1,204 @@
+//! A line for every request, for spreadsheets and data frames: RFC 4180, a header line, UTF-8. A cell without data is empty. The texts of
+//! answers are not in it: they are in the run log, and in the JSON of `--save-detailed`. Knows no statistics beyond one request.
+
+use std::io::Write;
+
+use super::rfc4180::add_line;
+use super::view::View;
+use crate::case::Arm;
+use crate::error::Result;
+use crate::metrics::excerpt::{cut, failure_words};
+use crate::metrics::latency::chunk_gaps_ms;
+use crate::metrics::{Sample, TokenSource};
+use crate::report::format::put;
+use crate::verdict::Verdict;
+
+/// Every column; the README says what each holds.
+pub const COLUMNS: [&str; 27] = [
+    "index",
+    "case",
+    "arm",
+    "kind",
+    "tags",
+    "outcome",
+    "verdict",
+    "reason",
+    "detail",
+    "finish_reason",
+    "streamed",
+    "due_s",
+    "sent_s",
+    "end_s",
+    "ttft_ms",
+    "tpot_ms",
+    "itl_mean_ms",
+    "itl_max_ms",
+    "e2el_ms",
+    "ttft_from_due_ms",
+    "e2el_from_due_ms",
+    "schedule_lag_ms",
+    "chunks",
+    "input_tokens",
+    "input_tokens_source",
+    "output_tokens",
+    "output_tokens_source",
+];
+
+/// The most bytes of the words on a failure.
+const DETAIL_MAX_BYTES: usize = 400;
+
+/// Writes every request, in plan order.
+///
+/// # Errors
+/// What is written to gives out.
+pub fn write(view: &View<'_>, out: &mut dyn Write) -> Result<()> {
+    let mut line = String::new();
+    add_line(&mut line, COLUMNS.map(str::to_owned));
+    put(out, &line)?;
+    for sample in view.samples {
+        line.clear();
+        add_line(&mut line, cells(view, sample));
+        put(out, &line)?;
+    }
+    Ok(())
+}
+
+fn cells(view: &View<'_>, sample: &Sample<'_>) -> [String; COLUMNS.len()] {
+    let options = &view.report.metrics.options;
+    let (case, observation) = (sample.case, sample.observation);
+    let timing = &observation.timing;
+    let latency = sample.latency(options);
+    let gaps: Vec<f64> = if sample.streamed(options) { chunk_gaps_ms(timing).collect() } else { Vec::new() };
+    let mean_gap = (!gaps.is_empty()).then(|| gaps.iter().sum::<f64>() / gaps.len() as f64);
+    let (verdict, reason, words) = verdict(sample);
+    let seconds = |at_ns: Option<u64>| number(at_ns.map(|it| it as f64 / 1e9));
+    let count = |count: Option<u64>| count.map(|it| it.to_string()).unwrap_or_default();
+    [
+        observation.case_index.to_string(),
+        case.id.clone(),
+        arm_name(case.arm).to_owned(),
+        case.constraint.as_ref().map(|it| it.kind().to_owned()).unwrap_or_default(),
+        case.tags.join(";"),
+        observation.outcome.name().to_owned(),
+        verdict.to_owned(),
+        reason.to_owned(),
+        cut(&words, DETAIL_MAX_BYTES).to_owned(),
+        observation.finish_reason.clone().unwrap_or_default(),
+        timing.streamed.to_string(),
+        seconds(Some(timing.due_ns)),
+        seconds(timing.sent_ns),
+        seconds(timing.end_ns),
+        number(latency.ttft_ms),
+        number(latency.tpot_ms),
+        number(mean_gap),
+        number(gaps.iter().copied().reduce(f64::max)),
+        number(latency.e2el_ms),
+        number(latency.ttft_from_due_ms),
+        number(latency.e2el_from_due_ms),
+        number(latency.schedule_lag_ms),
+        timing.chunks_ns.len().to_string(),
+        count(sample.tokens.input),
+        source(sample.tokens.input_source).to_owned(),
+        count(sample.tokens.output),
+        source(sample.tokens.output_source).to_owned(),
+    ]
+}
+
+/// The verdict's name, that of its reason, and the words on it.
+fn verdict(sample: &Sample<'_>) -> (&'static str, &'static str, String) {
+    let failure = failure_words(&sample.observation.outcome);
+    let or_failure = |words: String| if failure.is_empty() { words } else { failure.clone() };
+    match sample.verdict {
+        Verdict::Valid => ("valid", "", String::new()),
+        Verdict::Invalid { reason } => ("invalid", reason.name(), or_failure(reason.to_string())),
+        Verdict::NotScored { why } => ("not_scored", why.name(), or_failure(why.to_string())),
+    }
+}
+
+/// The name of an arm in files.
+pub(super) fn arm_name(arm: Arm) -> &'static str {
+    match arm {
+        Arm::Constrained => "constrained",
+        Arm::Control => "control",
+        Arm::Free => "free",
+    }
+}
+
+fn source(source: TokenSource) -> &'static str {
+    match source {
+        TokenSource::Server => "server",
+        TokenSource::Tokenizer => "tokenizer",
+        TokenSource::Unknown => "",
+    }
+}
+
+/// The shortest spelling that reads back as the same number.
+fn number(value: Option<f64>) -> String {
+    value.map(|it| it.to_string()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::testing::{Made, made};
+    use crate::observation::Outcome;
+    use crate::report::About;
+    use crate::report::view::testing::with_view;
+    use crate::verdict::{NotScored, Reason};
+
+    fn rendered(run: &[Made<'_>]) -> String {
+        let mut out = Vec::new();
+        with_view(run, About::default(), |view| write(&view, &mut out)).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_request_is_a_line() {
+        let schema = Reason::Schema {
+            keyword: "maximum".into(),
+            instance_path: "/a".into(),
+            schema_path: "/maximum".into(),
+            message: "7, \"too\" large".into(),
+        };
+        let run = [
+            Made { due: 5, sent: Some(10), chunks: vec![20, 30, 60], end: Some(61), ..made() },
+            Made { verdict: Verdict::Invalid { reason: schema }, finish_reason: None, ..made() },
+            Made {
+                arm: Arm::Control,
+                outcome: Outcome::Rejected { status: 400, body: "no\nno".into() },
+                verdict: Verdict::NotScored { why: NotScored::Refused },
+                chunks: vec![],
+                output: None,
+                ..made()
+            },
+            Made {
+                arm: Arm::Free,
+                streamed: false,
+                chunks: vec![30, 30],
+                verdict: Verdict::NotScored { why: NotScored::NoConstraint },
+                ..made()
+            },
+        ];
+        let file = rendered(&run);
+        let lines: Vec<&str> = file.split("\r\n").collect();
+        assert_eq!(lines[0].split(',').count(), COLUMNS.len());
+        assert_eq!(
+            lines[1],
+            "0,case-0,constrained,regex,,completed,valid,,,stop,true,0.005,0.01,0.061,10,20,20,30,50,15,55,5,3,7,server,3,server"
+        );
+        assert!(lines[2].contains(",invalid,schema,\"breaks `maximum` at /a: 7, \"\"too\"\" large\",,true,"), "{}", lines[2]);
+        assert!(lines[3].contains("control,regex,,rejected,not_scored,refused,\"HTTP 400: no\nno\","), "{}", lines[3]);
+        assert!(lines[3].ends_with(",,,,,,,,0,0,7,server,,"), "{}", lines[3]);
+        assert!(
+            lines[4].contains(",free,,,completed,not_scored,no_constraint,the case has no constraint,stop,false,"),
+            "{}",
+            lines[4]
+        );
+        assert!(lines[4].contains(",,,,,30,,30,0,2,7,"), "no TTFT, TPOT or ITL of what came whole: {}", lines[4]);
+    }
+
+    #[test]
+    fn a_run_without_requests_has_a_header() {
+        assert_eq!(rendered(&[]), format!("{}\r\n", COLUMNS.join(",")));
+    }
+}

@@ -1,0 +1,194 @@
+//! A run in few lines, for the comment on a pull request: what ran, how right, how fast, what went wrong, and whether the client can be
+//! trusted. GitHub's Markdown. What strangers said is code, so that it calls nobody and is no markup. Knows no request.
+
+use std::fmt::Write as _;
+
+use super::conditions::{lines, notes};
+use super::escape::{markdown_code, markdown_text};
+use super::json::summary_of;
+use super::tables::{RATE_COLUMNS, is_judged, rate_rows};
+use super::text::figure;
+use super::{LatencyMetric, Report, certainty, client_sentence};
+use crate::metrics::ArmMetrics;
+use crate::metrics::excerpt::{Excerpt, Group};
+use crate::metrics::stats::{Rate, Summary};
+
+/// The most characters of a name, and of an example of an answer.
+const NAME_MAX_CHARS: usize = 80;
+const EXAMPLE_MAX_CHARS: usize = 120;
+
+/// The most notes that are shown: a comment is to be read, and GitHub takes 65,536 characters.
+const NOTES_MAX: usize = 12;
+
+/// The whole comment.
+pub fn render(report: &Report) -> String {
+    let mut page = String::new();
+    add_title(&mut page, report);
+    if is_judged(report) {
+        add_quality(&mut page, report);
+    }
+    add_latency(&mut page, report);
+    let (quality, metrics) = (&report.metrics.quality, &report.metrics);
+    add_groups(&mut page, "Why constrained answers are not valid", &quality.reasons, quality.constrained);
+    add_groups(&mut page, "Requests without an answer, in all arms", &metrics.failures, metrics.overall.requests);
+    if let Some(part) = &report.client {
+        let _ = writeln!(page, "**Client:** {}\n", markdown_text(&client_sentence(part)));
+    }
+    add_notes(&mut page, report);
+    page.push_str("<details><summary>What ran</summary>\n\n");
+    for (name, known) in lines(report) {
+        let _ = writeln!(page, "- {name}: {}", markdown_text(&known));
+    }
+    page.push_str("\n</details>\n");
+    page
+}
+
+fn add_title(page: &mut String, report: &Report) {
+    let about = &report.about;
+    let name =
+        |text: &Option<String>, or: &str| text.as_deref().map_or_else(|| or.to_owned(), |it| markdown_code(it, NAME_MAX_CHARS));
+    let (model, dataset) = (name(&about.model_id, "a model"), name(&about.dataset.name, "a dataset"));
+    let _ = writeln!(page, "### sobench: {model} on {dataset}\n");
+    if let Some(stamp) = about.enforcement.stamp() {
+        let _ = writeln!(page, "> **{}**\n", markdown_text(&stamp));
+    }
+    if about.partial {
+        page.push_str("> **Partial:** the run did not come to its end\n\n");
+    }
+    let overall = &report.metrics.overall;
+    let seconds = report.metrics.duration_ns as f64 / 1e9;
+    let _ = write!(page, "{} requests in {seconds:.2} s", overall.requests);
+    let _ = write!(page, ", {} answered, {} refused or failed", overall.completed, overall.failed);
+    let rates = [("answers/s", overall.throughput.request_throughput), ("output tokens/s", overall.throughput.output_throughput)];
+    for (unit, rate) in rates {
+        if let Some(rate) = rate {
+            let _ = write!(page, ", {rate:.2} {unit}");
+        }
+    }
+    page.push_str("\n\n");
+}
+
+fn add_quality(page: &mut String, report: &Report) {
+    add_row(page, &RATE_COLUMNS.map(str::to_owned));
+    page.push_str("|---|--:|--:|--:|---|\n");
+    for row in rate_rows(&report.metrics.quality).iter().filter(|row| row[1] != "n/a") {
+        add_row(page, row);
+    }
+    page.push('\n');
+}
+
+/// A row for each latency, and for each arm where there are several.
+fn add_latency(page: &mut String, report: &Report) {
+    let percentiles = &report.metrics.overall.latency.e2el_ms.percentiles;
+    let names = percentiles.iter().flat_map(|it| [format!("p{}", it.word()), "95 % interval".to_owned()]);
+    let head: Vec<String> = ["latency (ms)", "n", "mean", "median"].map(str::to_owned).into_iter().chain(names).collect();
+    let rule = format!("|---|{}\n", "--:|".repeat(head.len() - 1));
+    let arms: Vec<(&str, &ArmMetrics)> = report.metrics.arms.iter().collect();
+    let arms = if arms.len() > 1 { arms } else { vec![("", &report.metrics.overall)] };
+    let rows = LatencyMetric::ALL.into_iter().flat_map(|metric| {
+        let row = move |(arm, of): &(&str, &ArmMetrics)| {
+            let name = if arm.is_empty() { metric.name().to_owned() } else { format!("{}, {arm}", metric.name()) };
+            latency_row(name, summary_of(&of.latency, metric))
+        };
+        arms.iter().filter(move |(_, of)| summary_of(&of.latency, metric).n > 0).map(row).collect::<Vec<_>>()
+    });
+    let rows: Vec<Vec<String>> = rows.collect();
+    if rows.is_empty() {
+        return;
+    }
+    add_row(page, &head);
+    page.push_str(&rule);
+    rows.iter().for_each(|row| add_row(page, row));
+    page.push('\n');
+}
+
+fn latency_row(name: String, summary: &Summary) -> Vec<String> {
+    let cells = summary.percentiles.iter().flat_map(|it| [figure(it.value), certainty::interval(it, summary)]);
+    [name, summary.n.to_string(), figure(summary.mean), figure(summary.median)].into_iter().chain(cells).collect()
+}
+
+fn add_groups(page: &mut String, title: &str, groups: &[Group], whole: usize) {
+    if groups.is_empty() {
+        return;
+    }
+    let _ = writeln!(page, "**{title}**\n\n| | count | share % | the first one |\n|---|--:|--:|---|");
+    for group in groups {
+        let share = figure(Rate::of(group.count, whole).map(|rate| rate.percent));
+        let example = group.excerpts.first().map(example).unwrap_or_default();
+        let _ = writeln!(page, "| {} | {} | {share} | {example} |", markdown_text(group.name), group.count);
+    }
+    page.push('\n');
+}
+
+fn example(excerpt: &Excerpt) -> String {
+    let parts = [(excerpt.case_id.as_str(), true), (&excerpt.words, true), (&excerpt.text, excerpt.text_bytes > 0)];
+    let shown = parts.into_iter().filter(|(text, is_there)| *is_there && !text.is_empty());
+    shown.map(|(text, _)| markdown_code(text, EXAMPLE_MAX_CHARS)).collect::<Vec<_>>().join("<br>")
+}
+
+fn add_notes(page: &mut String, report: &Report) {
+    let notes = notes(report);
+    for note in notes.iter().take(NOTES_MAX) {
+        let _ = writeln!(page, "- {}", markdown_text(note));
+    }
+    if notes.len() > NOTES_MAX {
+        let _ = writeln!(page, "- and {} more notes, in the other forms of this report", notes.len() - NOTES_MAX);
+    }
+    if !notes.is_empty() {
+        page.push('\n');
+    }
+}
+
+/// Cells of ours: figures and fixed words, of which a bound may have a sign.
+fn add_row(page: &mut String, cells: &[String]) {
+    let _ = writeln!(page, "| {} |", cells.iter().map(|it| it.replace('<', "&lt;")).collect::<Vec<_>>().join(" | "));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::case::Arm;
+    use crate::metrics::client::ClientPart;
+    use crate::metrics::testing::{Made, made};
+    use crate::observation::Outcome;
+    use crate::report::view::testing::with_view;
+    use crate::report::{About, DatasetAbout};
+    use crate::verdict::{NotScored, Reason, Verdict};
+
+    fn rendered(run: &[Made<'_>], about: About) -> String {
+        with_view(run, about, |view| render(&Report { client: Some(ClientPart::default()), ..view.report.clone() }))
+    }
+
+    #[test]
+    fn a_comment_says_what_ran_how_well_and_why_not() {
+        let about = About {
+            model_id: Some("m|`x`".into()),
+            dataset: DatasetAbout { name: Some("json".into()), ..DatasetAbout::default() },
+            partial: true,
+            notices: vec!["the server said @everyone <b>".into()],
+            ..About::default()
+        };
+        let invalid = Verdict::Invalid { reason: Reason::ExtraText { byte: 2 } };
+        let refused = Outcome::Rejected { status: 400, body: "no | @you".into() };
+        let run = [
+            made(),
+            Made { verdict: invalid.clone(), text: "{} | `<script>`\n@me", ..made() },
+            Made { outcome: refused, verdict: Verdict::NotScored { why: NotScored::Refused }, ..made() },
+            Made { arm: Arm::Control, verdict: invalid, ..made() },
+        ];
+        insta::assert_snapshot!(rendered(&run, about));
+    }
+
+    #[test]
+    fn many_notes_are_counted() {
+        let notices = (0..40).map(|it| format!("note {it}")).collect();
+        let page = rendered(&[made()], About { notices, ..About::default() });
+        assert!(page.contains("- note 11\n- and 28 more notes"), "{page}");
+    }
+
+    #[test]
+    fn nothing_is_not_a_table() {
+        let page = rendered(&[], About::default());
+        assert!(page.starts_with("### sobench: a model on a dataset") && !page.contains("latency (ms)"), "{page}");
+    }
+}

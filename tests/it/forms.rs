@@ -1,0 +1,86 @@
+//! The forms of a report, made from the log of a run in which things went wrong: they agree with each other, and hold what they promise.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use sobench::server::{EmbeddedOptions, EmbeddedServer, Fault};
+
+use crate::cli::assert_fails;
+use crate::support::{Ran, sobench};
+
+const REQUESTS: usize = 60;
+
+/// A run against a server that answers badly at times, its log and its result.
+struct Faulty {
+    folder: tempfile::TempDir,
+    log: PathBuf,
+    result: Value,
+}
+
+fn faulty(arguments: &[&str]) -> Faulty {
+    let faults = ["extra-text@0.3", "error-500@0.1", "truncate@0.1"].map(|fault| Fault::parse(fault).unwrap());
+    let server = EmbeddedServer::start(EmbeddedOptions { faults: faults.to_vec(), ..EmbeddedOptions::default() }).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap().to_owned();
+    let count = REQUESTS.to_string();
+    let mut all = vec!["--base-url", server.base_url(), "--num-prompts", &count, "--skip-preflight", "--disable-tqdm"];
+    all.extend(["--max-concurrency", "8", "--save-result", "--result-dir", &path, "--result-filename", "run.json"]);
+    all.extend_from_slice(arguments);
+    let ran = sobench(&all);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let result = serde_json::from_str(&std::fs::read_to_string(folder.path().join("run.json")).unwrap()).unwrap();
+    Faulty { log: folder.path().join("run.jsonl"), folder, result }
+}
+
+fn report(log: &Path, arguments: &[&str]) -> Ran {
+    let mut all = vec!["report", log.to_str().unwrap()];
+    all.extend_from_slice(arguments);
+    sobench(&all)
+}
+
+fn count(result: &Value, key: &str) -> usize {
+    usize::try_from(result["sobench"]["quality"][key].as_u64().unwrap()).unwrap()
+}
+
+#[test]
+fn tables_comments_and_tests_agree_with_the_result() {
+    let run = faulty(&["--guided-decoding-ratio", "0.8"]);
+    let (constrained, valid) = (count(&run.result, "constrained"), count(&run.result, "valid"));
+    assert!(0 < valid && valid < constrained, "the planted faults show: {valid} of {constrained}");
+
+    let table = report(&run.log, &["--format", "csv"]);
+    let lines: Vec<&str> = table.stdout.split("\r\n").filter(|line| !line.is_empty()).collect();
+    assert_eq!(lines.len(), 1 + REQUESTS, "{}", table.stdout);
+    assert_eq!(lines[0], sobench::report::csv::COLUMNS.join(","));
+    let is_right = |line: &&&str| line.contains(",constrained,json,") && line.contains(",valid,");
+    assert_eq!(lines.iter().filter(is_right).count(), valid);
+
+    let tests = report(&run.log, &["--format", "junit"]).stdout;
+    let (failures, errors) = (tests.matches("<failure ").count(), tests.matches("<error ").count());
+    assert_eq!(tests.matches("<testcase ").count(), REQUESTS);
+    assert!(tests.contains(&format!("tests=\"{REQUESTS}\" failures=\"{failures}\" errors=\"{errors}\"")), "{tests}");
+    assert_eq!(errors as u64, run.result["failed"].as_u64().unwrap());
+    let refused_or_failed = count(&run.result, "refused") + count(&run.result, "failed");
+    assert_eq!(failures, constrained - valid - refused_or_failed);
+    assert!(tests.contains("type=\"extra_text\"") && tests.contains("{&quot;"), "answers are read back from the file");
+
+    let comment = report(&run.log, &["--format", "markdown"]).stdout;
+    assert!(comment.contains(&format!("| {valid}/{constrained} |")) && comment.contains("TTFT, control"), "{comment}");
+    let whole = report(&run.log, &["--format", "junit", "--junit-per", "dataset"]).stdout;
+    assert!(whole.contains("tests=\"1\" failures=\"1\"") && whole.contains("extra_text: "), "{whole}");
+}
+
+#[test]
+fn a_form_goes_to_a_file_and_never_over_its_log() {
+    let run = faulty(&[]);
+    let path = run.folder.path().join("new/report.csv");
+    let ran = report(&run.log, &["--format", "csv", "--output", path.to_str().unwrap()]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, ""), "{}", ran.stderr);
+    assert!(ran.stderr.contains(&format!("csv written: {}", path.display())), "{}", ran.stderr);
+    let printed = report(&run.log, &["--format", "csv"]).stdout;
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), printed);
+    let before = std::fs::read(&run.log).unwrap();
+    assert_fails(&report(&run.log, &["--output", run.log.to_str().unwrap()]), 2, &["over its run log", "hint: "]);
+    assert_eq!(std::fs::read(&run.log).unwrap(), before);
+    assert_fails(&report(&run.log, &["--output", run.folder.path().to_str().unwrap()]), 3, &["cannot be written"]);
+}
