@@ -32,6 +32,7 @@ pub mod grammar;
 pub mod mask;
 pub mod measure;
 pub mod metrics;
+pub mod nan;
 pub mod observation;
 pub mod plan;
 pub mod preflight;

@@ -3,7 +3,6 @@
 
 pub mod command;
 mod constraints;
-mod nan;
 mod read;
 #[cfg(test)]
 mod tests;

@@ -12,13 +12,13 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::constraints::Known;
-use super::nan::without_nan;
 use super::{Answers, Claim, FileKind, ScorePlan, Stored};
 use crate::case::Arm;
 use crate::dataset::custom;
 use crate::dataset::file::{lines, read_text};
 use crate::error::{Error, Result};
 use crate::metrics::quality::{Quality, is_correct};
+use crate::nan::without_nan;
 use crate::observation::{Outcome, TransportCause};
 use crate::runlog::{Keep, RunLog, samples};
 
@@ -58,7 +58,7 @@ fn begins_as_run_log(path: &Path) -> bool {
 
 /// A JSON object, as Python may have written it.
 fn object(text: &str) -> Option<Map<String, Value>> {
-    serde_json::from_str(text).or_else(|_| serde_json::from_str(&without_nan(text))).ok()
+    serde_json::from_str(text).or_else(|_| serde_json::from_slice(&without_nan(text.as_bytes()))).ok()
 }
 
 fn no_answers(file: &Map<String, Value>, name: &str) -> Error {

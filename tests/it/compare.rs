@@ -142,7 +142,7 @@ fn what_got_worse_is_named_with_its_cases_and_fails_the_gate() {
     let markdown = compare(&[&a, &b, "--format", "markdown", "--gate"]);
     assert_eq!(markdown.code, 1);
     assert!(markdown.stdout.starts_with("## Comparison\n") && markdown.stdout.contains("| rule | A | B | change |"));
-    assert!(markdown.stdout.contains("` B: not JSON at byte 0"), "{}", markdown.stdout);
+    assert!(markdown.stdout.contains("`B: not JSON at byte 0"), "{}", markdown.stdout);
     let turned = compared(&[&b, &a, "--gate"]);
     assert_eq!((turned.0.code, &figures(&turned.1)["median_ttft_ms"]["word"]), (0, &json!("better")));
 }

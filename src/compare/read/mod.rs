@@ -15,6 +15,7 @@ use self::raw::Raw;
 use super::metric::{Metric, Plain};
 use super::side::{FileKind, Run};
 use crate::error::{Error, Result};
+use crate::nan::without_nan;
 
 /// The most runs that one file may hold (`--append-result` writes a line each).
 pub const MAX_RUNS: usize = 1000;
@@ -30,7 +31,7 @@ pub const MAX_GAPS: usize = 100_000_000;
 /// # Errors
 /// Usage errors that name the file: not JSON, not a result, or past a limit.
 pub fn runs(file: &str, bytes: &[u8]) -> Result<Vec<Run>> {
-    let bytes = raw::without_nan(bytes);
+    let bytes = without_nan(bytes);
     let mut found = Vec::new();
     for raw in serde_json::Deserializer::from_slice(&bytes).into_iter::<Raw>() {
         let raw = raw.map_err(|error| {
