@@ -41,7 +41,7 @@ use crate::plan::{RunPlan, Target};
 use crate::progress::{self, Mode};
 use crate::report::{Enforcement, Report, client_sentence, json, text};
 use crate::runlog::write::{Secrets, Sink, Writing, pair};
-use crate::runlog::{Header, Keep, RunLog};
+use crate::runlog::{Header, Judged, Keep, RunLog};
 use crate::session::Session;
 use crate::tokenizer::Tokenizer;
 
@@ -103,12 +103,13 @@ impl Finished {
     }
 
     /// What speaks against the client, if anything does.
-    fn distrust(&self) -> Option<String> {
+    pub fn distrust(&self) -> Option<String> {
         let part = self.report.client.as_ref()?;
         (part.verdict == ClientVerdict::DoNotTrust).then(|| client_sentence(part))
     }
 
-    fn nothing_answered(&self) -> bool {
+    /// Whether no request at all got an answer.
+    pub fn nothing_answered(&self) -> bool {
         self.report.metrics.overall.completed == 0
     }
 }
@@ -124,6 +125,14 @@ impl From<Finished> for Ending {
 /// # Errors
 /// Whatever keeps the run from beginning: wrong input, no server, a failing trial run; or a result that cannot be saved.
 pub fn run(plan: &RunPlan) -> Result<Finished> {
+    run_looking(plan, &mut |_, _| {})
+}
+
+/// Runs a benchmark, and shows every request with its verdict before they are forgotten.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_looking(plan: &RunPlan, look: &mut dyn FnMut(&RunLog, &[Judged])) -> Result<Finished> {
     for warning in plan.warnings() {
         progress::warn(&warning);
     }
@@ -153,7 +162,7 @@ pub fn run(plan: &RunPlan) -> Result<Finished> {
     let driven = drive(plan, &mut session, &dataset, &tokenizer, &runtime)?;
     // The log has the cases from here on.
     drop(dataset);
-    finish(plan, &session, driven, &mut evaluator, &tokenizer)
+    finish(plan, &session, driven, &mut evaluator, &tokenizer, look)
 }
 
 /// Reads the log back, judges, reports, and completes the log.
@@ -163,6 +172,7 @@ fn finish(
     mut driven: Driven,
     evaluator: &mut Evaluator,
     tokenizer: &Tokenizer,
+    look: &mut dyn FnMut(&RunLog, &[Judged]),
 ) -> Result<Finished> {
     let footer = record::footer(session, &driven);
     let mut log = RunLog::from_source(driven.sink.source(), Keep::AsSaved)?;
@@ -172,6 +182,7 @@ fn finish(
     }
     log.footer = Some(footer.clone());
     let judged = judge::judge(&log, evaluator, Some(tokenizer))?;
+    look(&log, &judged);
     let report = again::report(&log, &judged, plan.output.detailed)?;
     let places = log.requests.iter().map(|request| request.observation.case_index);
     if let Some(error) = driven.sink.finish(places.zip(&judged), &footer) {

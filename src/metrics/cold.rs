@@ -48,23 +48,13 @@ impl FirstUses {
     /// Looks at the constrained arm; `known` are the fingerprints of constraints that were sent before the run. `None` where no
     /// constraint was sent.
     pub fn of(samples: &[Sample<'_>], options: &MetricsOptions, known: &HashSet<String>, seed: u64) -> Option<Self> {
-        let mut names = Fingerprints::default();
-        let mut by_constraint: HashMap<String, Vec<&Sample<'_>>> = HashMap::new();
-        for sample in samples.iter().filter(|it| it.case.arm == Arm::Constrained && it.observation.timing.sent_ns.is_some()) {
-            if let Some(constraint) = &sample.case.constraint {
-                by_constraint.entry(names.of(constraint)).or_default().push(sample);
-            }
-        }
-        if by_constraint.is_empty() {
+        let groups = by_constraint(samples);
+        if groups.is_empty() {
             return None;
         }
-        let mut groups: Vec<(String, Vec<&Sample<'_>>)> = by_constraint.into_iter().collect();
-        // In an order that does not depend on the map's, so that sums and draws do not either.
-        groups.sort_unstable_by(|one, other| one.0.cmp(&other.0));
         let mut uses = Self { constraints: groups.len(), ..Self::default() };
         let (mut cold, mut warm, mut pairs) = (Vec::new(), Vec::new(), Vec::new());
-        for (name, mut group) in groups {
-            group.sort_by_key(|it| it.observation.timing.sent_ns);
+        for (name, group) in groups {
             let is_known = known.contains(&name);
             uses.known_before += usize::from(is_known);
             let (first, later) = split(&group, options, is_known);
@@ -83,6 +73,33 @@ impl FirstUses {
         uses.warm_ttft_ms = Summary::of(warm, &options.percentiles);
         Some(uses)
     }
+}
+
+/// TTFTs in milliseconds of cold and of warm uses, as [`FirstUses`] tells them apart.
+pub fn ttfts(samples: &[Sample<'_>], options: &MetricsOptions, known: &HashSet<String>) -> (Vec<f64>, Vec<f64>) {
+    let (mut cold, mut warm) = (Vec::new(), Vec::new());
+    for (name, group) in by_constraint(samples) {
+        let (first, later) = split(&group, options, known.contains(&name));
+        cold.extend(first);
+        warm.extend(later.warm);
+    }
+    (cold, warm)
+}
+
+/// Constrained requests that were sent, by the fingerprint of their constraint, in the order of sending.
+fn by_constraint<'s, 'a>(samples: &'s [Sample<'a>]) -> Vec<(String, Vec<&'s Sample<'a>>)> {
+    let mut names = Fingerprints::default();
+    let mut found: HashMap<String, Vec<&Sample<'_>>> = HashMap::new();
+    for sample in samples.iter().filter(|it| it.case.arm == Arm::Constrained && it.observation.timing.sent_ns.is_some()) {
+        if let Some(constraint) = &sample.case.constraint {
+            found.entry(names.of(constraint)).or_default().push(sample);
+        }
+    }
+    let mut groups: Vec<_> = found.into_iter().collect();
+    // In an order that does not depend on the map's, so that sums and draws do not either.
+    groups.sort_unstable_by(|one, other| one.0.cmp(&other.0));
+    groups.iter_mut().for_each(|(_, group)| group.sort_by_key(|it| it.observation.timing.sent_ns));
+    groups
 }
 
 /// Uses of one constraint after the first.

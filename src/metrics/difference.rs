@@ -9,16 +9,16 @@ use serde::Serialize;
 use crate::random::NumpyRandom;
 
 /// How often the samples are drawn again.
-const RESAMPLES: usize = 2000;
+pub(super) const RESAMPLES: usize = 2000;
 
 /// Fewer values than this, drawn again from themselves, are too much alike: the interval would be far too narrow.
-const LEAST_VALUES: usize = 10;
+pub(super) const LEAST_VALUES: usize = 10;
 
 /// Draws that one interval may take. Larger samples have means as good as normal, and an interval from their standard errors.
-const MAX_DRAWS: usize = 40_000_000;
+pub(super) const MAX_DRAWS: usize = 40_000_000;
 
 /// The 97.5 % point of the normal distribution.
-const Z_95: f64 = 1.959_963_984_540_054;
+pub(super) const Z_95: f64 = 1.959_963_984_540_054;
 
 /// How much larger one mean is than another.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -81,7 +81,7 @@ impl Difference {
 }
 
 /// The 2.5 % and 97.5 % points of what `draw` brings.
-fn middle(seed: u64, draw: impl Fn(&mut NumpyRandom) -> f64) -> (f64, f64) {
+pub(super) fn middle(seed: u64, draw: impl Fn(&mut NumpyRandom) -> f64) -> (f64, f64) {
     let mut random = NumpyRandom::new((seed & u64::from(u32::MAX)) as u32);
     let mut drawn: Vec<f64> = (0..RESAMPLES).map(|_| draw(&mut random)).collect();
     drawn.sort_by(f64::total_cmp);
