@@ -16,6 +16,7 @@
 //! [`engine`] and [`server`] are the embedded server: real constrained-decoding libraries masking a synthetic model, for runs
 //! with no server named. Layers never reach backwards: see `ARCHITECTURE.md` and `tests/it/tidy.rs`, which holds it to that.
 
+pub mod arms;
 pub mod backend;
 pub mod calibrate;
 pub mod case;

@@ -3,14 +3,23 @@
 use std::io::{BufReader, ErrorKind, Write};
 use std::process::ExitCode;
 
-use sobench::cli::{Cli, Command};
+use sobench::cli::{Cli, Command, config};
 use sobench::ending::Ending;
 use sobench::error::Result;
-use sobench::plan::{RunPlan, calibrate_plan, compare_plan, mask_plan, preflight_plan, report_plan, score_plan, serve_plan};
-use sobench::{calibrate, compare, mask, measure, preflight, progress, run, score, serve};
+use sobench::plan::{
+    BenchPlan, bench_plan, calibrate_plan, compare_plan, mask_plan, preflight_plan, report_plan, score_plan, serve_plan,
+};
+use sobench::{arms, calibrate, compare, mask, measure, preflight, progress, run, score, serve};
 
 fn main() -> ExitCode {
-    let command = match Cli::parse_arguments(std::env::args_os()) {
+    let arguments = match config::expand(std::env::args_os()) {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            progress::say(&format!("error: {error}"));
+            return ExitCode::from(error.exit_code());
+        }
+    };
+    let command = match Cli::parse_arguments(arguments) {
         Ok(cli) => cli.into_command(),
         Err(error) => {
             // A closed stdout or stderr leaves nobody to tell.
@@ -29,7 +38,11 @@ fn main() -> ExitCode {
 
 fn run_command(command: &Command) -> Result<Ending> {
     match command {
-        Command::Bench(arguments) => Ok(run::run(&RunPlan::new(arguments, api_key())?)?.into()),
+        Command::Bench(arguments) => match bench_plan(arguments, api_key())? {
+            BenchPlan::Run(plan) => Ok(run::run(&plan)?.into()),
+            BenchPlan::Compare(plan) => arms::command(&plan),
+            BenchPlan::DryRun(plan) => arms::dry::command(&plan),
+        },
         Command::Calibrate(arguments) => calibrate::command::run(&calibrate_plan(arguments)?),
         Command::Compare(arguments) => compare::command::run(&compare_plan(arguments)?),
         Command::CalibrateServer => {

@@ -1,6 +1,7 @@
 //! Flags to a validated, typed plan. Reads the command line's types and the environment's API key; opens no file but through
 //! the layers it configures, and no connection.
 
+mod arms;
 mod calibrate;
 mod compare;
 mod engines;
@@ -31,6 +32,7 @@ use crate::evaluate::EvaluateOptions;
 use crate::metrics::{Answers, MetricsOptions, Slo};
 use crate::preflight::gate::Unenforced;
 use crate::report::LatencyMetric;
+pub use arms::{ArmsPlan, BenchPlan, ContenderPlan, How, PORT, PlannedRun, bench_plan};
 pub use calibrate::calibrate_plan;
 pub use compare::compare_plan;
 pub use engines::Pace;
@@ -147,7 +149,7 @@ impl RunPlan {
             constraint: ConstraintPlan {
                 dialect: arguments.constraint.dialect(),
                 grammar_dialect: arguments.constraint.grammar_notation(),
-                guided_decoding_backend: arguments.constraint.guided_decoding_backend.clone(),
+                guided_decoding_backend: arguments.constraint.engine().map(str::to_owned),
                 explain: arguments.constraint.explain,
                 preflight: preflighting(&arguments.constraint),
             },
@@ -232,7 +234,7 @@ fn embedded_target(arguments: &BenchArgs, backend: ServerKind) -> Result<Target>
         return Err(Error::usage(format!("no server is named, and the embedded engine reads no such dialect: {dialect}"))
             .hint("name a server with --base-url, or leave --constraint-dialect out"));
     }
-    let engine = match &arguments.constraint.guided_decoding_backend {
+    let engine = match arguments.constraint.engine() {
         Some(name) => EngineName::parse(name)?,
         None => EngineName::Guidance,
     };
@@ -266,7 +268,7 @@ fn bracketed(host: &str) -> String {
 
 fn dataset(arguments: &BenchArgs, backend: ServerKind, num_prompts: usize) -> Result<DatasetPlan> {
     let DatasetArgs { dataset, dataset_path, json_schema_path, json_schema, .. } = &arguments.dataset;
-    let name = dataset.as_deref().map_or(Ok(unconstrained::default_dataset(backend)), DatasetName::from_str)?;
+    let name = dataset.first().map_or(Ok(unconstrained::default_dataset(backend)), |name| DatasetName::from_str(name))?;
     refuse_stray_flags(name, &arguments.dataset, arguments.constraint.grammar_notation().is_some())?;
     refuse_odd_choices(arguments.dataset.choice.as_deref().unwrap_or_default())?;
     if arguments.traffic.output_len == 0 {

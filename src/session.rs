@@ -274,7 +274,7 @@ fn honours_engine(server: Server) -> bool {
 
 /// The fields of llama.cpp, SGLang and TensorRT-LLM hold EBNF; vLLM takes either notation, to its engine or through a conversion of
 /// its own, and of servers that are not known nothing is known. What the user asks for is done everywhere.
-fn grammar_spelling(server: Server, dialect: ConstraintDialect, asked: Option<GrammarDialect>) -> GrammarSpelling {
+pub(crate) fn grammar_spelling(server: Server, dialect: ConstraintDialect, asked: Option<GrammarDialect>) -> GrammarSpelling {
     match (dialect, asked) {
         _ if server == Server::LlamaCpp => GrammarSpelling::Portable,
         (ConstraintDialect::LlamaCpp, _) => GrammarSpelling::Portable,

@@ -10,7 +10,7 @@ use crate::constraint::GrammarDialect;
 use crate::dataset::DatasetName;
 use crate::engine::{EngineName, SERVER_ONLY};
 
-use super::{EmbeddedArgs, EngineArgs};
+use super::{ArmsArgs, EmbeddedArgs, EngineArgs};
 
 /// Everything that a benchmark run can be told.
 #[derive(Args, Clone, Debug)]
@@ -30,6 +30,8 @@ pub struct BenchArgs {
     pub sampling: SamplingArgs,
     #[command(flatten, next_help_heading = "Output")]
     pub output: OutputArgs,
+    #[command(flatten, next_help_heading = "Comparison")]
+    pub arms: ArmsArgs,
     #[command(flatten, next_help_heading = "Embedded engine (used when no server is named)")]
     pub embedded: EmbeddedArgs,
     #[command(flatten, next_help_heading = "Decoding engines of the embedded engine")]
@@ -82,10 +84,10 @@ pub struct ServerArgs {
 /// What is asked.
 #[derive(Args, Clone, Debug)]
 pub struct DatasetArgs {
-    /// Dataset [default: json; audio with --backend openai-audio]
-    #[arg(long, visible_alias = "dataset-name", value_name = "NAME",
+    /// Dataset [default: json; audio with --backend openai-audio]; several are run one after the other
+    #[arg(long, visible_alias = "dataset-name", value_name = "NAME", value_delimiter = ',',
           value_parser = PossibleValuesParser::new(DatasetName::ALL.map(DatasetName::name)))]
-    pub dataset: Option<String>,
+    pub dataset: Vec<String>,
     /// File of the dataset (custom: JSONL; xgrammar_bench: parquet, JSON, JSONL or a Hub id)
     #[arg(long, value_name = "PATH")]
     pub dataset_path: Option<String>,
@@ -137,10 +139,10 @@ pub struct ConstraintArgs {
     #[arg(long, visible_alias = "no-structured-output", conflicts_with = "guided_decoding_ratio")]
     pub no_guided_decoding: bool,
     /// Decoding engine: chosen on the embedded engine (lm-format-enforcer and llama.cpp are server only), sent in the guided
-    /// dialect, otherwise recorded as declared
-    #[arg(long, visible_alias = "structured-output-backend", value_name = "ENGINE",
+    /// dialect, otherwise recorded as declared. Several are held side by side
+    #[arg(long, visible_alias = "structured-output-backend", value_name = "ENGINE", value_delimiter = ',',
           value_parser = PossibleValuesParser::new(EngineName::ALL.map(EngineName::name).into_iter().chain(SERVER_ONLY)))]
-    pub guided_decoding_backend: Option<String>,
+    pub guided_decoding_backend: Vec<String>,
     /// Say which engine auto sends each distinct constraint to, and why (embedded engine)
     #[arg(long)]
     pub explain: bool,
@@ -313,6 +315,11 @@ pub struct OutputArgs {
 }
 
 impl ConstraintArgs {
+    /// The decoding engine asked for, where it is one.
+    pub fn engine(&self) -> Option<&str> {
+        self.guided_decoding_backend.first().map(String::as_str)
+    }
+
     /// The dialect asked for; `None` for `auto`.
     pub fn dialect(&self) -> Option<ConstraintDialect> {
         self.constraint_dialect.parse().ok()

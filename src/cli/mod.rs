@@ -1,8 +1,10 @@
 //! What may be typed: clap types only. Knows nothing of what the program does with it; [`crate::plan`] turns it into a plan.
 
+mod arms;
 mod bench;
 mod calibrate;
 mod compare;
+pub mod config;
 mod engine;
 mod mask;
 mod preflight;
@@ -14,6 +16,7 @@ use std::ffi::OsString;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
+pub use arms::ArmsArgs;
 pub use bench::{
     BenchArgs, ConstraintArgs, DatasetArgs, JsonSchemaName, OutputArgs, RampUpName, SamplingArgs, ServerArgs, TrafficArgs,
 };
@@ -129,7 +132,7 @@ mod tests {
         let arguments = parse(&["--num_prompts", "7", "--result_filename=a_b.json", "--dataset_name", "xgrammar_bench"]).unwrap();
         assert_eq!(arguments.traffic.num_prompts, Some(7));
         assert_eq!(arguments.output.result_filename.as_deref(), Some("a_b.json"));
-        assert_eq!(arguments.dataset.dataset.as_deref(), Some("xgrammar_bench"));
+        assert_eq!(arguments.dataset.dataset, ["xgrammar_bench"]);
     }
 
     #[test]
@@ -144,7 +147,7 @@ mod tests {
         let arguments = arguments.unwrap();
         assert_eq!(arguments.constraint.guided_decoding_ratio, Some(0.5));
         assert!(arguments.output.save_result);
-        assert_eq!(arguments.constraint.guided_decoding_backend.as_deref(), Some("guidance"));
+        assert_eq!(arguments.constraint.engine(), Some("guidance"));
         assert!(parse(&["--no-structured-output"]).unwrap().constraint.no_guided_decoding);
     }
 

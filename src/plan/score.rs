@@ -85,7 +85,7 @@ fn as_of_a_run(flags: &ScoreDatasetArgs) -> DatasetArgs {
     let ScoreDatasetArgs { dataset, dataset_path, json_schema_path, json_schema, grammar_path, grammar_oracle, regex, choice } =
         flags.clone();
     DatasetArgs {
-        dataset,
+        dataset: dataset.into_iter().collect(),
         dataset_path,
         json_schema_path,
         json_schema,

@@ -35,7 +35,7 @@ fn refuse_constraint(arguments: &BenchArgs, backend: ServerKind) -> Result<()> {
         ("--guided-decoding-ratio", ratio.map(|ratio| ratio.to_string())),
         ("--constraint-dialect", flags.dialect().map(|dialect| dialect.to_string())),
         ("--grammar-dialect", flags.grammar_notation().map(|notation| notation.to_string())),
-        ("--guided-decoding-backend", flags.guided_decoding_backend.clone()),
+        ("--guided-decoding-backend", flags.engine().map(str::to_owned)),
     ];
     match rows.into_iter().find_map(|(flag, value)| Some((flag, value?))) {
         None => Ok(()),

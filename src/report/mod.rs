@@ -3,6 +3,7 @@
 //! The caller fills [`About`] with what was planned and found out; [`crate::metrics`] has the numbers. [`text::render`] is what a
 //! person reads, [`json::render`] what is saved, under the name that [`filename`] gives it.
 
+pub mod arms;
 mod axis;
 pub mod calibrate;
 mod certainty;

@@ -1,6 +1,7 @@
 //! The one integration-test binary: a module per promise.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails; clippy exempts test functions, not their helpers")]
 
+mod arms;
 mod cli;
 mod compare;
 mod contracts;

@@ -43,7 +43,7 @@ fn every_sobench_command_of_the_readme_runs() {
             .into_iter()
             .skip(1)
             .map(|word| match word.as_str() {
-                "results" | "report.html" | "report.csv" | "requests.csv" | "run.jsonl" => {
+                "results" | "report.html" | "report.csv" | "requests.csv" | "run.jsonl" | "comparison.md" | "comparison.html" => {
                     results.path().join(word).to_str().unwrap().to_owned()
                 }
                 "8000" => "0".to_owned(),
@@ -54,6 +54,8 @@ fn every_sobench_command_of_the_readme_runs() {
             serves(&arguments);
             continue;
         }
+        let is_compared =
+            ["--repeat", "--target", "--sweep-max-concurrency"].iter().any(|flag| arguments.iter().any(|it| it == flag));
         let ran = sobench(&arguments);
         assert_eq!(ran.code, 0, "{command}\n{}", ran.stderr);
         let title = match arguments[0].as_str() {
@@ -63,6 +65,8 @@ fn every_sobench_command_of_the_readme_runs() {
             "calibrate" => "TTFT error mean",
             "report" => "correct",
             "score" => "correct",
+            _ if arguments.iter().any(|it| it == "--dry-run") => "POST http",
+            _ if is_compared => "dataset | backend",
             _ => "Serving Benchmark Result",
         };
         let is_shown = ran.stdout.contains(title) || arguments.iter().any(|it| it == "--output");
@@ -70,7 +74,7 @@ fn every_sobench_command_of_the_readme_runs() {
     }
     let written = |folder: &Path| std::fs::read_dir(folder).unwrap().count();
     assert_eq!(written(&results.path().join("results")), 2, "the command that saves its result did, and its log beside it");
-    assert_eq!(written(results.path()), 5, "and so did those that write a page, tables and a log");
+    assert_eq!(written(results.path()), 7, "and so did those that write pages, tables and a log");
 }
 
 /// Starts a server, reads from stderr where it is, asks it for its models and stops it.

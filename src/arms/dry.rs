@@ -1,0 +1,139 @@
+//! What would be run and what would be sent (`--dry-run`): the runs in their order, and one whole request for each arm. Asks no server
+//! anything; what only the server can tell is named as such.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+use super::order::steps;
+use super::{extent, words};
+use crate::backend::identify::{Server, identify};
+use crate::backend::{self, RequestOptions};
+use crate::case::{Arm, Case};
+use crate::dataset::{self, DatasetPlan};
+use crate::ending::Ending;
+use crate::error::Result;
+use crate::plan::{ArmsPlan, ContenderPlan, How, PlannedRun, RunPlan, Target};
+use crate::server::SYNTHETIC_MODEL;
+use crate::session::grammar_spelling;
+use crate::tokenizer::Tokenizer;
+
+/// Runs that are listed; of more, their number is said.
+const LISTED_RUNS: usize = 60;
+
+/// The model where nobody named one.
+const UNKNOWN_MODEL: &str = "<the first model that /v1/models lists>";
+
+/// Prints the plan.
+///
+/// # Errors
+/// A dataset cannot be read; a case cannot be put into a request.
+pub fn command(plan: &ArmsPlan) -> Result<Ending> {
+    let mut page = listing(plan);
+    for contender in &plan.contenders {
+        if let How::Launched { command, .. } = &contender.how {
+            let _ = writeln!(page, "\n{} is started with: {command}", contender.name);
+        }
+        for run in contender.runs.iter().filter(|run| run.load == 0) {
+            add_requests(&mut page, plan, contender, run)?;
+        }
+    }
+    Ok(Ending { stdout: page, ..Ending::default() })
+}
+
+fn listing(plan: &ArmsPlan) -> String {
+    let steps = steps(&extent(plan));
+    let mut page =
+        format!("dry run: nothing is sent; without --dry-run, these runs would be made, in this order: {}\n", steps.len());
+    for (number, step) in steps.iter().enumerate().take(LISTED_RUNS) {
+        let requests = plan.contenders[step.contender].run(step.dataset, step.load, step.treatment);
+        let requests = requests.map_or(0, |run| run.dataset.num_prompts);
+        let _ = writeln!(page, "{:>4}  {} ({requests} requests)", number + 1, words(plan, step));
+    }
+    if steps.len() > LISTED_RUNS {
+        let _ = writeln!(page, "      and more: {}", steps.len() - LISTED_RUNS);
+    }
+    page
+}
+
+/// The first request of each arm of a run.
+fn add_requests(page: &mut String, plan: &ArmsPlan, contender: &ContenderPlan, run: &PlannedRun) -> Result<()> {
+    let (cases, options) = prepared(&run.plan)?;
+    for arm in [Arm::Constrained, Arm::Control, Arm::Free] {
+        let Some(case) = cases.iter().find(|case| case.arm == arm) else { continue };
+        let what = match arm {
+            Arm::Constrained => "constrained",
+            Arm::Control => "control, its constraint not sent",
+            Arm::Free => "without a constraint",
+        };
+        let dataset = &plan.datasets[run.dataset];
+        let _ = writeln!(page, "\n{}, {dataset}, {what}: request {} of {}", contender.name, case.id, cases.len());
+        add_request(page, &run.plan, case, &options)?;
+    }
+    Ok(())
+}
+
+fn add_request(page: &mut String, plan: &RunPlan, case: &Case, options: &RequestOptions) -> Result<()> {
+    let adapter = backend::adapter(plan.backend);
+    let body = adapter.encode(case, options).map_err(|unsendable| unsendable.into_error(case))?;
+    let _ = writeln!(page, "POST {}\ncontent-type: {}", url(plan), adapter.content_type());
+    if let Target::Server(target) = &plan.target {
+        if target.endpoint.api_key.is_some() {
+            let _ = writeln!(page, "authorization: Bearer ***");
+        }
+        target.endpoint.headers.iter().for_each(|(name, _)| {
+            let _ = writeln!(page, "{name}: ***");
+        });
+    }
+    if let Some(prefix) = &plan.request.request_id_prefix {
+        let _ = writeln!(page, "x-request-id: {prefix}0");
+    }
+    let _ = match serde_json::from_slice::<Value>(&body) {
+        Ok(body) => writeln!(page, "\n{body:#}"),
+        Err(_) => writeln!(page, "\n({} bytes of {})", body.len(), adapter.content_type()),
+    };
+    Ok(())
+}
+
+/// Where it would go. A base URL that ends in `/v1` is not given a second one.
+fn url(plan: &RunPlan) -> String {
+    let (base, path) = match &plan.target {
+        Target::Embedded { .. } => ("http://127.0.0.1:<a free port>".to_owned(), plan.backend.default_path().to_owned()),
+        Target::Server(target) => (target.endpoint.public_base_url(), target.endpoint.path.clone()),
+    };
+    let (root, path) = (base.trim_end_matches('/'), path.trim_start_matches('/'));
+    let path = if root.ends_with("/v1") { path.strip_prefix("v1/").unwrap_or(path) } else { path };
+    format!("{root}/{path}")
+}
+
+/// The cases, and what their requests have in common as far as that is known without the server: what it says of itself may change the
+/// dialect that `auto` stands for.
+fn prepared(plan: &RunPlan) -> Result<(Vec<Case>, RequestOptions)> {
+    let server = match &plan.target {
+        Target::Embedded { .. } => Server::Embedded,
+        Target::Server(_) => identify(plan.backend, None, None),
+    };
+    let dialect = plan.constraint.dialect.unwrap_or(server.constraint_dialect());
+    let model = match &plan.target {
+        Target::Embedded { .. } => SYNTHETIC_MODEL.to_owned(),
+        Target::Server(target) => {
+            target.served_model_name.clone().or_else(|| target.model.clone()).unwrap_or_else(|| UNKNOWN_MODEL.to_owned())
+        }
+    };
+    let dataset = DatasetPlan {
+        grammar_dialect: plan.constraint.grammar_dialect.unwrap_or(server.grammar_dialect()),
+        grammar_spelling: grammar_spelling(server, dialect, plan.constraint.grammar_dialect),
+        ..plan.dataset.clone()
+    };
+    let tokenizer = plan.tokenizer.as_deref().map_or_else(|| Ok(Tokenizer::embedded()), Tokenizer::open)?;
+    let options = RequestOptions {
+        model,
+        stream: plan.request.stream,
+        sampling: plan.request.sampling.clone(),
+        ignore_eos: plan.request.ignore_eos,
+        dialect,
+        guided_decoding_backend: plan.constraint.guided_decoding_backend.clone(),
+        extra_body: plan.request.extra_body.clone(),
+    };
+    Ok((dataset::load(&dataset, &tokenizer)?.cases, options))
+}

@@ -1,0 +1,415 @@
+//! What runs come to, put together: repeats are pooled, constrained requests are paired with their controls. Knows no server.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use super::order::Step;
+use crate::error::Error;
+use crate::metrics::cold;
+use crate::metrics::knee::knee;
+use crate::metrics::overhead::Overhead;
+use crate::metrics::stats::{Rate, Summary};
+use crate::plan::{ArmsPlan, How};
+use crate::report::About as RunConditions;
+use crate::report::arms::{
+    About, Comparison, Control, FORMAT, FORMAT_VERSION, Fate, Figures, KneeRow, Load, Row, RunAbout, Treatment,
+};
+use crate::report::enforcement::State;
+use crate::run::Finished;
+use crate::runlog::{Judged, RunLog, samples};
+
+/// The tail that tables show.
+const TAIL: [f64; 1] = [99.0];
+
+/// The exit code of a run that was done and is not as it should be.
+pub(super) const MISSED: u8 = 1;
+
+/// What one run brought.
+pub(super) struct Seen {
+    requests: Vec<Timed>,
+    cold_ttft_ms: Vec<f64>,
+    warm_ttft_ms: Vec<f64>,
+}
+
+/// One answer's latencies, in milliseconds.
+#[derive(Clone, Copy)]
+struct Timed {
+    case: usize,
+    ttft_ms: Option<f64>,
+    tpot_ms: Option<f64>,
+    e2el_ms: Option<f64>,
+}
+
+/// A run with its own sums.
+struct Done {
+    repeat: usize,
+    seen: Seen,
+    duration_s: f64,
+    answers: Sums,
+    rates: Rates,
+    about: RunConditions,
+}
+
+/// Answers, output tokens and valid answers, each per second of the run; `None` where it is not known.
+#[derive(Clone, Copy, Default)]
+struct Sums {
+    requests_per_s: Option<f64>,
+    tokens_per_s: Option<f64>,
+    valid_per_s: Option<f64>,
+}
+
+/// Rates of one run, to be added up over repeats.
+#[derive(Clone, Copy, Default)]
+struct Rates {
+    requests: usize,
+    correct: Option<Rate>,
+    compliance: Option<Rate>,
+    coverage: Option<Rate>,
+    control: Option<Rate>,
+    within: Option<Rate>,
+}
+
+/// The runs of one line of the table.
+#[derive(Default)]
+struct Cell {
+    constrained: Vec<Done>,
+    control: Vec<Done>,
+    failures: Vec<String>,
+}
+
+/// Everything that was run so far.
+#[derive(Default)]
+pub(super) struct Gathered {
+    /// By dataset, contender and load.
+    cells: BTreeMap<(usize, usize, usize), Cell>,
+    runs: Vec<RunAbout>,
+    notices: Vec<String>,
+    /// Whether a run did not keep a bound, or a client stood in the way that must not.
+    pub(super) is_missed: bool,
+    /// Whether a result or a log could not be written.
+    pub(super) is_lost: bool,
+}
+
+impl Seen {
+    /// Takes what the table needs of every request of a run.
+    pub(super) fn of(log: &RunLog, judged: &[Judged]) -> Self {
+        let (samples, options) = (samples(&log.requests, judged), &log.header.metrics);
+        let known: HashSet<String> = log.header.known_constraints.iter().cloned().collect();
+        let (cold_ttft_ms, warm_ttft_ms) = cold::ttfts(&samples, options, &known);
+        let answers = samples.iter().filter(|it| it.observation.outcome.is_answer());
+        let timed = answers.map(|sample| {
+            let latency = sample.latency(options);
+            Timed {
+                case: sample.observation.case_index,
+                ttft_ms: latency.ttft_ms,
+                tpot_ms: latency.tpot_ms,
+                e2el_ms: latency.e2el_ms,
+            }
+        });
+        Self { requests: timed.collect(), cold_ttft_ms, warm_ttft_ms }
+    }
+}
+
+impl Gathered {
+    /// Whether there is nothing to report.
+    pub(super) fn is_empty(&self) -> bool {
+        self.cells.values().all(|cell| cell.constrained.is_empty() && cell.control.is_empty())
+    }
+
+    /// A run that did what it should.
+    pub(super) fn ran(&mut self, step: &Step, seen: Seen, finished: &Finished, about: RunAbout) {
+        let report = &finished.report;
+        let (metrics, quality) = (&report.metrics, &report.metrics.quality);
+        let throughput = &metrics.overall.throughput;
+        let duration_s = metrics.duration_ns as f64 / 1e9;
+        let within = throughput.valid_goodput.and_then(|rate| {
+            // The figure is this count over that time.
+            let good = (rate * duration_s).round() as usize;
+            Rate::of(good, metrics.overall.requests - metrics.overall.cancelled)
+        });
+        let done = Done {
+            repeat: step.repeat,
+            seen,
+            duration_s,
+            answers: Sums {
+                requests_per_s: throughput.request_throughput,
+                tokens_per_s: throughput.output_throughput,
+                valid_per_s: throughput.valid_throughput,
+            },
+            rates: Rates {
+                requests: metrics.overall.requests,
+                correct: quality.correct_rate,
+                compliance: quality.compliance,
+                coverage: quality.coverage,
+                control: quality.control_rate,
+                within,
+            },
+            about: report.about.clone(),
+        };
+        let which = format!("{}, {}, {}, {}", about.contender, about.dataset, step.treatment.name(), about.load);
+        self.is_missed |= finished.exit_code() == MISSED;
+        if report.about.enforcement.state == State::NotEnforced {
+            self.notices.push(format!("CONSTRAINT NOT ENFORCED: {which}"));
+        }
+        self.is_lost |= finished.saved.is_err() || finished.log_failure.is_some();
+        let cell = self.cells.entry(place(step)).or_default();
+        match step.treatment {
+            Treatment::Constrained => cell.constrained.push(done),
+            Treatment::Control => cell.control.push(done),
+        }
+        self.runs.push(RunAbout { distrust: finished.distrust(), ..about });
+    }
+
+    /// A run that did not.
+    pub(super) fn failed(&mut self, step: &Step, error: &Error, about: RunAbout) {
+        let reason = match &error.hint {
+            Some(hint) => format!("{} (hint: {hint})", error.what),
+            None => error.what.clone(),
+        };
+        let words = match step.treatment {
+            Treatment::Control => format!("the control arm: {reason}"),
+            Treatment::Constrained => reason.clone(),
+        };
+        self.cells.entry(place(step)).or_default().failures.push(words);
+        self.runs.push(RunAbout { failure: Some(reason), ..about });
+    }
+}
+
+fn place(step: &Step) -> (usize, usize, usize) {
+    (step.dataset, step.contender, step.load)
+}
+
+/// A run by its place in the plan.
+pub(super) fn run_about(plan: &ArmsPlan, step: &Step) -> RunAbout {
+    RunAbout {
+        contender: plan.contenders[step.contender].name.clone(),
+        dataset: plan.datasets[step.dataset].clone(),
+        load: plan.loads[step.load],
+        treatment: step.treatment,
+        repeat: step.repeat + 1,
+        run_log: None,
+        result: None,
+        distrust: None,
+        failure: None,
+    }
+}
+
+/// The table, and everything around it.
+pub(super) fn comparison(plan: &ArmsPlan, gathered: &Gathered, stopped: bool) -> Comparison {
+    let mut rows = Vec::new();
+    for (dataset, dataset_name) in plan.datasets.iter().enumerate() {
+        for (contender, it) in plan.contenders.iter().enumerate() {
+            for (load, level) in plan.loads.iter().enumerate() {
+                let fate = fate(plan, gathered, (dataset, contender, load));
+                rows.push(Row { dataset: dataset_name.clone(), contender: it.name.clone(), load: *level, fate });
+            }
+        }
+    }
+    Comparison {
+        format: FORMAT,
+        format_version: FORMAT_VERSION,
+        about: about(plan, gathered, stopped),
+        knees: knees(plan, &rows),
+        notices: notices(plan, gathered, &rows),
+        rows,
+        runs: gathered.runs.clone(),
+    }
+}
+
+/// A cell that has no run of its own may belong to a contender that was given up at another one.
+fn fate(plan: &ArmsPlan, gathered: &Gathered, place: (usize, usize, usize)) -> Fate {
+    let (dataset, contender, _) = place;
+    let cell = gathered.cells.get(&place);
+    if let Some(figures) = cell.and_then(|cell| figures(plan, cell)) {
+        return Fate::Measured(Box::new(figures));
+    }
+    let own = cell.and_then(|cell| cell.failures.first());
+    let others = || gathered.cells.iter().filter(|((_, owner, _), _)| *owner == contender);
+    let of_dataset = || others().filter(|((owner, ..), _)| *owner == dataset).find_map(|(_, cell)| cell.failures.first());
+    let of_anywhere = || others().find_map(|(_, cell)| cell.failures.first());
+    let reason = own.or_else(of_dataset).or_else(of_anywhere);
+    Fate::DidNotRun { reason: reason.cloned().unwrap_or_else(|| "stopped before its turn".to_owned()) }
+}
+
+/// What the runs of a line came to; `None` without a constrained run.
+fn figures(plan: &ArmsPlan, cell: &Cell) -> Option<Figures> {
+    let runs = &cell.constrained;
+    let first = runs.first()?;
+    let pooled = |of: fn(&Timed) -> Option<f64>| Summary::of(values(runs, of), &TAIL);
+    let pool = |of: fn(&Seen) -> &Vec<f64>| Summary::of(runs.iter().flat_map(|run| of(&run.seen).clone()).collect(), &TAIL);
+    let engine = first.about.engine.as_ref();
+    Some(Figures {
+        runs: runs.len(),
+        requests: runs.iter().map(|run| run.rates.requests).sum(),
+        correct_rate: added(runs, |rates| rates.correct),
+        compliance: added(runs, |rates| rates.compliance),
+        coverage: added(runs, |rates| rates.coverage),
+        valid_within_objectives: added(runs, |rates| rates.within),
+        ttft_ms: pooled(|it| it.ttft_ms),
+        tpot_ms: pooled(|it| it.tpot_ms),
+        e2el_ms: pooled(|it| it.e2el_ms),
+        request_throughput: per_second(runs, |sums| sums.requests_per_s),
+        output_throughput: per_second(runs, |sums| sums.tokens_per_s),
+        valid_throughput: per_second(runs, |sums| sums.valid_per_s),
+        cold_ttft_ms: pool(|seen| &seen.cold_ttft_ms),
+        warm_ttft_ms: pool(|seen| &seen.warm_ttft_ms),
+        control: control(plan, cell),
+        server_version: first.about.server_version.clone(),
+        engine: engine.map(|it| it.version.as_ref().map_or_else(|| it.name.clone(), |version| format!("{} {version}", it.name))),
+    })
+}
+
+fn control(plan: &ArmsPlan, cell: &Cell) -> Option<Control> {
+    let runs = &cell.control;
+    runs.first()?;
+    let seed = seed(plan);
+    let overhead = |of: fn(&Timed) -> Option<f64>| Overhead::of(&pairs(cell, of), seed);
+    Some(Control {
+        runs: runs.len(),
+        requests: runs.iter().map(|run| run.rates.requests).sum(),
+        control_rate: added(runs, |rates| rates.control),
+        ttft_ms: Summary::of(values(runs, |it| it.ttft_ms), &TAIL),
+        tpot_ms: Summary::of(values(runs, |it| it.tpot_ms), &TAIL),
+        output_throughput: per_second(runs, |sums| sums.tokens_per_s),
+        ttft_overhead: overhead(|it| it.ttft_ms),
+        tpot_overhead: overhead(|it| it.tpot_ms),
+    })
+}
+
+/// The same request with and without its constraint, in the same repeat, where both have a value.
+fn pairs(cell: &Cell, of: fn(&Timed) -> Option<f64>) -> Vec<Vec<(f64, f64)>> {
+    let of_run = |run: &Done| {
+        let control = cell.control.iter().find(|control| control.repeat == run.repeat)?;
+        let by_case: HashMap<usize, f64> = control.seen.requests.iter().filter_map(|it| Some((it.case, of(it)?))).collect();
+        let pair = |it: &Timed| Some((of(it)?, *by_case.get(&it.case)?));
+        Some(run.seen.requests.iter().filter_map(pair).collect())
+    };
+    cell.constrained.iter().filter_map(of_run).collect()
+}
+
+fn values(runs: &[Done], of: fn(&Timed) -> Option<f64>) -> Vec<f64> {
+    runs.iter().flat_map(|run| &run.seen.requests).filter_map(of).collect()
+}
+
+/// The rate over all runs; `None` where one does not know it.
+fn added(runs: &[Done], of: fn(&Rates) -> Option<Rate>) -> Option<Rate> {
+    let rates: Vec<Rate> = runs.iter().map(|run| of(&run.rates)).collect::<Option<_>>()?;
+    Rate::of(rates.iter().map(|rate| rate.hits).sum(), rates.iter().map(|rate| rate.of).sum())
+}
+
+/// Over the time of all runs; `None` where one does not know its own.
+fn per_second(runs: &[Done], of: fn(&Sums) -> Option<f64>) -> Option<f64> {
+    let whole: f64 = runs.iter().map(|run| run.duration_s).sum();
+    let counts: Vec<f64> = runs.iter().map(|run| Some(of(&run.answers)? * run.duration_s)).collect::<Option<_>>()?;
+    (whole > 0.0).then(|| counts.iter().sum::<f64>() / whole)
+}
+
+fn knees(plan: &ArmsPlan, rows: &[Row]) -> Vec<KneeRow> {
+    if plan.slo.is_none() || plan.loads == [Load::AsGiven] {
+        return Vec::new();
+    }
+    let share = |row: &Row| match &row.fate {
+        Fate::Measured(figures) => (row.load, figures.valid_within_objectives),
+        Fate::DidNotRun { .. } => (row.load, None),
+    };
+    let of_sweep = |sweep: &[Row]| {
+        let shares: Vec<_> = sweep.iter().map(share).collect();
+        let first = sweep.first()?;
+        let knee = knee(&shares, plan.goodput_share);
+        Some(KneeRow { dataset: first.dataset.clone(), contender: first.contender.clone(), knee })
+    };
+    rows.chunks(plan.loads.len()).filter_map(of_sweep).collect()
+}
+
+fn about(plan: &ArmsPlan, gathered: &Gathered, stopped: bool) -> About {
+    let run = plan.contenders.first().and_then(|it| it.runs.first()).map(|it| &it.plan);
+    let first = gathered.cells.values().flat_map(|cell| cell.control.iter().chain(&cell.constrained));
+    About {
+        date: first.filter_map(|run| run.about.date.clone()).min(),
+        sobench_version: env!("CARGO_PKG_VERSION").to_owned(),
+        backend: run.map(|run| run.backend.name().to_owned()).unwrap_or_default(),
+        servers: servers(plan).to_owned(),
+        order: order(plan),
+        num_prompts: run.map_or(0, |run| run.dataset.num_prompts),
+        output_len: run.map_or(0, |run| run.dataset.output_len),
+        seed: seed(plan),
+        repeats: plan.repeats,
+        control: plan.treatments.contains(&Treatment::Control),
+        goodput: plan.slo,
+        goodput_share_percent: plan.goodput_share,
+        partial: stopped,
+    }
+}
+
+fn seed(plan: &ArmsPlan) -> u64 {
+    plan.contenders.first().and_then(|it| it.runs.first()).map_or(0, |it| it.plan.dataset.seed)
+}
+
+fn servers(plan: &ArmsPlan) -> &'static str {
+    match plan.contenders.first().map(|it| &it.how) {
+        Some(How::Embedded) => "the embedded server, started anew for each run",
+        Some(How::Launched { .. }) => "servers that were started one at a time, anew for each repeat, and ended after their runs",
+        Some(How::PerRequest) => "one server that was running, which takes its engine from each request",
+        Some(How::Running) | None => "servers that were running",
+    }
+}
+
+fn order(plan: &ArmsPlan) -> String {
+    let blocks = "whole runs, one after the other and not request by request, so that nobody shares a batch or a machine's time with another";
+    match plan.repeats {
+        1 => format!("{blocks}; one repeat, in the order of the table, each control before its constrained run"),
+        repeats => format!(
+            "{blocks}; over {repeats} repeats contenders change places by a Williams design, and control and constrained runs, and low \
+             and high loads, change places from repeat to repeat"
+        ),
+    }
+}
+
+fn notices(plan: &ArmsPlan, gathered: &Gathered, rows: &[Row]) -> Vec<String> {
+    let measured = || rows.iter().filter_map(|row| if let Fate::Measured(figures) = &row.fate { Some(figures) } else { None });
+    let runs = || gathered.cells.values().flat_map(|cell| cell.constrained.iter().chain(&cell.control));
+    let mut notices = gathered.notices.clone();
+    notices.extend(distrusted(&gathered.runs));
+    let mut say = |it: bool, words: &str| {
+        if it {
+            notices.push(words.to_owned());
+        }
+    };
+    say(
+        runs().any(|run| run.about.embedded),
+        "answers come from sobench's own synthetic model: the figures are not those of a GPU server",
+    );
+    say(
+        plan.repeats % 2 == 1 && plan.treatments.len() > 1,
+        "control runs came first more often than constrained ones, and what they left behind on the server (a warm cache of prompts) is in \
+         the overhead: an even --repeat has each first as often",
+    );
+    say(
+        measured().next().is_some() && measured().all(|figures| figures.cold_ttft_ms.n == 0),
+        "no first use of a constraint was measured, because the trial request had compiled it: --dataset json-unique, or \
+         --cold-schema-every K, shows cold TTFT",
+    );
+    say(
+        measured().any(|figures| figures.ttft_ms.n > 0 && figures.tpot_ms.n == 0),
+        "answers of one token have no TPOT, and so no overhead in it",
+    );
+    say(
+        plan.loads != [Load::AsGiven] && plan.slo.is_none(),
+        "no objectives were given: --goodput ttft:200 tpot:50 names the highest load that meets them with valid answers",
+    );
+    notices.extend(gathered.cells.iter().filter(|(_, cell)| !cell.constrained.is_empty()).flat_map(
+        |((dataset, contender, _), cell)| {
+            let which = format!("{}, {}", plan.contenders[*contender].name, plan.datasets[*dataset]);
+            cell.failures.iter().map(move |reason| format!("{which}: a run is in no figure: {reason}"))
+        },
+    ));
+    notices
+}
+
+/// Runs in which the client stood in the way, in one sentence.
+fn distrusted(runs: &[RunAbout]) -> Option<String> {
+    let mut distrusted = runs.iter().filter_map(|run| Some((run, run.distrust.as_ref()?)));
+    let (run, sentence) = distrusted.next()?;
+    let (count, all) = (distrusted.count() + 1, runs.len());
+    let which = format!("{}, {}, {}", run.contender, run.dataset, run.treatment.name());
+    Some(format!("in {count} of {all} runs the client itself stood in the way; the first is {which}: {sentence}"))
+}

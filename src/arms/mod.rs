@@ -1,0 +1,247 @@
+//! Backends, servers, datasets and loads side by side: makes one ordinary run after the other, in balanced order, and puts what came of
+//! them into one table. Knows no wire format and no formula.
+
+pub mod dry;
+mod gather;
+mod launch;
+mod order;
+mod watch;
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use tokio::runtime::Runtime;
+
+use self::gather::{Gathered, Seen};
+use self::launch::Launched;
+use self::order::{Extent, Step, steps};
+use self::watch::Watch;
+use crate::driver::{Client, DriverOptions, Limits};
+use crate::ending::Ending;
+use crate::error::{Error, Kind, Result};
+use crate::plan::{ArmsPlan, ContenderPlan, How, RunPlan, Target};
+use crate::progress;
+use crate::report::EngineChoice;
+use crate::report::arms::{Form, RunAbout, render};
+use crate::run;
+
+/// Makes the runs and the table.
+///
+/// # Errors
+/// A wrong file name; the user stopped it before there was anything to report. A run that fails is a row of the table.
+pub fn command(plan: &ArmsPlan) -> Result<Ending> {
+    plan.files.iter().try_for_each(|(path, _)| make_room(path))?;
+    let runtime = Runtime::new().map_err(|error| Error::environment(format!("no threads to run on: {error}")))?;
+    let watch = Watch::begin(&runtime, plan.is_launched());
+    let mut running = Running { plan, runtime: &runtime, watch: &watch, server: None, gathered: Gathered::default() };
+    let mut given_up = HashSet::new();
+    let steps = steps(&extent(plan));
+    for (number, step) in steps.iter().enumerate() {
+        if watch.is_stopped() {
+            break;
+        }
+        if !given_up.contains(&(step.contender, None)) && !given_up.contains(&(step.contender, Some(step.dataset))) {
+            progress::say(&format!("[{}/{}] {}", number + 1, steps.len(), words(plan, step)));
+            let failed = running.make(step);
+            given_up.extend(failed.map(|extent| (step.contender, extent.then_some(step.dataset))));
+        }
+    }
+    let Running { server, gathered, .. } = running;
+    // Ends it before anything else is done.
+    drop(server);
+    finish(plan, &gathered, watch.is_stopped())
+}
+
+/// What making the runs takes.
+struct Running<'a> {
+    plan: &'a ArmsPlan,
+    runtime: &'a Runtime,
+    watch: &'a Watch,
+    /// The server that was started for a contender in a repeat.
+    server: Option<(usize, usize, Launched)>,
+    gathered: Gathered,
+}
+
+impl Running<'_> {
+    /// Makes one run. Where it fails, what is to be given up: the contender on this dataset (`true`), or altogether.
+    fn make(&mut self, step: &Step) -> Option<bool> {
+        let contender = &self.plan.contenders[step.contender];
+        let port = match self.port(contender, step) {
+            Ok(port) => port,
+            Err(error) => {
+                self.fail(step, &error, None);
+                return Some(false);
+            }
+        };
+        let planned = contender.run(step.dataset, step.load, step.treatment)?;
+        let mut plan = port.map_or_else(|| planned.clone(), |port| planned.at_port(port));
+        plan.output.label.get_or_insert_with(|| words(self.plan, step));
+        let mut seen = None;
+        let ran = run::run_looking(&plan, &mut |log, judged| seen = Some(Seen::of(log, judged)));
+        let finished = match ran {
+            Ok(finished) => finished,
+            Err(error) => {
+                self.fail(step, &error, None);
+                return Some(true);
+            }
+        };
+        finished.closing_lines().iter().for_each(|line| progress::say(line));
+        let about = self.about(step, &finished);
+        let failure = failure(contender, &finished);
+        if finished.interrupted {
+            self.watch.stop();
+        }
+        let died = match &mut self.server {
+            Some((.., server)) => server.status().map(|status| format!("the server ended during its runs ({status})")),
+            None => None,
+        };
+        match (failure.or(died.clone()), seen) {
+            (Some(reason), _) => self.gathered.failed(step, &Error::environment(reason), about),
+            (None, Some(seen)) => {
+                self.gathered.ran(step, seen, &finished, about);
+                return None;
+            }
+            (None, None) => self.gathered.failed(step, &Error::internal("a run that nobody looked at"), about),
+        }
+        Some(died.is_none())
+    }
+
+    /// Starts the contender's server, if it has one that is to be started and does not run yet; the port of the one that runs.
+    fn port(&mut self, contender: &ContenderPlan, step: &Step) -> Result<Option<u16>> {
+        let How::Launched { command, ready_timeout } = &contender.how else { return Ok(None) };
+        if let Some((repeat, owner, server)) = &self.server
+            && (*repeat, *owner) == (step.repeat, step.contender)
+        {
+            return Ok(Some(server.port));
+        }
+        // The one before is to be gone when the next one asks for its memory.
+        self.server = None;
+        let first = contender.runs.first().ok_or_else(|| Error::internal("a contender without runs"))?;
+        let folder = first.plan.output.save.then(|| first.plan.output.directory.clone().unwrap_or_default());
+        let mut server = Launched::start(command, &contender.name, folder.as_deref(), self.watch)?;
+        progress::say(&format!("started a server for {}, which prints to {}", contender.name, server.log.display()));
+        let client = client(&first.plan.at_port(server.port))?;
+        server.wait_ready(self.runtime, &client, *ready_timeout)?;
+        let port = server.port;
+        self.server = Some((step.repeat, step.contender, server));
+        Ok(Some(port))
+    }
+
+    fn fail(&mut self, step: &Step, error: &Error, about: Option<RunAbout>) {
+        progress::say(&format!("error: {error}"));
+        if error.kind == Kind::Interrupted {
+            self.watch.stop();
+        }
+        let about = about.unwrap_or_else(|| gather::run_about(self.plan, step));
+        self.gathered.failed(step, error, about);
+    }
+
+    fn about(&self, step: &Step, finished: &run::Finished) -> RunAbout {
+        let shown = |path: &PathBuf| path.display().to_string();
+        RunAbout {
+            run_log: finished.run_log.as_ref().map(shown),
+            result: finished.saved.as_ref().ok().and_then(Option::as_ref).map(shown),
+            ..gather::run_about(self.plan, step)
+        }
+    }
+}
+
+/// Why a run that came to its end is in no figure.
+fn failure(contender: &ContenderPlan, finished: &run::Finished) -> Option<String> {
+    if finished.interrupted {
+        return Some("interrupted".to_owned());
+    }
+    if finished.nothing_answered() {
+        let why = finished.report.metrics.failures.first();
+        let words = why.and_then(|group| Some(format!("{}: {}", group.name, group.excerpts.first()?.words)));
+        return Some(words.map_or_else(|| "every request failed".to_owned(), |words| format!("every request failed, {words}")));
+    }
+    match &finished.report.about.guided_decoding_backend {
+        EngineChoice::Declared(engine) if contender.how == How::PerRequest => Some(format!(
+            "the server decides its engine, not the request, so that {engine} was not chosen: start a server for each with --launch, or name \
+             those that run with --target"
+        )),
+        _ => None,
+    }
+}
+
+fn finish(plan: &ArmsPlan, gathered: &Gathered, stopped: bool) -> Result<Ending> {
+    if stopped && gathered.is_empty() {
+        return Err(Error::interrupted("stopped before a run was done").hint("nothing can be compared"));
+    }
+    let comparison = gather::comparison(plan, gathered, stopped);
+    let mut ending = Ending { stdout: render(&comparison, Form::Text), lines: Vec::new(), exit_code: 0 };
+    let failed = comparison.runs.iter().any(|run| run.failure.is_some());
+    if gathered.is_missed {
+        ending.exit_code = gather::MISSED;
+    }
+    for (path, form) in &plan.files {
+        match std::fs::write(path, render(&comparison, *form)) {
+            Ok(()) => ending.lines.push(format!("comparison saved: {}", path.display())),
+            Err(error) => {
+                ending.lines.push(format!("error: the comparison cannot be written ({error}): {}", path.display()));
+                ending.exit_code = 3;
+            }
+        }
+    }
+    if failed || gathered.is_lost {
+        ending.exit_code = 3;
+    }
+    if stopped {
+        ending.lines.push("interrupted: the table covers the runs that were done".to_owned());
+        ending.exit_code = 130;
+    } else if failed {
+        ending.lines.push("error: not everything could be run; the table says what and why".to_owned());
+    }
+    Ok(ending)
+}
+
+fn extent(plan: &ArmsPlan) -> Extent<'_> {
+    Extent {
+        contenders: plan.contenders.len(),
+        datasets: plan.datasets.len(),
+        loads: plan.loads.len(),
+        repeats: plan.repeats,
+        treatments: &plan.treatments,
+        one_at_a_time: plan.is_launched(),
+    }
+}
+
+/// A run in words.
+fn words(plan: &ArmsPlan, step: &Step) -> String {
+    let load = match plan.loads.len() {
+        1 => String::new(),
+        _ => format!(", {}", plan.loads[step.load]),
+    };
+    let repeat = match plan.repeats {
+        1 => String::new(),
+        repeats => format!(", repeat {} of {repeats}", step.repeat + 1),
+    };
+    let (contender, dataset) = (&plan.contenders[step.contender].name, &plan.datasets[step.dataset]);
+    format!("{contender}, {dataset}, {}{load}{repeat}", step.treatment.name())
+}
+
+fn client(plan: &RunPlan) -> Result<Client> {
+    let Target::Server(target) = &plan.target else { return Err(Error::internal("a server that is started has an address")) };
+    Client::new(DriverOptions {
+        endpoint: target.endpoint.clone(),
+        max_concurrency: None,
+        request_timeout: None,
+        request_id_prefix: None,
+        limits: Limits::default(),
+    })
+}
+
+/// Sees that the file can be made, before anything is sent.
+fn make_room(path: &Path) -> Result<()> {
+    let cannot = |error: std::io::Error| {
+        Error::environment(format!("the comparison cannot be written ({error}): {}", path.display()))
+            .hint("give --save-comparison a place that can be written to")
+    };
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder).map_err(cannot)?;
+    }
+    let existed = path.exists();
+    std::fs::OpenOptions::new().append(true).create(true).open(path).map_err(cannot)?;
+    if existed { Ok(()) } else { std::fs::remove_file(path).map_err(cannot) }
+}

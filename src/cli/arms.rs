@@ -1,0 +1,41 @@
+//! The flags that hold backends, servers, datasets and loads side by side. Clap types only.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// Several runs instead of one.
+#[derive(Args, Clone, Debug)]
+pub struct ArmsArgs {
+    /// A server to compare, under a name of yours; give it once for each
+    #[arg(long, value_name = "NAME=URL")]
+    pub target: Vec<String>,
+    /// Start this server for each of --guided-decoding-backend in turn, and stop it after its runs; {port} and {backend} are filled in
+    #[arg(long, value_name = "COMMAND", conflicts_with_all = ["target", "base_url", "host", "port"])]
+    pub launch: Option<String>,
+    /// Run everything so many times, in balanced order
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub repeat: u32,
+    /// Compare without the control arm (the same cases on the same schedule, constraints not sent)
+    #[arg(long)]
+    pub no_control_arm: bool,
+    /// Run at each of these request rates; with --goodput, the highest that meets the objectives with valid answers is named
+    #[arg(long, value_name = "RPS,RPS", value_delimiter = ',', allow_negative_numbers = true,
+          conflicts_with_all = ["request_rate", "ramp_up_strategy", "sweep_max_concurrency"])]
+    pub sweep_request_rate: Vec<f64>,
+    /// Run at each of these caps on requests in flight
+    #[arg(long, value_name = "N,N", value_delimiter = ',', allow_negative_numbers = true, conflicts_with = "max_concurrency")]
+    pub sweep_max_concurrency: Vec<usize>,
+    /// Share of the constrained requests, in percent, that have to be valid within the objectives for a load to count as carried
+    #[arg(long, value_name = "PERCENT", default_value_t = 99.0, allow_negative_numbers = true)]
+    pub goodput_share: f64,
+    /// Also write the comparison to files; .json, .md, .html and .txt say in which form
+    #[arg(long, value_name = "PATH", num_args = 1..)]
+    pub save_comparison: Vec<PathBuf>,
+    /// Read flags from a TOML file, every flag a key; what is typed wins
+    #[arg(long, value_name = "PATH")]
+    pub config: Option<PathBuf>,
+    /// Print the plan, and one full request of each arm; send nothing
+    #[arg(long)]
+    pub dry_run: bool,
+}

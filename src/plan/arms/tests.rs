@@ -1,0 +1,137 @@
+//! Which runs follow from which flags, and which flags are refused.
+
+use std::ffi::OsString;
+
+use super::*;
+use crate::cli::{Cli, Command};
+use crate::driver::schedule::{Pace, Rate};
+use crate::engine::EngineName;
+
+fn bench(arguments: &[&str]) -> Result<BenchPlan> {
+    let arguments = std::iter::once("sobench").chain(arguments.iter().copied()).map(OsString::from);
+    let command = Cli::parse_arguments(arguments).unwrap_or_else(|error| panic!("{error}")).into_command();
+    let Command::Bench(arguments) = command else { panic!("{command:?}") };
+    bench_plan(&arguments, None)
+}
+
+fn plan(arguments: &[&str]) -> Result<ArmsPlan> {
+    match bench(arguments)? {
+        BenchPlan::Compare(plan) | BenchPlan::DryRun(plan) => Ok(*plan),
+        BenchPlan::Run(_) => panic!("one run: {arguments:?}"),
+    }
+}
+
+fn names(plan: &ArmsPlan) -> Vec<&str> {
+    plan.contenders.iter().map(|it| it.name.as_str()).collect()
+}
+
+fn url(run: &RunPlan) -> &str {
+    match &run.target {
+        Target::Server(target) => &target.endpoint.base_url,
+        Target::Embedded { .. } => "embedded",
+    }
+}
+
+#[test]
+fn one_of_everything_is_one_run() {
+    for arguments in [&[][..], &["--guided-decoding-backend", "xgrammar", "--dataset", "choice"], &["--repeat", "1"]] {
+        assert!(matches!(bench(arguments).unwrap(), BenchPlan::Run(_)), "{arguments:?}");
+    }
+    assert!(matches!(bench(&["--dry-run"]).unwrap(), BenchPlan::DryRun(_)));
+    assert!(matches!(bench(&["--save-comparison", "a.md"]).unwrap(), BenchPlan::Compare(_)));
+}
+
+#[test]
+fn engines_of_the_embedded_server_have_a_run_for_every_place() {
+    let plan = plan(&[
+        "--guided-decoding-backend",
+        "xgrammar,outlines",
+        "--dataset",
+        "json,choice",
+        "--dataset",
+        "regex",
+        "--regex",
+        "a+",
+        "--sweep-request-rate",
+        "4,inf,2",
+        "--cold-schema-every",
+        "5",
+    ])
+    .unwrap();
+    assert_eq!(
+        (names(&plan), &plan.datasets[..]),
+        (vec!["xgrammar", "outlines"], &["json", "choice", "regex"].map(str::to_owned)[..])
+    );
+    assert_eq!(plan.loads, [Load::RequestRate(2.0), Load::RequestRate(4.0), Load::RequestRate(f64::INFINITY)]);
+    assert_eq!(plan.contenders[0].runs.len(), 3 * 3 * 2);
+    let run = |dataset, load, treatment| plan.contenders[1].run(dataset, load, treatment).unwrap();
+    let constrained = run(2, 1, Treatment::Constrained);
+    assert!(matches!(&constrained.target, Target::Embedded { engine: EngineName::Outlines, .. }));
+    assert_eq!((constrained.dataset.regex.as_deref(), constrained.dataset.constrained_ratio), (Some("a+"), 1.0));
+    assert_eq!(constrained.traffic.pace, Pace::Steady(Rate::PerSecond(4.0)));
+    assert_eq!(constrained.traffic.cold_schema_every, Some(5));
+    let control = run(2, 1, Treatment::Control);
+    assert_eq!((control.dataset.constrained_ratio, control.traffic.cold_schema_every), (0.0, None));
+    assert_eq!((control.dataset.seed, control.traffic.pace), (constrained.dataset.seed, constrained.traffic.pace));
+    assert_eq!(run(0, 0, Treatment::Constrained).dataset.regex, None, "another dataset's flag");
+}
+
+#[test]
+fn servers_are_named_or_started() {
+    let two = plan(&["--target", "a=http://x:1", "--target", "b=http://y:2", "--no-control-arm"]).unwrap();
+    let urls: Vec<&str> = two.contenders.iter().map(|it| url(&it.runs[0].plan)).collect();
+    assert_eq!((names(&two), urls, two.treatments.len()), (vec!["a", "b"], vec!["http://x:1", "http://y:2"], 1));
+    assert!(two.contenders.iter().all(|it| it.how == How::Running));
+
+    let command = "serve --port {port} --engine {backend}";
+    let started = plan(&["--launch", command, "--guided-decoding-backend", "xgrammar,lm-format-enforcer"]).unwrap();
+    assert_eq!(names(&started), ["xgrammar", "lm-format-enforcer"]);
+    let command = "serve --port {port} --engine lm-format-enforcer".to_owned();
+    assert_eq!(started.contenders[1].how, How::Launched { command, ready_timeout: LAUNCH_TIMEOUT });
+    let run = &started.contenders[1].runs[0].plan;
+    assert_eq!((url(run), url(&run.at_port(77))), ("http://127.0.0.1:{port}", "http://127.0.0.1:77"));
+
+    let guided = ["--base-url", "http://x", "--constraint-dialect", "guided", "--guided-decoding-backend", "xgrammar,outlines"];
+    let asked = plan(&guided).unwrap();
+    assert!(asked.contenders.iter().all(|it| it.how == How::PerRequest));
+    assert_eq!(asked.contenders[1].runs[0].plan.constraint.guided_decoding_backend.as_deref(), Some("outlines"));
+}
+
+#[test]
+fn what_makes_no_comparison_is_refused() {
+    let launch = ["--launch", "serve --port {port} {backend}"];
+    for (arguments, words) in [
+        (&["--repeat", "2", "--run-log", "a"][..], "several runs have no one run log: a"),
+        (&["--repeat", "2", "--result-filename", "a"], "several runs have no one result: a"),
+        (
+            &["--repeat", "2", "--guided-decoding-ratio", "0.5"],
+            "a comparison has runs with all constraints and runs with none: --guided-decoding-ratio 0.5",
+        ),
+        (&["--repeat", "2", "--goodput-share", "0"], "--goodput-share is not a share in percent: 0"),
+        (&["--repeat", "2", "--backend", "openai-embeddings"], "a comparison is about constraints"),
+        (&["--dataset", "json,json"], "--dataset names one twice: json"),
+        (&["--dataset", "json,choice", "--regex", "a"], "--regex has no meaning with --dataset json"),
+        (&["--sweep-request-rate", "1,1"], "--sweep-request-rate names a load twice: 1 req/s"),
+        (&["--sweep-max-concurrency", "0,1"], "--sweep-max-concurrency is not above 0: 0"),
+        (&["--guided-decoding-backend", "xgrammar,xgrammar"], "two of those that are compared have one name: xgrammar"),
+        (
+            &["--base-url", "http://x", "--guided-decoding-backend", "xgrammar,outlines"],
+            "one server was named, and a request does not tell it which engine to use: --guided-decoding-backend xgrammar,outlines",
+        ),
+        (&["--target", "http://x"], "--target is not NAME=URL: http://x"),
+        (&["--target", "a=x"], "--base-url is not an http or https URL: x"),
+        (&["--target", "a=http://x", "--port", "1"], "servers are named twice, by --target and by --port"),
+        (&["--launch", "serve"], "--launch does not say where the port goes: serve"),
+        (&launch, "--launch has a place for the engine, and none is named: serve --port {port} {backend}"),
+        (
+            &["--launch", "serve {port}", "--guided-decoding-backend", "xgrammar,outlines"],
+            "--launch would start the same server for each engine: serve {port}",
+        ),
+        (&["--save-comparison", "a.pdf"], "--save-comparison does not know this form: a.pdf"),
+    ] {
+        let error = plan(arguments).expect_err("the flags make no comparison");
+        assert!(error.what.starts_with(words), "{arguments:?}: {}", error.what);
+        assert_eq!(error.exit_code(), 2);
+        assert!(error.hint.is_some(), "{arguments:?}");
+    }
+}

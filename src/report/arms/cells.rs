@@ -1,0 +1,137 @@
+//! The table as cells, for every form alike; lines of a cell are kept apart by line feeds. Knows no layout.
+
+use super::words::reasons;
+use super::{Comparison, Control, Fate, Figures, Load, Row};
+use crate::metrics::overhead::Overhead;
+use crate::metrics::stats::{Rate, Summary};
+use crate::printable::printable;
+
+/// What stands where nothing is known.
+const UNKNOWN: &str = "n/a";
+
+/// The most characters of a name.
+const NAME_CHARS: usize = 40;
+
+/// The one table.
+pub(super) struct Table {
+    pub(super) head: Vec<String>,
+    pub(super) rows: Vec<Vec<String>>,
+    /// How many columns from the left hold words; the others hold numbers.
+    pub(super) word_columns: usize,
+}
+
+/// What a line shows in a column.
+type Show = fn(&Figures) -> String;
+
+/// The table of a comparison.
+pub(super) fn table(comparison: &Comparison) -> Table {
+    let swept = comparison.rows.iter().any(|row| row.load != Load::AsGiven);
+    let columns = columns(comparison, swept);
+    let mut head = vec!["dataset".to_owned(), "backend".to_owned()];
+    head.extend(swept.then(|| "load".to_owned()));
+    let word_columns = head.len();
+    head.extend(columns.iter().map(|(name, _)| (*name).to_owned()));
+    let reasons = reasons(comparison);
+    let row = |row: &Row| {
+        let mut cells = vec![printable(&row.dataset, NAME_CHARS), printable(&row.contender, NAME_CHARS)];
+        cells.extend(swept.then(|| row.load.to_string()));
+        match &row.fate {
+            Fate::Measured(figures) => cells.extend(columns.iter().map(|(_, show)| show(figures))),
+            Fate::DidNotRun { reason } => {
+                let number = reasons.iter().position(|it| it == reason).map_or(0, |place| place + 1);
+                cells.push(format!("did not\nrun ({number})"));
+                cells.extend(columns.iter().skip(1).map(|_| String::new()));
+            }
+        }
+        cells
+    };
+    Table { rows: comparison.rows.iter().map(row).collect(), head, word_columns }
+}
+
+fn columns(comparison: &Comparison, swept: bool) -> Vec<(&'static str, Show)> {
+    let mut columns: Vec<(&'static str, Show)> = vec![
+        ("correct\n%", |it| with_interval(it.correct_rate)),
+        ("compl.\n%", |it| percent(it.compliance)),
+        ("cover.\n%", |it| percent(it.coverage)),
+    ];
+    if comparison.about.control {
+        columns.push(("control\n%", |it| percent(it.control.as_ref().and_then(|control| control.control_rate))));
+    }
+    columns.extend([
+        ("TTFT ms\np50/p99", (|it| latency(&it.ttft_ms)) as Show),
+        ("TPOT ms\np50/p99", |it| latency(&it.tpot_ms)),
+        ("out\ntok/s", |it| figure(it.output_throughput)),
+    ]);
+    if swept {
+        columns.push(("req/s\nvalid", |it| two(&figure(it.request_throughput), &figure(it.valid_throughput))));
+    }
+    if comparison.about.goodput.is_some() {
+        columns.push(("valid in\nobj. %", |it| with_interval(it.valid_within_objectives)));
+    }
+    if comparison.about.control {
+        columns.push(("overhead\nTTFT %", |it| overhead(it, |control| control.ttft_overhead.as_ref())));
+        columns.push(("overhead\nTPOT %", |it| overhead(it, |control| control.tpot_overhead.as_ref())));
+    }
+    columns.push(("cold/warm\nTTFT ms", |it| two(&uses(&it.cold_ttft_ms), &uses(&it.warm_ttft_ms))));
+    columns
+}
+
+/// One below the other; where neither is known, one word says so.
+fn two(first: &str, second: &str) -> String {
+    if first == UNKNOWN && second == UNKNOWN { first.to_owned() } else { format!("{first}\n{second}") }
+}
+
+/// Two decimals where they count.
+fn figure(value: Option<f64>) -> String {
+    match value {
+        None => UNKNOWN.to_owned(),
+        Some(value) if value.abs() >= 999.5 => format!("{value:.0}"),
+        Some(value) if value.abs() >= 99.95 => format!("{value:.1}"),
+        Some(value) => format!("{value:.2}"),
+    }
+}
+
+fn percent(rate: Option<Rate>) -> String {
+    rate.map_or_else(|| UNKNOWN.to_owned(), |rate| format!("{:.2}", rate.percent))
+}
+
+fn with_interval(rate: Option<Rate>) -> String {
+    rate.map_or_else(
+        || UNKNOWN.to_owned(),
+        |rate| format!("{:.2}\n{:.1} to {:.1}", rate.percent, rate.low_percent, rate.high_percent),
+    )
+}
+
+/// The median, and the tail with a mark where the sample is too small for it.
+fn latency(summary: &Summary) -> String {
+    let tail = summary.percentiles.first();
+    let mark = if tail.is_some_and(|tail| tail.value.is_some() && !tail.enough) { "*" } else { "" };
+    two(&figure(summary.median), &format!("{}{mark}", figure(tail.and_then(|tail| tail.value))))
+}
+
+fn uses(summary: &Summary) -> String {
+    summary.median.map_or_else(|| UNKNOWN.to_owned(), |median| format!("{} ({})", figure(Some(median)), summary.n))
+}
+
+fn overhead(figures: &Figures, of: fn(&Control) -> Option<&Overhead>) -> String {
+    let Some(found) = figures.control.as_ref().and_then(of) else { return UNKNOWN.to_owned() };
+    let signed = |value: f64| format!("{value:+.1}");
+    let interval = match (found.low_percent, found.high_percent) {
+        (Some(low), Some(high)) => format!("{} to {}", signed(low), signed(high)),
+        _ => format!("n={}", found.pairs),
+    };
+    let mut cell = format!("{}\n{interval}", signed(found.percent));
+    if found.repeats_percent.len() > 1 {
+        let each: Vec<String> = found.repeats_percent.iter().map(|percent| signed(*percent)).collect();
+        // More would make the table too wide; the file has them all.
+        let each = if each.len() > 3 { each_of_many(&found.repeats_percent) } else { each.join(" ") };
+        cell.push_str(&format!("\n{each}"));
+    }
+    cell
+}
+
+fn each_of_many(repeats: &[f64]) -> String {
+    let lowest = repeats.iter().copied().fold(f64::INFINITY, f64::min);
+    let highest = repeats.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    format!("{lowest:+.1}..{highest:+.1}")
+}

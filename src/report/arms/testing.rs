@@ -1,0 +1,104 @@
+//! A comparison in which everything happens, for the tests of its forms.
+
+use super::{About, Comparison, Control, FORMAT, FORMAT_VERSION, Fate, Figures, KneeRow, Load, Row, RunAbout, Treatment};
+use crate::metrics::Slo;
+use crate::metrics::knee::knee;
+use crate::metrics::overhead::Overhead;
+use crate::metrics::stats::{Rate, Summary};
+
+fn summary(n: usize, from_ms: f64) -> Summary {
+    Summary::of((0..n).map(|place| from_ms + place as f64 / 10.0).collect(), &[99.0])
+}
+
+fn figures(hits: usize) -> Figures {
+    let pairs = |factor: f64| (0..20).map(|place| (factor * (10.0 + f64::from(place)), 10.0 + f64::from(place))).collect();
+    Figures {
+        runs: 2,
+        requests: 200,
+        correct_rate: Rate::of(hits, 200),
+        compliance: Rate::of(hits, hits),
+        coverage: Rate::of(200, 200),
+        ttft_ms: summary(200, 12.0),
+        tpot_ms: summary(700, 100.0),
+        e2el_ms: summary(200, 2000.0),
+        request_throughput: Some(4.0),
+        output_throughput: Some(1234.5),
+        valid_throughput: Some(3.96),
+        valid_within_objectives: Rate::of(hits, 200),
+        cold_ttft_ms: summary(2, 80.0),
+        warm_ttft_ms: summary(198, 12.0),
+        control: Some(Control {
+            runs: 2,
+            requests: 200,
+            control_rate: Rate::of(3, 200),
+            ttft_ms: summary(200, 10.0),
+            tpot_ms: summary(200, 90.0),
+            output_throughput: Some(1300.0),
+            ttft_overhead: Overhead::of(&[pairs(1.2), pairs(1.3)], 0),
+            tpot_overhead: Overhead::of(&[vec![(11.0, 10.0)]], 0),
+        }),
+        server_version: Some("0.33.0".to_owned()),
+        engine: None,
+    }
+}
+
+/// Two contenders, one of which does not start, under two loads.
+pub(super) fn eventful() -> Comparison {
+    let loads = [Load::RequestRate(4.0), Load::RequestRate(f64::INFINITY)];
+    let row =
+        |contender: &str, load: Load, fate: Fate| Row { dataset: "json".to_owned(), contender: contender.to_owned(), load, fate };
+    let rows = vec![
+        row("xgrammar", loads[0], Fate::Measured(Box::new(figures(200)))),
+        row(
+            "xgrammar",
+            loads[1],
+            Fate::Measured(Box::new(Figures { control: None, cold_ttft_ms: Summary::default(), ..figures(150) })),
+        ),
+        row("<b>|odd*", loads[0], Fate::DidNotRun { reason: "it said: <script> | \u{1b}[1m".to_owned() }),
+        row("<b>|odd*", loads[1], Fate::DidNotRun { reason: "it said: <script> | \u{1b}[1m".to_owned() }),
+    ];
+    let run = |failure: Option<&str>| RunAbout {
+        contender: "xgrammar".to_owned(),
+        dataset: "json".to_owned(),
+        load: loads[1],
+        treatment: Treatment::Control,
+        repeat: 1,
+        run_log: Some("a.jsonl".to_owned()),
+        result: None,
+        distrust: None,
+        failure: failure.map(str::to_owned),
+    };
+    let share = |contender: &str, shares: &[(Load, Option<Rate>)]| KneeRow {
+        dataset: "json".to_owned(),
+        contender: contender.to_owned(),
+        knee: knee(shares, 99.0),
+    };
+    Comparison {
+        format: FORMAT,
+        format_version: FORMAT_VERSION,
+        about: About {
+            date: Some("20260102-030405".to_owned()),
+            sobench_version: "0.1.0".to_owned(),
+            backend: "vllm".to_owned(),
+            servers: "servers that were running".to_owned(),
+            order: "one after the other".to_owned(),
+            num_prompts: 100,
+            output_len: 128,
+            seed: 0,
+            repeats: 2,
+            control: true,
+            goodput: Some(Slo { ttft_ms: Some(200.0), tpot_ms: Some(50.0), e2el_ms: None }),
+            goodput_share_percent: 99.0,
+            partial: true,
+        },
+        rows,
+        knees: vec![
+            share("xgrammar", &[(loads[0], Rate::of(200, 200)), (loads[1], Rate::of(150, 200))]),
+            share("guidance", &[(loads[0], Rate::of(9, 10)), (loads[1], Rate::of(10, 10))]),
+            share("outlines", &[(loads[0], Rate::of(9, 10))]),
+            share("<b>|odd*", &[(loads[0], None)]),
+        ],
+        runs: vec![run(None), run(Some("gone"))],
+        notices: vec!["a note with <tags> and | bars".to_owned()],
+    }
+}

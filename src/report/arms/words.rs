@@ -1,0 +1,106 @@
+//! The sentences around the table, the same in every form. Knows no layout.
+
+use super::{Comparison, Fate};
+use crate::metrics::knee::Knee;
+use crate::metrics::stats::Rate;
+use crate::printable::printable;
+
+/// The most characters of a reason or a notice, which may quote a stranger.
+const REASON_CHARS: usize = 900;
+
+/// What ran, as name and description.
+pub(super) fn conditions(comparison: &Comparison) -> Vec<(&'static str, String)> {
+    let about = &comparison.about;
+    let date = about.date.as_deref().map(|date| format!(", at {date}")).unwrap_or_default();
+    let repeats = if about.repeats == 1 { "one run".to_owned() } else { format!("{} runs", about.repeats) };
+    let control = match about.control {
+        true => "; control arm: the same cases on the same schedule, constraints not sent",
+        false => "; no control arm",
+    };
+    let mut conditions = vec![
+        ("sobench", format!("{}{date}", about.sobench_version)),
+        ("servers", format!("{}; backend {}", about.servers, about.backend)),
+        (
+            "each line",
+            format!(
+                "{repeats} of {} requests, answers up to {} tokens, seed {}{control}",
+                about.num_prompts, about.output_len, about.seed
+            ),
+        ),
+        ("order", about.order.clone()),
+    ];
+    if let Some(slo) = about.goodput {
+        let bounds = [("TTFT", slo.ttft_ms), ("TPOT", slo.tpot_ms), ("E2EL", slo.e2el_ms)];
+        let bounds: Vec<String> =
+            bounds.iter().filter_map(|(name, bound)| Some(format!("{name} up to {} ms", (*bound)?))).collect();
+        let share = about.goodput_share_percent;
+        conditions.push(("objectives", format!("{}; met if {share} % of the requests are valid within them", bounds.join(", "))));
+    }
+    conditions
+}
+
+/// What the columns mean.
+pub(super) fn legend(comparison: &Comparison) -> Vec<&'static str> {
+    let mut lines = vec![
+        "correct: valid answers of all constrained requests that can be judged, with a 95 % Wilson interval; compl.: of those that ended by \
+         themselves; cover.: accepted by the server",
+        "TTFT and TPOT: median and p99 of constrained requests (ms; * where there are too few for a p99)",
+    ];
+    if comparison.about.control {
+        lines.push(
+            "overhead: mean of constrained requests over that of the same requests in the control arm, in %, with the 95 % interval of a \
+             bootstrap over repeats and pairs (with one repeat it does not know what varies between runs); below it, the figure of each \
+             repeat",
+        );
+    }
+    lines.push("cold, warm: median TTFT of first and of later uses of a constraint (number of them)");
+    lines
+}
+
+/// The line that stands before every figure of a comparison that was stopped.
+pub(super) fn partial(comparison: &Comparison) -> Option<&'static str> {
+    comparison.about.partial.then_some("PARTIAL: stopped before its end; what did not run has no figure")
+}
+
+/// Why what did not run did not, numbered as in the table.
+pub(super) fn reasons(comparison: &Comparison) -> Vec<String> {
+    let mut known: Vec<String> = Vec::new();
+    for row in &comparison.rows {
+        if let Fate::DidNotRun { reason } = &row.fate
+            && !known.contains(reason)
+        {
+            known.push(reason.clone());
+        }
+    }
+    known
+}
+
+/// A reason or a notice, fit to be shown.
+pub(super) fn shown(words: &str) -> String {
+    printable(words, REASON_CHARS)
+}
+
+/// The knees, a sentence each.
+pub(super) fn knees(comparison: &Comparison) -> Vec<String> {
+    let wanted = comparison.about.goodput_share_percent;
+    let share = |share: Rate| {
+        let Rate { percent, low_percent, high_percent, hits, of } = share;
+        format!("{percent:.2} % ({hits}/{of}; 95 % interval {low_percent:.2} to {high_percent:.2})")
+    };
+    let sentence = |verdict: &Knee<super::Load>| match verdict {
+        Knee::At { load, share: found, is_highest, lower_missed } => {
+            let beyond = if *is_highest { "; it is the highest that was tried, the knee may lie above it" } else { "" };
+            let lower = lower_missed.map_or_else(String::new, |lower| {
+                format!("; but a lower load did not: {lower}, so that it is not to be relied on")
+            });
+            format!("the valid goodput knee is at {load}: {} valid within the objectives{beyond}{lower}", share(*found))
+        }
+        Knee::Nowhere { lowest, share: found } => {
+            format!("no load of the sweep meets the objectives with {wanted} % valid answers: at {lowest}, {} do", share(*found))
+        }
+        Knee::Unknown => {
+            "the valid goodput knee is not known: a load could not be measured, or the objectives could not be checked".to_owned()
+        }
+    };
+    comparison.knees.iter().map(|row| format!("{}, {}: {}", row.contender, row.dataset, sentence(&row.knee))).collect()
+}
