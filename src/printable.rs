@@ -36,7 +36,7 @@ fn shown(character: char) -> String {
 }
 
 /// Zero-width characters, line separators and the controls of writing direction (Unicode's `Bidi_Control`), byte order mark included.
-fn is_invisible(character: char) -> bool {
+pub(crate) fn is_invisible(character: char) -> bool {
     matches!(character, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 

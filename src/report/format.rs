@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use super::junit::{self, JunitPer};
 use super::view::View;
-use super::{csv, json, markdown, text};
+use super::{csv, html, json, markdown, text};
 use crate::error::{Error, Result};
 
 /// A form of the report.
@@ -18,6 +18,8 @@ pub enum Format {
     Csv,
     /// A comment on a pull request.
     Markdown,
+    /// A page for a browser.
+    Html,
     /// Tests for CI.
     Junit,
 }
@@ -32,7 +34,7 @@ pub struct FormOptions {
 
 impl Format {
     /// Every form, in the order in which they are listed to people.
-    pub const ALL: [Self; 5] = [Self::Text, Self::Json, Self::Csv, Self::Markdown, Self::Junit];
+    pub const ALL: [Self; 6] = [Self::Text, Self::Json, Self::Csv, Self::Markdown, Self::Html, Self::Junit];
 
     /// The name in flags.
     pub fn name(self) -> &'static str {
@@ -41,6 +43,7 @@ impl Format {
             Self::Json => "json",
             Self::Csv => "csv",
             Self::Markdown => "markdown",
+            Self::Html => "html",
             Self::Junit => "junit",
         }
     }
@@ -60,6 +63,7 @@ pub fn write(view: &View<'_>, format: Format, options: FormOptions, out: &mut dy
         }
         Format::Csv => csv::write(view, out),
         Format::Markdown => put(out, &markdown::render(view.report)),
+        Format::Html => put(out, &html::render(view)?),
         Format::Junit => junit::write(view, options.junit_per, out),
     }
 }

@@ -5,13 +5,11 @@ use std::fmt::Write as _;
 
 use super::conditions::{lines, notes};
 use super::escape::{markdown_code, markdown_text};
-use super::json::summary_of;
 use super::tables::{RATE_COLUMNS, is_judged, rate_rows};
 use super::text::figure;
-use super::{LatencyMetric, Report, certainty, client_sentence};
-use crate::metrics::ArmMetrics;
+use super::{Report, by_arm, client_sentence};
 use crate::metrics::excerpt::{Excerpt, Group};
-use crate::metrics::stats::{Rate, Summary};
+use crate::metrics::stats::Rate;
 
 /// The most characters of a name, and of an example of an answer.
 const NAME_MAX_CHARS: usize = 80;
@@ -77,34 +75,15 @@ fn add_quality(page: &mut String, report: &Report) {
     page.push('\n');
 }
 
-/// A row for each latency, and for each arm where there are several.
 fn add_latency(page: &mut String, report: &Report) {
-    let percentiles = &report.metrics.overall.latency.e2el_ms.percentiles;
-    let names = percentiles.iter().flat_map(|it| [format!("p{}", it.word()), "95 % interval".to_owned()]);
-    let head: Vec<String> = ["latency (ms)", "n", "mean", "median"].map(str::to_owned).into_iter().chain(names).collect();
-    let rule = format!("|---|{}\n", "--:|".repeat(head.len() - 1));
-    let arms: Vec<(&str, &ArmMetrics)> = report.metrics.arms.iter().collect();
-    let arms = if arms.len() > 1 { arms } else { vec![("", &report.metrics.overall)] };
-    let rows = LatencyMetric::ALL.into_iter().flat_map(|metric| {
-        let row = move |(arm, of): &(&str, &ArmMetrics)| {
-            let name = if arm.is_empty() { metric.name().to_owned() } else { format!("{}, {arm}", metric.name()) };
-            latency_row(name, summary_of(&of.latency, metric))
-        };
-        arms.iter().filter(move |(_, of)| summary_of(&of.latency, metric).n > 0).map(row).collect::<Vec<_>>()
-    });
-    let rows: Vec<Vec<String>> = rows.collect();
+    let (head, rows) = by_arm::latencies(report);
     if rows.is_empty() {
         return;
     }
     add_row(page, &head);
-    page.push_str(&rule);
+    let _ = writeln!(page, "|---|{}", "--:|".repeat(head.len() - 1));
     rows.iter().for_each(|row| add_row(page, row));
     page.push('\n');
-}
-
-fn latency_row(name: String, summary: &Summary) -> Vec<String> {
-    let cells = summary.percentiles.iter().flat_map(|it| [figure(it.value), certainty::interval(it, summary)]);
-    [name, summary.n.to_string(), figure(summary.mean), figure(summary.median)].into_iter().chain(cells).collect()
 }
 
 fn add_groups(page: &mut String, title: &str, groups: &[Group], whole: usize) {

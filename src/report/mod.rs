@@ -5,6 +5,8 @@
 
 pub mod arms;
 mod axis;
+mod breakdown;
+mod by_arm;
 pub mod calibrate;
 mod certainty;
 mod client;
@@ -12,23 +14,27 @@ mod cold;
 pub mod compare;
 mod conditions;
 pub mod csv;
+pub mod curl;
 mod details;
 pub mod enforcement;
 mod escape;
 mod filename;
 pub mod format;
+pub mod html;
 pub mod json;
 pub mod junit;
 mod load;
 pub mod markdown;
 pub mod mask;
 mod page;
+pub mod place;
 pub mod preflight;
 mod rfc4180;
 pub mod score;
 mod svg;
 mod tables;
 pub mod text;
+pub mod timeline;
 pub mod view;
 
 use std::str::FromStr;

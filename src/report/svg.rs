@@ -57,9 +57,11 @@ pub(super) fn cumulative(title: &str, curves: &[Curve], shares: Shares, axis: &A
     let mut chart = open(title, HEIGHT);
     for (ns, name) in axis.ticks() {
         let at = x_of(axis, *ns);
+        // The last name would leave the picture.
+        let anchor = if *ns < axis.end_ns() { "middle" } else { "end" };
         let (top, bottom, label) = (TOP, HEIGHT - BOTTOM, HEIGHT - BOTTOM + 16.0);
         let _ = write!(chart, r#"<line class="grid" x1="{at:.1}" y1="{top}" x2="{at:.1}" y2="{bottom}"/>"#);
-        let _ = write!(chart, r#"<text class="axis" x="{at:.1}" y="{label}" text-anchor="middle">{name}</text>"#);
+        let _ = write!(chart, r#"<text class="axis" x="{at:.1}" y="{label}" text-anchor="{anchor}">{name}</text>"#);
     }
     for (share, name) in shares.ticks() {
         let at = shares.y_of(*share);

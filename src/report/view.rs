@@ -1,6 +1,7 @@
 //! A run as the forms of its report see it: the numbers, every request, and answers where they are asked for. Knows no file.
 
 use super::Report;
+use super::curl::Resend;
 use crate::case::Arm;
 use crate::error::Result;
 use crate::metrics::Sample;
@@ -16,6 +17,8 @@ pub struct View<'a> {
     pub samples: &'a [Sample<'a>],
     /// The answer to the request at a place of `samples`, whole. It may have to be read from a file, which can fail.
     pub answer: &'a dyn Fn(usize) -> Result<String>,
+    /// How requests are sent again; `None` where the log does not tell.
+    pub resend: Option<&'a Resend>,
 }
 
 /// What became of a request, seen as a test that the server passes or not.
@@ -80,7 +83,7 @@ pub(crate) mod testing {
         with_samples(run, |samples| {
             let report = Report::new(about, summarise(samples, 2_000_000_000, &options));
             let answer = |place: usize| Ok(samples[place].observation.text.clone());
-            check(View { report: &report, samples, answer: &answer })
+            check(View { report: &report, samples, answer: &answer, resend: None })
         })
     }
 }

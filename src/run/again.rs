@@ -17,6 +17,7 @@ use crate::metrics::offered::Offered;
 use crate::metrics::steady::SteadyState;
 use crate::metrics::{Metrics, Sample, summarise};
 use crate::plan::ReportPlan;
+use crate::report::curl::Resend;
 use crate::report::format::{self, FormOptions};
 use crate::report::view::View;
 use crate::report::{About, Details, EngineAbout, LoadReport, RampAbout, Report, RpsChange};
@@ -58,7 +59,11 @@ pub(super) fn with_view<T>(
 ) -> Result<T> {
     let samples = samples(&log.requests, judged);
     let answer = |place: usize| log.answer(place).map(|answer| answer.text);
-    what(&View { report, samples: &samples, answer: &answer })
+    let header = &log.header;
+    let model = header.model.as_deref().or(report.about.model_id.as_deref());
+    let is_gone = log.footer.as_ref().map_or(report.about.embedded, |footer| footer.cost.includes_server);
+    let resend = model.and_then(|model| Resend::of(&report.about, model, &header.header_names, is_gone));
+    what(&View { report, samples: &samples, answer: &answer, resend: resend.as_ref() })
 }
 
 /// The verdicts of a log: those that it holds, or today's of a run that was killed before it was judged.

@@ -38,6 +38,7 @@ pub(super) fn header(plan: &RunPlan, session: &Session, dataset: &Dataset, token
         version: runlog::VERSION,
         started: String::new(),
         started_unix_ns: 0,
+        model: Some(session.model.clone()),
         header_names: header_names(plan),
         constraints: constraints(&dataset.cases),
         load: load(plan, dataset.cases.len()),

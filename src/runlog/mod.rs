@@ -57,6 +57,9 @@ pub struct Header {
     pub started_unix_ns: u64,
     /// Everything that is said about the run, as far as it was known by then.
     pub about: About,
+    /// The name of the model that requests asked for; not in the first logs.
+    #[serde(default)]
+    pub model: Option<String>,
     /// Names of the headers that the user added; their values are secrets.
     pub header_names: Vec<String>,
     pub constraints: ConstraintsAbout,

@@ -26,6 +26,7 @@ pub(crate) fn header() -> Header {
         started: String::new(),
         started_unix_ns: 0,
         about,
+        model: Some("served".into()),
         header_names: vec!["x-team".into()],
         constraints: ConstraintsAbout { distinct: 1, sha256: Some("ab".into()) },
         load: LoadTerms {

@@ -68,6 +68,14 @@ fn tables_comments_and_tests_agree_with_the_result() {
     assert!(comment.contains(&format!("| {valid}/{constrained} |")) && comment.contains("TTFT, control"), "{comment}");
     let whole = report(&run.log, &["--format", "junit", "--junit-per", "dataset"]).stdout;
     assert!(whole.contains("tests=\"1\" failures=\"1\"") && whole.contains("extra_text: "), "{whole}");
+
+    let page = report(&run.log, &["--format", "html"]).stdout;
+    assert_eq!(page.matches("<details class=\"case").count(), failures + errors);
+    assert_eq!(page.matches("curl -sS -N &#39;http://127.0.0.1:").count(), failures + errors, "each with its line");
+    assert!(page.contains("<mark>") && page.contains("requests under way") && page.contains(&format!("{valid}/{constrained}")));
+    for word in ["<script", "<link", "@import", "url(", "src=", "href="] {
+        assert!(!page.contains(word), "{word} is in a page that is to need nothing else");
+    }
 }
 
 #[test]

@@ -1,0 +1,175 @@
+//! A line for a shell that sends one request of a run again: the body as the run's adapter writes it, without secrets. Knows no socket.
+
+use std::fmt::Write as _;
+
+use super::About;
+use crate::backend::{self, ConstraintDialect, RequestOptions, ServerKind};
+use crate::case::Case;
+
+/// The longest body that goes into a line: Linux takes 128 KiB in one argument of a command.
+const BODY_MAX_BYTES: usize = 100_000;
+
+/// How the requests of a run were sent.
+#[derive(Clone, Debug)]
+pub struct Resend {
+    kind: ServerKind,
+    options: RequestOptions,
+    url: String,
+    /// Names of the headers that the user added; their values are secrets.
+    header_names: Vec<String>,
+    /// Whether the server was started for the run, and is gone with it.
+    pub server_is_gone: bool,
+}
+
+impl Resend {
+    /// Reads it off what is known of a run; `model` is the name that requests asked for, and `server_is_gone` whether the server ended
+    /// with the run. `None` where something is missing.
+    pub fn of(about: &About, model: &str, header_names: &[String], server_is_gone: bool) -> Option<Self> {
+        let kind: ServerKind = about.backend.as_deref()?.parse().ok()?;
+        let (base_url, path) = (about.base_url.as_deref()?, about.endpoint.as_deref()?);
+        // Kinds that take no constraints have no dialect, and ask for none.
+        let dialect = about.constraint_dialect.as_deref().map_or(Ok(ConstraintDialect::StructuredOutputs), str::parse);
+        Some(Self {
+            kind,
+            options: RequestOptions {
+                model: model.to_owned(),
+                stream: about.request.stream?,
+                sampling: about.request.sampling.clone(),
+                ignore_eos: about.request.ignore_eos?,
+                dialect: dialect.ok()?,
+                guided_decoding_backend: about.guided_decoding_backend.value().map(str::to_owned),
+                extra_body: about.request.extra_body.clone(),
+            },
+            url: url(base_url, path),
+            header_names: header_names.to_vec(),
+            server_is_gone,
+        })
+    }
+
+    /// The line.
+    ///
+    /// # Errors
+    /// Why there is none, in words.
+    pub fn line(&self, case: &Case) -> Result<String, String> {
+        let adapter = backend::adapter(self.kind);
+        let body = adapter.encode(case, &self.options).map_err(|unsendable| format!("nothing was sent: {}", unsendable.what))?;
+        let Some(body) = std::str::from_utf8(&body).ok().filter(|_| adapter.content_type() == "application/json") else {
+            return Err("the body is a form with a file, which no line can hold".to_owned());
+        };
+        if body.len() > BODY_MAX_BYTES {
+            return Err(format!("the body has {} bytes, too many for a command line", body.len()));
+        }
+        let mut line = format!("curl -sS -N {} -H 'Content-Type: application/json'", quoted(&self.url));
+        if !self.server_is_gone {
+            line.push_str(" -H \"Authorization: Bearer $OPENAI_API_KEY\"");
+        }
+        for name in &self.header_names {
+            let _ = write!(line, " -H {}", quoted(&format!("{name}: ***")));
+        }
+        let _ = write!(line, " --data-binary {}", quoted(&without_controls(body)));
+        Ok(line)
+    }
+}
+
+/// The same URL as the driver's: a base URL that ends in `/v1` is not given a second one.
+fn url(base_url: &str, path: &str) -> String {
+    let (root, path) = (base_url.trim_end_matches('/'), path.trim_start_matches('/'));
+    let path = if root.ends_with("/v1") { path.strip_prefix("v1/").unwrap_or(path) } else { path };
+    format!("{root}/{path}")
+}
+
+/// One word for `sh`, whatever is in it (POSIX.1-2017, "Shell Command Language", 2.2.2): within single quotes nothing but the quote
+/// itself has a meaning.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+/// The same JSON text, with characters that a terminal obeys, or that cannot be seen, written as escapes: they can stand within strings
+/// only.
+fn without_controls(body: &str) -> String {
+    let mut safe = String::with_capacity(body.len());
+    for character in body.chars() {
+        if character.is_control() || crate::printable::is_invisible(character) {
+            let _ = write!(safe, "\\u{:04x}", u32::from(character));
+        } else {
+            safe.push(character);
+        }
+    }
+    safe
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::case::{Arm, Prompt};
+    use crate::constraint::Constraint;
+    use crate::report::RequestAbout;
+
+    fn about() -> About {
+        About {
+            backend: Some("vllm".into()),
+            base_url: Some("http://host:1/v1/".into()),
+            endpoint: Some("/v1/completions".into()),
+            constraint_dialect: Some("structured-outputs".into()),
+            request: RequestAbout { stream: Some(true), ignore_eos: Some(false), ..RequestAbout::default() },
+            ..About::default()
+        }
+    }
+
+    fn case(prompt: &str) -> Case {
+        Case {
+            id: "c-0".into(),
+            prompt: Prompt::Text(prompt.into()),
+            constraint: Some(Arc::new(Constraint::Regex("it's".into()))),
+            arm: Arm::Constrained,
+            output_len: 8,
+            completion: None,
+            tags: vec![],
+            grammar_oracle: None,
+        }
+    }
+
+    /// Reads the last word of a line as `sh` does.
+    fn body(line: &str) -> Value {
+        let word = line.split_once("--data-binary ").unwrap().1;
+        let text = word.strip_prefix('\'').and_then(|it| it.strip_suffix('\'')).unwrap().replace(r"'\''", "'");
+        serde_json::from_str(&text).unwrap()
+    }
+
+    #[test]
+    fn the_line_holds_the_body_and_no_secret() {
+        let prompt = "it's `$(x)` \"q\" \\ \n\u{7f}\u{202e}é";
+        let resend = Resend::of(&about(), "served", &["X-Team".to_owned()], false).unwrap();
+        let line = resend.line(&case(prompt)).unwrap();
+        assert!(
+            line.starts_with("curl -sS -N 'http://host:1/v1/completions' -H 'Content-Type: application/json' -H \"Auth"),
+            "{line}"
+        );
+        assert!(line.contains(" -H 'X-Team: ***' ") && !line.contains(['\n', '\u{7f}', '\u{202e}']), "{line}");
+        let body = body(&line);
+        assert_eq!((&body["model"], &body["prompt"]), (&json!("served"), &json!(prompt)));
+        assert_eq!(body["structured_outputs"]["regex"], "it's");
+        assert_eq!(body["stream"], true);
+    }
+
+    #[test]
+    fn where_there_is_no_line_it_is_said_why() {
+        let resend = Resend::of(&about(), "m", &[], true).unwrap();
+        assert!(resend.line(&case(&"x".repeat(BODY_MAX_BYTES))).unwrap_err().contains("too many"));
+        let odd = About { backend: Some("tgi".into()), constraint_dialect: Some("tgi-grammar".into()), ..about() };
+        let grammar = Constraint::StructuralTag(Arc::new(json!({})));
+        let unsendable = Case { constraint: Some(Arc::new(grammar)), ..case("x") };
+        assert!(Resend::of(&odd, "m", &[], true).unwrap().line(&unsendable).unwrap_err().starts_with("nothing was sent: "));
+        for missing in [
+            About { backend: None, ..about() },
+            About { base_url: None, ..about() },
+            About { backend: Some("x".into()), ..about() },
+        ] {
+            assert!(Resend::of(&missing, "m", &[], true).is_none());
+        }
+    }
+}
