@@ -39,7 +39,10 @@ fn main() -> ExitCode {
 fn run_command(command: &Command) -> Result<Ending> {
     match command {
         Command::Bench(arguments) => match bench_plan(arguments, api_key())? {
-            BenchPlan::Run(plan) => Ok(run::run(&plan)?.into()),
+            BenchPlan::Run(mut plan) => {
+                plan.output.pytorch = wants_pytorch_records();
+                Ok(run::run(&plan)?.into())
+            }
             BenchPlan::Compare(plan) => arms::command(&plan),
             BenchPlan::DryRun(plan) => arms::dry::command(&plan),
         },
@@ -67,10 +70,15 @@ fn api_key() -> Option<String> {
     std::env::var("OPENAI_API_KEY").ok().filter(|key| !key.is_empty())
 }
 
+/// vLLM's switch: any text in it, `0` included, is a yes.
+fn wants_pytorch_records() -> bool {
+    std::env::var_os("SAVE_TO_PYTORCH_BENCHMARK_FORMAT").is_some_and(|value| !value.is_empty())
+}
+
 /// The flag that keeps a command's report in a file.
 fn files_of(command: &Command) -> &'static str {
     match command {
-        Command::Bench(_) => "--save-result",
+        Command::Bench(_) => "--save-result, --html or --csv",
         Command::Mask(_) => "--json, --csv or --html",
         Command::Preflight(_) => "--json",
         Command::Calibrate(_)

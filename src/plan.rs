@@ -32,6 +32,7 @@ use crate::evaluate::EvaluateOptions;
 use crate::metrics::{Answers, MetricsOptions, Slo};
 use crate::preflight::gate::Unenforced;
 use crate::report::LatencyMetric;
+use crate::report::format::{self, FormOptions};
 pub use arms::{ArmsPlan, BenchPlan, ContenderPlan, How, PORT, PlannedRun, bench_plan};
 pub use calibrate::calibrate_plan;
 pub use compare::compare_plan;
@@ -106,6 +107,15 @@ pub struct RequestPlan {
 pub struct OutputPlan {
     pub save: bool,
     pub detailed: bool,
+    /// Whether the result is a line below what its file holds, rather than the file.
+    pub append: bool,
+    /// Whether the failing cases are kept in a file.
+    pub failures: bool,
+    /// Whether the saved result is joined by vLLM's records for the PyTorch benchmark database.
+    pub pytorch: bool,
+    /// Forms of the report, and where each is written to.
+    pub files: Vec<(format::Format, PathBuf)>,
+    pub forms: FormOptions,
     pub directory: Option<PathBuf>,
     pub filename: Option<String>,
     pub metadata: Vec<(String, String)>,
@@ -181,7 +191,7 @@ impl RunPlan {
         }
         warnings.extend(self.endpoint_warning());
         let named = self.output.directory.is_some() || self.output.filename.is_some() || !self.output.metadata.is_empty();
-        if named && !self.output.save {
+        if named && !self.output.save && !self.output.failures {
             warnings.push("--result-dir, --result-filename and --metadata do nothing without --save-result".to_owned());
         }
         warnings
@@ -428,9 +438,23 @@ fn goodput(pairs: &[String]) -> Result<Option<Slo>> {
 }
 
 fn output(flags: &OutputArgs, backend: ServerKind) -> Result<OutputPlan> {
+    use format::Format;
+    let files = [
+        (Format::Html, &flags.html),
+        (Format::Markdown, &flags.markdown),
+        (Format::Csv, &flags.csv),
+        (Format::Junit, &flags.junit),
+    ];
+    let files: Vec<(Format, PathBuf)> = files.into_iter().filter_map(|(format, path)| Some((format, path.clone()?))).collect();
+    refuse_one_file_twice(&files, flags.run_log.as_ref())?;
     Ok(OutputPlan {
-        save: flags.save_result || flags.save_detailed,
+        save: flags.save_result || flags.save_detailed || flags.append_result,
         detailed: flags.save_detailed,
+        append: flags.append_result,
+        failures: flags.save_failures,
+        pytorch: false,
+        files,
+        forms: FormOptions { detailed: flags.save_detailed, junit_per: flags.junit_per, plot: flags.plot },
         directory: flags.result_dir.clone(),
         filename: flags.result_filename.clone(),
         metadata: key_values("--metadata", &flags.metadata)?,
@@ -447,6 +471,15 @@ fn output(flags: &OutputArgs, backend: ServerKind) -> Result<OutputPlan> {
         },
         require: compare::limits(&flags.require)?,
         undecided: compare::undecided(flags.undecided),
+    })
+}
+
+/// Two reports in one file, or a report over the log, would leave one of them.
+fn refuse_one_file_twice(files: &[(format::Format, PathBuf)], run_log: Option<&PathBuf>) -> Result<()> {
+    let paths: Vec<&PathBuf> = files.iter().map(|(_, path)| path).chain(run_log).collect();
+    let twice = paths.iter().enumerate().find(|(place, path)| paths[..*place].contains(path));
+    twice.map_or(Ok(()), |(_, path)| {
+        Err(Error::usage(format!("two outputs would be one file: {}", path.display())).hint("name a file for each"))
     })
 }
 

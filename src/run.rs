@@ -39,7 +39,8 @@ use crate::evaluate::Evaluator;
 use crate::metrics::client::ClientVerdict;
 use crate::plan::{RunPlan, Target};
 use crate::progress::{self, Mode};
-use crate::report::{Enforcement, Report, client_sentence, json, text};
+use crate::report::format::{self, Format};
+use crate::report::{Enforcement, Report, client_sentence, json};
 use crate::runlog::write::{Secrets, Sink, Writing, pair};
 use crate::runlog::{Header, Judged, Keep, RunLog};
 use crate::session::Session;
@@ -55,6 +56,9 @@ pub struct Finished {
     pub console: String,
     /// Where the result was saved, if it was asked for; a failure to save costs neither report nor console.
     pub saved: Result<Option<PathBuf>>,
+    /// Lines on the other files that were written, and why one was not.
+    pub written: Vec<String>,
+    pub write_failure: Option<Error>,
     /// Where the run is logged; `None` where no log was wanted or none could be begun.
     pub run_log: Option<PathBuf>,
     /// Why the log is not whole.
@@ -72,7 +76,9 @@ impl Finished {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self { interrupted: true, .. } => 130,
-            Self { saved: Err(error), .. } | Self { log_failure: Some(error), .. } => error.exit_code(),
+            Self { saved: Err(error), .. } | Self { log_failure: Some(error), .. } | Self { write_failure: Some(error), .. } => {
+                error.exit_code()
+            }
             _ if self.nothing_answered() => 3,
             _ if self.strict_client && self.distrust().is_some() => 1,
             Self { bounds: (_, false), .. } => 1,
@@ -87,6 +93,8 @@ impl Finished {
             Ok(Some(path)) => vec![format!("result saved: {}", path.display())],
             Err(error) => vec![format!("error: {error}")],
         };
+        lines.extend(self.written.iter().cloned());
+        lines.extend(self.write_failure.iter().map(|error| format!("error: {error}")));
         match (&self.run_log, &self.log_failure) {
             (Some(path), None) => lines.push(format!("run log: {}", path.display())),
             (_, Some(error)) => lines.push(format!("error: the run log is not whole, the report above is: {error}")),
@@ -140,6 +148,7 @@ pub fn run_looking(plan: &RunPlan, look: &mut dyn FnMut(&RunLog, &[Judged])) -> 
         record::make_room(plan)?;
     }
     place::make_room(plan)?;
+    files::make_room(plan)?;
     let runtime = Runtime::new().map_err(|error| Error::environment(format!("no threads to run on: {error}")))?;
     let tokenizer = plan.tokenizer.as_deref().map_or_else(|| Ok(Tokenizer::embedded()), Tokenizer::open)?;
     let mut session = Session::open(plan, &runtime)?;
@@ -189,13 +198,22 @@ fn finish(
         progress::say(&format!("error: {error}"));
     }
     let saved = if plan.output.save { record::save(plan, &report).map(Some) } else { Ok(None) };
+    let saved_at = saved.as_ref().ok().and_then(Option::as_deref);
+    let mut console = Vec::new();
+    let written = again::with_view(&log, &judged, &report, |view| {
+        format::write(view, Format::Text, plan.output.forms, &mut console)?;
+        Ok(files::write_all(plan, view, saved_at))
+    })?;
+    // Only now: answers are read from the log where it is.
     if let Ok(Some(result)) = &saved {
         place::follow(plan, &mut driven.sink, result);
     }
     Ok(Finished {
-        console: text::render(&report),
+        console: String::from_utf8(console).map_err(|_| Error::internal("a report that is no text"))?,
         bounds: bounds(plan, &report)?,
         report,
+        written: written.lines,
+        write_failure: written.failure,
         saved,
         run_log: driven.sink.path().map(ToOwned::to_owned),
         log_failure: driven.sink.failure().cloned(),

@@ -9,6 +9,7 @@ use crate::backend::{ConstraintDialect, ServerKind};
 use crate::constraint::GrammarDialect;
 use crate::dataset::DatasetName;
 use crate::engine::{EngineName, SERVER_ONLY};
+use crate::report::junit::JunitPer;
 
 use super::{ArmsArgs, EmbeddedArgs, EngineArgs};
 
@@ -273,6 +274,32 @@ pub struct OutputArgs {
     /// Also keep every request's times, text and verdict in the file
     #[arg(long)]
     pub save_detailed: bool,
+    /// Add the result to the file as one line, below those that it holds; implies --save-result
+    #[arg(long)]
+    pub append_result: bool,
+    /// Write the failing cases, whole, to a file (JSONL) beside the result or in its folder
+    #[arg(long)]
+    pub save_failures: bool,
+    /// Also write the report as a page
+    #[arg(long, value_name = "PATH")]
+    pub html: Option<PathBuf>,
+    /// Also write the report as a comment for a pull request
+    #[arg(long, value_name = "PATH")]
+    pub markdown: Option<PathBuf>,
+    /// Also write a line for every request
+    #[arg(long, value_name = "PATH")]
+    pub csv: Option<PathBuf>,
+    /// Also write the requests as tests for CI
+    #[arg(long, value_name = "PATH")]
+    pub junit: Option<PathBuf>,
+    /// What one test of --junit is
+    #[arg(long, value_name = "WHAT", requires = "junit", default_value = JunitPer::Case.name(),
+          value_parser = PossibleValuesParser::new(JunitPer::ALL.map(JunitPer::name))
+              .map(|name| JunitPer::ALL.into_iter().find(|it| it.name() == name).expect("the parser let only listed names through")))]
+    pub junit_per: JunitPer,
+    /// Draw latencies and the run over its time below the report
+    #[arg(long)]
+    pub plot: bool,
     /// Folder of the result file; made if missing [default: the current one]
     #[arg(long, value_name = "PATH")]
     pub result_dir: Option<PathBuf>,

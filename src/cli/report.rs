@@ -27,4 +27,7 @@ pub struct ReportArgs {
           value_parser = PossibleValuesParser::new(JunitPer::ALL.map(JunitPer::name))
               .map(|name| JunitPer::ALL.into_iter().find(|it| it.name() == name).expect("the parser let only listed names through")))]
     pub junit_per: JunitPer,
+    /// Draw latencies and the run over its time below the text
+    #[arg(long)]
+    pub plot: bool,
 }

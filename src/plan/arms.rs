@@ -224,6 +224,11 @@ fn refuse_what_is_for_one_run(arguments: &BenchArgs) -> Result<()> {
         return Err(Error::usage(format!("several runs have no one result: {name}"))
             .hint("give --result-dir, or --save-comparison for the comparison itself"));
     }
+    let output = &arguments.output;
+    if let Some(path) = [&output.html, &output.markdown, &output.csv, &output.junit].into_iter().flatten().next() {
+        return Err(Error::usage(format!("several runs have no one report: {}", path.display()))
+            .hint("give --save-comparison for all of them, and sobench report the run log of one"));
+    }
     let ratio = arguments.constraint.guided_decoding_ratio.filter(|&ratio| ratio != 1.0);
     let given = ratio.map(|ratio| format!("--guided-decoding-ratio {ratio}"));
     let given = given.or_else(|| arguments.constraint.no_guided_decoding.then(|| "--no-guided-decoding".to_owned()));

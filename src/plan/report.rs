@@ -14,9 +14,17 @@ pub struct ReportPlan {
     /// Where it goes; `None` is stdout.
     pub output: Option<PathBuf>,
     pub junit_per: JunitPer,
+    /// Whether the text has drawings at its end.
+    pub plot: bool,
 }
 
 /// There is nothing in these flags that could be wrong without looking at files.
 pub fn report_plan(flags: &ReportArgs) -> ReportPlan {
-    ReportPlan { log: flags.log.clone(), format: flags.format, output: flags.output.clone(), junit_per: flags.junit_per }
+    ReportPlan {
+        log: flags.log.clone(),
+        format: flags.format,
+        output: flags.output.clone(),
+        junit_per: flags.junit_per,
+        plot: flags.plot,
+    }
 }

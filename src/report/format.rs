@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use super::junit::{self, JunitPer};
 use super::view::View;
-use super::{csv, html, json, markdown, text};
+use super::{csv, html, json, markdown, plot, text};
 use crate::error::{Error, Result};
 
 /// A form of the report.
@@ -30,6 +30,8 @@ pub struct FormOptions {
     /// Whether the JSON holds every request; [`super::Report::details`] has to be there.
     pub detailed: bool,
     pub junit_per: JunitPer,
+    /// Whether the text has drawings at its end.
+    pub plot: bool,
 }
 
 impl Format {
@@ -55,7 +57,10 @@ impl Format {
 /// An answer cannot be read from the log, or what is written to gives out.
 pub fn write(view: &View<'_>, format: Format, options: FormOptions, out: &mut dyn Write) -> Result<()> {
     match format {
-        Format::Text => put(out, &text::render(view.report)),
+        Format::Text => {
+            put(out, &text::render(view.report))?;
+            if options.plot { put(out, &plot::render(view)) } else { Ok(()) }
+        }
         Format::Json => {
             serde_json::to_writer_pretty(&mut *out, &json::render(view.report, options.detailed))
                 .map_err(|error| lost(&error.into()))?;

@@ -35,7 +35,7 @@ pub fn command(plan: &ReportPlan) -> Result<Ending> {
     let mut log = RunLog::read(&plan.log, Keep::AsSaved)?;
     let judged = verdicts(&mut log)?;
     let report = report(&log, &judged, log.header.detailed)?;
-    let options = FormOptions { detailed: log.header.detailed, junit_per: plan.junit_per };
+    let options = FormOptions { detailed: log.header.detailed, junit_per: plan.junit_per, plot: plan.plot };
     let mut lines: Vec<String> = log.notices.iter().map(|notice| format!("warning: {notice}")).collect();
     let mut stdout = Vec::new();
     with_view(&log, &judged, &report, |view| match &plan.output {

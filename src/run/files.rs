@@ -1,10 +1,91 @@
-//! Files that a report is written to. Knows no form of it.
+//! Files that a report is written to beside the saved result: its forms, the failing cases, vLLM's records. Knows no form of it.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use super::record::directory;
 use crate::error::{Error, Result};
+use crate::plan::RunPlan;
+use crate::report::view::View;
+use crate::report::{failures, filename, format, pytorch};
+
+/// What the name of the file of failing cases ends in, and that of vLLM's records.
+const FAILURES_ENDING: &str = "failures.jsonl";
+const PYTORCH_ENDING: &str = "pytorch.json";
+
+/// What became of the files: a line for each that was written, and the first failure. One that cannot be written does not keep the
+/// others from it.
+#[derive(Default)]
+pub(super) struct Written {
+    pub(super) lines: Vec<String>,
+    pub(super) failure: Option<Error>,
+}
+
+impl Written {
+    fn add(&mut self, outcome: Result<String>) {
+        match outcome {
+            Ok(line) => self.lines.push(line),
+            Err(error) => self.failure = self.failure.take().or(Some(error)),
+        }
+    }
+}
+
+/// Sees that the files that were named can be made, before anything is sent.
+///
+/// # Errors
+/// One of them cannot.
+pub(super) fn make_room(plan: &RunPlan) -> Result<()> {
+    for (_, path) in &plan.output.files {
+        let existed = path.exists();
+        let made = make_folder(path).and_then(|()| OpenOptions::new().append(true).create(true).open(path));
+        made.map_err(|error| cannot_write(path, &error))?;
+        if !existed {
+            std::fs::remove_file(path).map_err(|error| cannot_write(path, &error))?;
+        }
+    }
+    if plan.output.failures {
+        let folder = directory(plan);
+        std::fs::create_dir_all(folder).map_err(|error| cannot_write(folder, &error))?;
+    }
+    Ok(())
+}
+
+/// Writes every file that the plan asks for. `saved` is where the result was saved.
+pub(super) fn write_all(plan: &RunPlan, view: &View<'_>, saved: Option<&Path>) -> Written {
+    let output = &plan.output;
+    let mut written = Written::default();
+    for (form, path) in &output.files {
+        let done = write(path, |out| format::write(view, *form, output.forms, out));
+        written.add(done.map(|()| format!("{} written: {}", form.name(), path.display())));
+    }
+    if output.failures {
+        // What a result is added to holds other runs, and each has failing cases of its own.
+        let beside = saved.filter(|_| !output.append).map(|result| result.with_extension(FAILURES_ENDING));
+        let path = beside.unwrap_or_else(|| unsaved(plan, view));
+        let mut count = 0;
+        let done = write(&path, |out| {
+            count = failures::write(view, out)?;
+            Ok(())
+        });
+        written.add(done.map(|()| format!("failing cases written: {count} to {}", path.display())));
+    }
+    if let Some(result) = saved.filter(|_| output.pytorch) {
+        let path = result.with_extension(PYTORCH_ENDING);
+        let records = pytorch::render(view.report, output.filename.as_deref());
+        let text = serde_json::to_string(&records).expect("a value is JSON");
+        let done = write(&path, |out| out.write_all(text.as_bytes()).map_err(|error| cannot_write(&path, &error)));
+        written.add(done.map(|()| format!("PyTorch benchmark records written: {}", path.display())));
+    }
+    written
+}
+
+/// The name of the failing cases of a run whose result has no file of its own: that which it would have had.
+fn unsaved(plan: &RunPlan, view: &View<'_>) -> PathBuf {
+    let made = || filename(view.report, view.report.about.date.as_deref().unwrap_or_default());
+    let name = plan.output.filename.clone().filter(|_| !plan.output.append).unwrap_or_else(made);
+    directory(plan).join(name).with_extension(FAILURES_ENDING)
+}
 
 /// Writes a file; one that is there is written over, as vLLM's tools do. Folders that are missing are made.
 ///

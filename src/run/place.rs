@@ -57,6 +57,8 @@ pub(super) fn open(plan: &RunPlan, about: &About, load: &LoadTerms, started: Sys
     match (&output.run_log, &output.filename) {
         (RunLogPlan::Off, _) => Opened { sink: Sink::in_memory(), warning: None },
         (RunLogPlan::At(path), _) => asked(make_folder(path).and_then(|()| Sink::create(path, Access::Usual)), path),
+        // What the result is added to holds other runs, and each has a log of its own.
+        (RunLogPlan::Default, Some(_)) if output.append => asked(fresh(directory(plan), &stem(), Access::Usual), directory(plan)),
         (RunLogPlan::Default, Some(name)) if output.save => {
             let path = beside(&directory(plan).join(name));
             asked(Sink::create(&path, Access::Usual), &path)
@@ -69,6 +71,9 @@ pub(super) fn open(plan: &RunPlan, about: &About, load: &LoadTerms, started: Sys
 /// Gives the log the name of the result that it stands beside, which only the end of the run made known. A log that keeps its name
 /// has lost nothing by it.
 pub(super) fn follow(plan: &RunPlan, sink: &mut Sink, result: &Path) {
+    if plan.output.append {
+        return;
+    }
     let named = beside(result);
     let Some(path) = sink.path().filter(|path| plan.output.run_log == RunLogPlan::Default && *path != named) else { return };
     if !named.exists() && std::fs::rename(path, &named).is_ok() {

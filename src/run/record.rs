@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
-use std::io::{BufWriter, ErrorKind, Write as _};
+use std::io::{BufWriter, ErrorKind, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -227,14 +227,36 @@ pub(super) fn save(plan: &RunPlan, report: &Report) -> Result<PathBuf> {
         Some(name) => directory(plan).join(name),
         None => free_path(directory(plan), &report::filename(report, report.about.date.as_deref().unwrap_or_default()))?,
     };
+    let result = report::json::render(report, plan.output.detailed);
     let write = || -> std::io::Result<()> {
+        if plan.output.append {
+            return append(&path, &result);
+        }
         let mut file = BufWriter::new(File::create(&path)?);
-        serde_json::to_writer_pretty(&mut file, &report::json::render(report, plan.output.detailed))?;
+        serde_json::to_writer_pretty(&mut file, &result)?;
         file.write_all(b"\n")?;
         file.flush()
     };
     write().map_err(|error| cannot_write(&path, &error))?;
     Ok(path)
+}
+
+/// Adds a result to a file as one line. A line that was cut short before, or one that vLLM left open, is ended first.
+fn append(path: &Path, result: &impl serde::Serialize) -> std::io::Result<()> {
+    let mut file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
+    let is_open = file.seek(SeekFrom::End(0))? > 0 && {
+        let mut last = [0];
+        file.seek(SeekFrom::End(-1))?;
+        file.read_exact(&mut last)?;
+        last != *b"\n"
+    };
+    let mut file = BufWriter::new(file);
+    if is_open {
+        file.write_all(b"\n")?;
+    }
+    serde_json::to_writer(&mut file, result)?;
+    file.write_all(b"\n")?;
+    file.flush()
 }
 
 /// The name that the result would have if the run came to what is planned.

@@ -1,12 +1,13 @@
 //! The forms of a report, made from the log of a run in which things went wrong: they agree with each other, and hold what they promise.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use serde_json::Value;
 use sobench::server::{EmbeddedOptions, EmbeddedServer, Fault};
 
 use crate::cli::assert_fails;
-use crate::support::{Ran, sobench};
+use crate::support::{Ran, cache, sobench};
 
 const REQUESTS: usize = 60;
 
@@ -91,4 +92,76 @@ fn a_form_goes_to_a_file_and_never_over_its_log() {
     assert_fails(&report(&run.log, &["--output", run.log.to_str().unwrap()]), 2, &["over its run log", "hint: "]);
     assert_eq!(std::fs::read(&run.log).unwrap(), before);
     assert_fails(&report(&run.log, &["--output", run.folder.path().to_str().unwrap()]), 3, &["cannot be written"]);
+}
+
+#[test]
+fn a_run_writes_the_same_forms_as_its_log_does_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let files = ["html", "markdown", "csv", "junit"].map(|form| (form, at(&format!("new/{form}"))));
+    let mut arguments: Vec<String> = vec!["--save-failures".into(), "--plot".into()];
+    arguments.extend(files.iter().flat_map(|(form, path)| [format!("--{form}"), path.clone()]));
+    let run = faulty(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+    for (form, path) in &files {
+        let printed = report(&run.log, &["--format", form]).stdout;
+        assert!(!printed.is_empty() && std::fs::read_to_string(path).unwrap() == printed, "{form}");
+    }
+    let text = report(&run.log, &["--plot"]).stdout;
+    assert!(text.contains("\nOver time, ") && text.contains('█') && !text.contains('\u{1b}'), "{text}");
+    assert!(!report(&run.log, &[]).stdout.contains("Over time"));
+
+    let kept = std::fs::read_to_string(run.folder.path().join("run.failures.jsonl")).unwrap();
+    let failures: Vec<Value> = kept.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(failures.len(), REQUESTS - count(&run.result, "valid"));
+    let extra = failures.iter().find(|it| it["failing_as"] == "extra_text").unwrap();
+    assert!(extra["answer"].as_str().unwrap().contains('{') && extra["constraint"]["json"].is_object(), "{extra}");
+    assert!(extra["curl"].as_str().unwrap().starts_with("curl ") && extra["prompt"]["text"].is_string(), "{extra}");
+}
+
+#[test]
+fn results_are_added_to_a_file_a_line_each_and_keep_their_logs() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap();
+    let common =
+        ["--num-prompts", "3", "--disable-tqdm", "--append-result", "--result-dir", path, "--result-filename", "all.jsonl"];
+    std::fs::write(folder.path().join("all.jsonl"), "{\"left\": \"open\"}").unwrap();
+    for seed in ["1", "2"] {
+        let ran = sobench(&[&common[..], &["--seed", seed]].concat());
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+    }
+    let file = std::fs::read_to_string(folder.path().join("all.jsonl")).unwrap();
+    let lines: Vec<Value> = file.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), 3, "{file}");
+    assert_eq!((lines[1]["sobench"]["seed"].as_u64(), lines[2]["sobench"]["seed"].as_u64()), (Some(1), Some(2)));
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 3, "the file, and two logs");
+}
+
+#[test]
+fn vllms_records_for_pytorch_stand_beside_the_result() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap();
+    for (switch, files) in [("", 2), ("0", 3)] {
+        let output = Command::new(env!("CARGO_BIN_EXE_sobench"))
+            .args(["--num-prompts", "3", "--disable-tqdm", "--save-result", "--result-dir", path, "--result-filename", "r.json"])
+            .env("SAVE_TO_PYTORCH_BENCHMARK_FORMAT", switch)
+            .env("XDG_CACHE_HOME", cache())
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), files, "{switch:?}");
+    }
+    let records: Value = serde_json::from_str(&std::fs::read_to_string(folder.path().join("r.pytorch.json")).unwrap()).unwrap();
+    assert_eq!(records[0]["metric"]["name"], "median_ttft_ms");
+    assert!(records[0]["metric"]["benchmark_values"][0].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn files_that_cannot_be_are_found_before_anything_is_sent() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("one").to_str().unwrap().to_owned();
+    let run = ["--num-prompts", "3", "--disable-tqdm", "--no-run-log"];
+    assert_fails(&sobench(&[&run[..], &["--csv", &path, "--html", &path]].concat()), 2, &["two outputs would be one file"]);
+    assert_fails(&sobench(&[&run[..], &["--csv", folder.path().to_str().unwrap()]].concat()), 3, &["cannot be written"]);
+    assert_fails(&sobench(&[&run[..2], &["--repeat", "2", "--html", &path]].concat()), 2, &["several runs have no one report"]);
+    assert_fails(&sobench(&[&run[..], &["--junit-per", "dataset"]].concat()), 2, &["--junit"]);
 }
