@@ -24,6 +24,7 @@ const STYLE: &str = "
 :root{--bad:#c8323c;--fill:#0072b222;--mark:#ffd33d;--on-mark:#1b1f24}
 @media(prefers-color-scheme:dark){:root{--bad:#ff7b72;--fill:#56b4e933;--mark:#d29922;--on-mark:#0d1117}}
 .lead{font-size:1.05rem;color:var(--ink)}.alarm{color:var(--bad);font-weight:600}
+.said td:last-child,.said th:last-child{text-align:left;white-space:normal;overflow-wrap:anywhere;min-width:9rem}
 dl.facts{display:grid;grid-template-columns:max-content 1fr;gap:.1rem 1rem;margin:.5rem 0;font-size:.9rem}
 dl.facts dt{font-weight:400;color:var(--soft)}dl.facts dd{margin:0;color:var(--ink);min-width:0;overflow-wrap:anywhere}
 .area{fill:var(--fill)}.bad{fill:var(--bad)}.none{fill:var(--c1)}
@@ -42,7 +43,7 @@ pre{margin:.25rem 0;padding:.6rem;background:var(--band);border:1px solid var(--
 overflow-wrap:anywhere;font:13px/1.45 ui-monospace,monospace;max-height:26rem;overflow:auto;unicode-bidi:isolate}
 pre .gone{color:var(--soft);font-style:italic}pre .code{color:var(--bad)}
 mark{background:var(--mark);color:var(--on-mark);border-radius:2px}
-@media(max-width:40rem){body{padding:1rem}dl.facts{grid-template-columns:1fr}dl.facts dd{margin-bottom:.3rem}
+@media(max-width:40rem){body{padding:1rem}th,td{padding:.2rem .4rem}td.word{min-width:6.5rem}dl.facts{grid-template-columns:1fr}dl.facts dd{margin-bottom:.3rem}
 details.case>summary{grid-template-columns:1.2rem 1fr 1fr}details.case>summary>.words{grid-column:2/-1}
 details.case>div{padding-left:0}}
 ";
@@ -108,10 +109,10 @@ fn add_head(page: &mut String, report: &Report) {
 fn add_quality(page: &mut String, report: &Report) {
     let quality = &report.metrics.quality;
     page.push_str("<h2>Quality of the answers</h2>");
-    // Words stand before figures.
-    let in_order = |[name, percent, interval, count, of_what]: [String; 5]| vec![name, of_what, percent, interval, count];
-    let rows: Vec<Vec<String>> = rate_rows(quality).into_iter().map(in_order).collect();
-    page::add_table(page, &in_order(RATE_COLUMNS.map(str::to_owned)), &rows, 2);
+    let rows: Vec<Vec<String>> = rate_rows(quality).into_iter().map(Vec::from).collect();
+    page.push_str("<div class=\"said\">");
+    page::add_table(page, &RATE_COLUMNS.map(str::to_owned), &rows, 1);
+    page.push_str("</div>");
     add_groups(page, "Why constrained answers are not valid", &quality.reasons, quality.constrained);
     add_groups(page, "Constrained requests without a verdict", &quality.not_scored, quality.constrained);
 }
@@ -120,17 +121,18 @@ fn add_groups(page: &mut String, title: &str, groups: &[Group], whole: usize) {
     if groups.is_empty() {
         return;
     }
-    let head = ["reason", "of it the first", "count", "share %"].map(str::to_owned);
+    let head = ["reason", "count", "share %", "the first one"].map(str::to_owned);
     let row = |group: &Group| {
         let first = group
             .excerpts
             .first()
             .map_or_else(String::new, |it| printable(&format!("{}: {}", it.case_id, it.words), WORDS_MAX_CHARS));
         let share = figure(Rate::of(group.count, whole).map(|rate| rate.percent));
-        vec![group.name.to_owned(), first, group.count.to_string(), share]
+        vec![group.name.to_owned(), group.count.to_string(), share, first]
     };
-    let _ = write!(page, "<h3>{title}</h3>");
-    page::add_table(page, &head, &groups.iter().map(row).collect::<Vec<_>>(), 2);
+    let _ = write!(page, "<h3>{title}</h3><div class=\"said\">");
+    page::add_table(page, &head, &groups.iter().map(row).collect::<Vec<_>>(), 1);
+    page.push_str("</div>");
 }
 
 fn add_latency(page: &mut String, view: &View<'_>) {
