@@ -60,7 +60,9 @@ impl Resend {
             return Err(format!("the body has {} bytes, too many for a command line", body.len()));
         }
         let mut line = format!("curl -sS -N {} -H 'Content-Type: application/json'", quoted(&self.url));
-        if !self.server_is_gone {
+        // A header of the user's takes the place of the key, as in the run.
+        let has_own = self.header_names.iter().any(|name| name.eq_ignore_ascii_case("authorization"));
+        if !self.server_is_gone && !has_own {
             line.push_str(" -H \"Authorization: Bearer $OPENAI_API_KEY\"");
         }
         for name in &self.header_names {
@@ -150,6 +152,8 @@ mod tests {
             "{line}"
         );
         assert!(line.contains(" -H 'X-Team: ***' ") && !line.contains(['\n', '\u{7f}', '\u{202e}']), "{line}");
+        let own = Resend::of(&about(), "served", &["authorization".to_owned()], false).unwrap().line(&case("x")).unwrap();
+        assert!(own.contains(" -H 'authorization: ***' ") && !own.contains("OPENAI_API_KEY"), "{own}");
         let body = body(&line);
         assert_eq!((&body["model"], &body["prompt"]), (&json!("served"), &json!(prompt)));
         assert_eq!(body["structured_outputs"]["regex"], "it's");
