@@ -47,6 +47,8 @@ struct Done {
     answers: Sums,
     rates: Rates,
     about: RunConditions,
+    /// Whether the client stood in the way.
+    is_distrusted: bool,
 }
 
 /// Answers, output tokens and valid answers, each per second of the run; `None` where it is not known.
@@ -144,6 +146,7 @@ impl Gathered {
                 within,
             },
             about: report.about.clone(),
+            is_distrusted: finished.distrust().is_some(),
         };
         let which = format!("{}, {}, {}, {}", about.contender, about.dataset, step.treatment.name(), about.load);
         self.is_missed |= finished.exit_code() == MISSED;
@@ -253,6 +256,7 @@ fn figures(plan: &ArmsPlan, cell: &Cell) -> Option<Figures> {
         cold_ttft_ms: pool(|seen| &seen.cold_ttft_ms),
         warm_ttft_ms: pool(|seen| &seen.warm_ttft_ms),
         control: control(plan, cell),
+        distrusted_runs: runs.iter().chain(&cell.control).filter(|run| run.is_distrusted).count(),
         server_version: first.about.server_version.clone(),
         engine: engine.map(|it| it.version.as_ref().map_or_else(|| it.name.clone(), |version| format!("{} {version}", it.name))),
     })

@@ -2,8 +2,9 @@
 //!
 //! The same cases were sent on the same schedule with and without their constraint, so that values come in pairs, and the figure is the
 //! ratio of the two means over all pairs, less one. The interval is a bootstrap in two stages (Davison and Hinkley, "Bootstrap Methods and
-//! their Application", section 3.8): repeats are drawn again from themselves, and pairs within each, so that what varies between runs is
-//! in it as far as there are repeats to show it. With one repeat it knows only what varies between requests.
+//! their Application", section 3.8): repeats are drawn again from themselves, and pairs within each. Few repeats drawn from themselves are
+//! too much alike, so that with several the interval is at least Student's, of the mean of the logarithms of the repeats' ratios: what varies
+//! between runs counts for as much as so few runs allow to say. With one repeat it knows only what varies between requests.
 
 use serde::Serialize;
 
@@ -42,8 +43,12 @@ impl Overhead {
                 (100.0 * (low - 1.0), 100.0 * (high - 1.0))
             }
         });
+        let repeats_percent: Vec<f64> = repeats.iter().filter_map(|pairs| self::percent(pairs)).collect();
+        let bounds = bounds.map(|(low, high)| match between_runs(&repeats_percent) {
+            Some((lower, higher)) => (low.min(lower), high.max(higher)),
+            None => (low, high),
+        });
         let (low_percent, high_percent) = bounds.unzip();
-        let repeats_percent = repeats.iter().filter_map(|pairs| self::percent(pairs)).collect();
         Some(Self { percent, low_percent, high_percent, pairs, repeats_percent })
     }
 }
@@ -76,6 +81,32 @@ fn ratio_of_drawn_repeats(random: &mut NumpyRandom, repeats: &[Vec<(f64, f64)>])
     let drawn: Vec<(f64, f64)> = of_repeats.iter().map(|_| of_repeats[place(random, of_repeats.len())]).collect();
     let (above, below) = sums(drawn.iter());
     above / below
+}
+
+/// Student's 95 % interval from the figures of single repeats, on the logarithm of their ratios; `None` with fewer than two.
+fn between_runs(repeats_percent: &[f64]) -> Option<(f64, f64)> {
+    let n = repeats_percent.len();
+    let logs: Vec<f64> = repeats_percent.iter().map(|percent| (1.0 + percent / 100.0).ln()).collect();
+    if n < 2 || logs.iter().any(|log| !log.is_finite()) {
+        return None;
+    }
+    let centre = logs.iter().sum::<f64>() / n as f64;
+    let squares: f64 = logs.iter().map(|log| (log - centre).powi(2)).sum();
+    let half = student_95(n - 1) * (squares / ((n - 1) * n) as f64).sqrt();
+    let percent = |log: f64| 100.0 * log.exp_m1();
+    Some((percent(centre - half), percent(centre + half)))
+}
+
+/// The 97.5 % point of Student's distribution; beyond the table its limit and the first terms of Fisher's expansion (Abramowitz and Stegun,
+/// 26.7.5).
+fn student_95(degrees: usize) -> f64 {
+    const TABLE: [f64; 9] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262];
+    let beyond = || {
+        let (z, n) = (Z_95, degrees as f64);
+        let third = (3.0 * z.powi(7) + 19.0 * z.powi(5) + 17.0 * z.powi(3) - 15.0 * z) / (384.0 * n.powi(3));
+        z + (z.powi(3) + z) / (4.0 * n) + (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / (96.0 * n * n) + third
+    };
+    degrees.checked_sub(1).and_then(|place| TABLE.get(place).copied()).unwrap_or_else(beyond)
 }
 
 /// A place among `n`.
@@ -130,6 +161,22 @@ mod tests {
         }
         let found = Overhead::of(&[vec![], pairs(50, 1.2)], 0).unwrap();
         assert_eq!((found.pairs, found.repeats_percent.len()), (50, 1));
+    }
+
+    #[test]
+    fn so_few_repeats_say_little() {
+        // The points of R's qt(0.975, df).
+        for (degrees, point) in [(1, 12.706), (9, 2.262), (10, 2.228), (20, 2.086), (1000, 1.962)] {
+            assert!((student_95(degrees) - point).abs() < 2e-3, "{degrees}: {}", student_95(degrees));
+        }
+        // ln 1.1 and ln 1.3 are 0.167 apart: half of that is the standard error, 12.706 times of which is 1.061 to each side of 0.179.
+        let (low, high) = between_runs(&[10.0, 30.0]).unwrap();
+        assert!((low + 58.6).abs() < 0.2 && (high - 245.6).abs() < 1.0, "{low} to {high}");
+        assert_eq!((between_runs(&[10.0]), between_runs(&[10.0, -100.0])), (None, None));
+        let two = Overhead::of(&[pairs(50, 1.1), pairs(50, 1.3)], 0).unwrap();
+        let eight: Vec<_> = (0..8).map(|repeat| pairs(50, if repeat % 2 == 0 { 1.1 } else { 1.3 })).collect();
+        let eight = Overhead::of(&eight, 0).unwrap();
+        assert!(two.low_percent < Some(-50.0) && eight.low_percent > Some(5.0), "{two:?} {eight:?}");
     }
 
     #[test]

@@ -58,8 +58,8 @@ fn columns(comparison: &Comparison, swept: bool) -> Vec<(&'static str, Show)> {
         columns.push(("control\n%", |it| percent(it.control.as_ref().and_then(|control| control.control_rate))));
     }
     columns.extend([
-        ("TTFT ms\np50/p99", (|it| latency(&it.ttft_ms)) as Show),
-        ("TPOT ms\np50/p99", |it| latency(&it.tpot_ms)),
+        ("TTFT ms\np50/p99", (|it| latency(it, &it.ttft_ms)) as Show),
+        ("TPOT ms\np50/p99", |it| latency(it, &it.tpot_ms)),
         ("out\ntok/s", |it| figure(it.output_throughput)),
     ]);
     if swept {
@@ -103,10 +103,15 @@ fn with_interval(rate: Option<Rate>) -> String {
 }
 
 /// The median, and the tail with a mark where the sample is too small for it.
-fn latency(summary: &Summary) -> String {
+fn latency(figures: &Figures, summary: &Summary) -> String {
     let tail = summary.percentiles.first();
     let mark = if tail.is_some_and(|tail| tail.value.is_some() && !tail.enough) { "*" } else { "" };
-    two(&figure(summary.median), &format!("{}{mark}", figure(tail.and_then(|tail| tail.value))))
+    two(&doubted(figures, figure(summary.median)), &format!("{}{mark}", figure(tail.and_then(|tail| tail.value))))
+}
+
+/// A latency, or what follows from some, that the client itself may have spoilt.
+fn doubted(figures: &Figures, figure: String) -> String {
+    if figures.distrusted_runs > 0 && figure != UNKNOWN { format!("{figure}?") } else { figure }
 }
 
 fn uses(summary: &Summary) -> String {
@@ -120,7 +125,7 @@ fn overhead(figures: &Figures, of: fn(&Control) -> Option<&Overhead>) -> String 
         (Some(low), Some(high)) => format!("{} to {}", signed(low), signed(high)),
         _ => format!("n={}", found.pairs),
     };
-    let mut cell = format!("{}\n{interval}", signed(found.percent));
+    let mut cell = format!("{}\n{interval}", doubted(figures, signed(found.percent)));
     if found.repeats_percent.len() > 1 {
         let each: Vec<String> = found.repeats_percent.iter().map(|percent| signed(*percent)).collect();
         // More would make the table too wide; the file has them all.

@@ -111,6 +111,8 @@ pub struct Figures {
     pub cold_ttft_ms: Summary,
     pub warm_ttft_ms: Summary,
     pub control: Option<Control>,
+    /// Runs, controls among them, in which the client itself stood in the way: their latencies are no evidence.
+    pub distrusted_runs: usize,
     pub server_version: Option<String>,
     /// The decoding engine as the server names it, with its version.
     pub engine: Option<String>,

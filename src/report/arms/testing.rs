@@ -37,6 +37,7 @@ fn figures(hits: usize) -> Figures {
             ttft_overhead: Overhead::of(&[pairs(1.2), pairs(1.3)], 0),
             tpot_overhead: Overhead::of(&[vec![(11.0, 10.0)]], 0),
         }),
+        distrusted_runs: 0,
         server_version: Some("0.33.0".to_owned()),
         engine: None,
     }
@@ -52,7 +53,12 @@ pub(super) fn eventful() -> Comparison {
         row(
             "xgrammar",
             loads[1],
-            Fate::Measured(Box::new(Figures { control: None, cold_ttft_ms: Summary::default(), ..figures(150) })),
+            Fate::Measured(Box::new(Figures {
+                control: None,
+                cold_ttft_ms: Summary::default(),
+                distrusted_runs: 1,
+                ..figures(150)
+            })),
         ),
         row("<b>|odd*", loads[0], Fate::DidNotRun { reason: "it said: <script> | \u{1b}[1m".to_owned() }),
         row("<b>|odd*", loads[1], Fate::DidNotRun { reason: "it said: <script> | \u{1b}[1m".to_owned() }),
@@ -98,7 +104,7 @@ pub(super) fn eventful() -> Comparison {
             share("outlines", &[(loads[0], Rate::of(9, 10))]),
             share("<b>|odd*", &[(loads[0], None)]),
         ],
-        runs: vec![run(None), run(Some("gone"))],
+        runs: vec![RunAbout { distrust: Some("late".to_owned()), ..run(None) }, run(Some("gone"))],
         notices: vec!["a note with <tags> and | bars".to_owned()],
     }
 }

@@ -49,11 +49,14 @@ pub(super) fn legend(comparison: &Comparison) -> Vec<&'static str> {
     if comparison.about.control {
         lines.push(
             "overhead: mean of constrained requests over that of the same requests in the control arm, in %, with the 95 % interval of a \
-             bootstrap over repeats and pairs (with one repeat it does not know what varies between runs); below it, the figure of each \
-             repeat",
+             bootstrap over repeats and pairs, at least Student's over the repeats (with one repeat it does not know what varies between \
+             runs); below it, the figure of each repeat",
         );
     }
     lines.push("cold, warm: median TTFT of first and of later uses of a constraint (number of them)");
+    if comparison.runs.iter().any(|run| run.distrust.is_some()) {
+        lines.push("?: the client itself stood in the way in a run that the figure is of; it is no evidence");
+    }
     lines
 }
 
