@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::order::Step;
-use crate::error::Error;
+use crate::error::{Error, Kind};
 use crate::metrics::cold;
 use crate::metrics::knee::knee;
 use crate::metrics::overhead::Overhead;
@@ -19,6 +19,9 @@ use crate::runlog::{Judged, RunLog, samples};
 
 /// The tail that tables show.
 const TAIL: [f64; 1] = [99.0];
+
+/// Why a run that the user stopped is in no figure; it says nothing of other runs.
+const INTERRUPTED: &str = "interrupted";
 
 /// The exit code of a run that was done and is not as it should be.
 pub(super) const MISSED: u8 = 1;
@@ -162,15 +165,16 @@ impl Gathered {
         self.runs.push(RunAbout { distrust: finished.distrust(), ..about });
     }
 
-    /// A run that did not.
+    /// A run that did not. That the user stopped it says nothing of whoever is compared.
     pub(super) fn failed(&mut self, step: &Step, error: &Error, about: RunAbout) {
         let reason = match &error.hint {
+            _ if error.kind == Kind::Interrupted => INTERRUPTED.to_owned(),
             Some(hint) => format!("{} (hint: {hint})", error.what),
             None => error.what.clone(),
         };
         let words = match step.treatment {
-            Treatment::Control => format!("the control arm: {reason}"),
-            Treatment::Constrained => reason.clone(),
+            Treatment::Control if reason != INTERRUPTED => format!("the control arm: {reason}"),
+            Treatment::Control | Treatment::Constrained => reason.clone(),
         };
         self.cells.entry(place(step)).or_default().failures.push(words);
         self.runs.push(RunAbout { failure: Some(reason), ..about });
@@ -227,10 +231,11 @@ fn fate(plan: &ArmsPlan, gathered: &Gathered, place: (usize, usize, usize)) -> F
     }
     let own = cell.and_then(|cell| cell.failures.first());
     let others = || gathered.cells.iter().filter(|((_, owner, _), _)| *owner == contender);
-    let of_dataset = || others().filter(|((owner, ..), _)| *owner == dataset).find_map(|(_, cell)| cell.failures.first());
-    let of_anywhere = || others().find_map(|(_, cell)| cell.failures.first());
-    let reason = own.or_else(of_dataset).or_else(of_anywhere);
-    Fate::DidNotRun { reason: reason.cloned().unwrap_or_else(|| "stopped before its turn".to_owned()) }
+    let failures = |cell: &'_ Cell| cell.failures.iter().find(|reason| *reason != INTERRUPTED).cloned();
+    let of_dataset = || others().filter(|((owner, ..), _)| *owner == dataset).find_map(|(_, cell)| failures(cell));
+    let of_anywhere = || others().find_map(|(_, cell)| failures(cell));
+    let reason = own.cloned().or_else(of_dataset).or_else(of_anywhere);
+    Fate::DidNotRun { reason: reason.unwrap_or_else(|| "stopped before its turn".to_owned()) }
 }
 
 /// What the runs of a line came to; `None` without a constrained run.

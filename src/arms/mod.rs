@@ -96,6 +96,7 @@ impl Running<'_> {
             None => None,
         };
         match (failure.or(died.clone()), seen) {
+            (Some(_), _) if finished.interrupted => self.gathered.failed(step, &Error::interrupted("the run"), about),
             (Some(reason), _) => self.gathered.failed(step, &Error::environment(reason), about),
             (None, Some(seen)) => {
                 self.gathered.ran(step, seen, &finished, about);

@@ -8,6 +8,9 @@ use super::words::{conditions, knees, legend, partial, reasons, shown};
 use crate::report::escape::escape;
 use crate::report::page;
 
+/// The one table is wide: its words are short, and it gets the room.
+const STYLE: &str = "body{max-width:92rem}th,td{padding:.2rem .45rem}th.word,td.word{min-width:4rem}";
+
 /// The whole page.
 pub(super) fn render(comparison: &Comparison) -> String {
     let mut names: Vec<&str> = Vec::new();
@@ -16,7 +19,7 @@ pub(super) fn render(comparison: &Comparison) -> String {
             names.push(&row.contender);
         }
     }
-    let mut page = page::open(&format!("sobench: {}", names.join(", ")), "");
+    let mut page = page::open(&format!("sobench: {}", names.join(", ")), STYLE);
     if let Some(partial) = partial(comparison) {
         let _ = write!(page, "<p><strong>{partial}</strong></p>");
     }
