@@ -7,14 +7,15 @@
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 
 use super::draw::{Drawn, Random, blocks, runs};
-use super::metric::{RateName, Series, Stat};
+use super::metric::{RateName, Stat};
 use super::pairing::Pairing;
 use super::side::{Gaps, Request, Side};
+use crate::report::LatencyMetric;
 
 /// What is computed of every resample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
-    Latency(Series, Stat),
+    Latency(LatencyMetric, Stat),
     Rate(RateName),
 }
 
@@ -24,7 +25,7 @@ pub struct Pool {
     runs: Vec<(usize, usize)>,
     /// The case of each request as a number that both sides share; empty where they are not paired.
     cases: Vec<u32>,
-    columns: Vec<(Series, Column)>,
+    columns: Vec<(LatencyMetric, Column)>,
     rates: Vec<(RateName, Vec<Option<bool>>)>,
 }
 
@@ -69,13 +70,13 @@ impl Pool {
     }
 
     /// Values of a series, and whether each is known (and not only their sums).
-    pub fn size(&self, series: Series) -> (usize, bool) {
+    pub fn size(&self, series: LatencyMetric) -> (usize, bool) {
         self.column(series)
             .map_or((0, true), |column| (column.sums.iter().map(|(count, _)| *count).sum::<f64>() as usize, column.whole))
     }
 
     /// Requests that have a value in a series.
-    pub fn requests_with(&self, series: Series) -> usize {
+    pub fn requests_with(&self, series: LatencyMetric) -> usize {
         self.column(series).map_or(0, |column| column.sums.iter().filter(|(count, _)| *count > 0.0).count())
     }
 
@@ -93,7 +94,7 @@ impl Pool {
         self.runs.last().map_or(0, |(_, end)| *end)
     }
 
-    fn column(&self, series: Series) -> Option<&Column> {
+    fn column(&self, series: LatencyMetric) -> Option<&Column> {
         self.columns.iter().find(|(it, _)| *it == series).map(|(_, column)| column)
     }
 
@@ -174,22 +175,22 @@ struct Buffers {
 }
 
 impl Column {
-    fn of(requests: &[&Request], series: Series) -> Self {
+    fn of(requests: &[&Request], series: LatencyMetric) -> Self {
         let mut values: Vec<(f64, u32)> = Vec::new();
         let mut column = Self { whole: true, ..Self::default() };
         for (owner, request) in requests.iter().enumerate() {
             let owner = owner as u32;
             let (count, sum) = match (series, &request.gaps) {
-                (Series::Itl, _) if !request.answered => (0.0, 0.0),
-                (Series::Itl, Gaps::Each(gaps)) => {
+                (LatencyMetric::Itl, _) if !request.answered => (0.0, 0.0),
+                (LatencyMetric::Itl, Gaps::Each(gaps)) => {
                     values.extend(gaps.iter().map(|gap| (*gap, owner)));
                     (gaps.len() as f64, gaps.iter().sum())
                 }
-                (Series::Itl, Gaps::Sum { n, total_ms }) => {
+                (LatencyMetric::Itl, Gaps::Sum { n, total_ms }) => {
                     column.whole &= *n == 0;
                     (*n as f64, *total_ms)
                 }
-                (Series::Ttft | Series::Tpot | Series::E2el, _) => match request.latency_ms(series) {
+                (LatencyMetric::Ttft | LatencyMetric::Tpot | LatencyMetric::E2el, _) => match request.latency_ms(series) {
                     Some(value) => {
                         values.push((value, owner));
                         (1.0, value)
@@ -288,7 +289,7 @@ mod tests {
 
     #[test]
     fn weighted_percentiles_are_those_of_the_values_written_out() {
-        let asked = STATS.map(|stat| Asked::Latency(Series::Ttft, stat));
+        let asked = STATS.map(|stat| Asked::Latency(LatencyMetric::Ttft, stat));
         let values: Vec<f64> = (0..40).map(|place| f64::from(place * 37 % 41)).collect();
         let pool = pool(vec![ttfts(values.iter().copied())], &asked);
         let mut random = Random::new(1, 1);
@@ -311,21 +312,21 @@ mod tests {
     #[test]
     fn a_failed_request_has_no_latency_and_a_sum_has_no_percentile() {
         let asked = [
-            Asked::Latency(Series::Ttft, Stat::Mean),
-            Asked::Latency(Series::Itl, Stat::Mean),
-            Asked::Latency(Series::Itl, Stat::Median),
+            Asked::Latency(LatencyMetric::Ttft, Stat::Mean),
+            Asked::Latency(LatencyMetric::Itl, Stat::Mean),
+            Asked::Latency(LatencyMetric::Itl, Stat::Median),
         ];
         let failed = Request { answered: false, ttft_ms: Some(900.0), gaps: Gaps::Each(vec![5.0]), ..request() };
         let summed = Request { ttft_ms: Some(3.0), gaps: Gaps::Sum { n: 4, total_ms: 8.0 }, ..request() };
         let pool = pool(vec![vec![failed, summed]], &asked);
         assert_eq!(asked.map(|asked| pool.value(asked)), [Some(3.0), Some(2.0), None]);
-        assert_eq!((pool.size(Series::Itl), pool.requests_with(Series::Ttft)), ((4, false), 1));
+        assert_eq!((pool.size(LatencyMetric::Itl), pool.requests_with(LatencyMetric::Ttft)), ((4, false), 1));
     }
 
     /// The spread of the resampled mean is the standard error of the mean; with several runs, that of the mean of runs.
     #[test]
     fn resamples_spread_as_means_do() {
-        let asked = [Asked::Latency(Series::Ttft, Stat::Mean)];
+        let asked = [Asked::Latency(LatencyMetric::Ttft, Stat::Mean)];
         let spread = |runs: Vec<Vec<Request>>| {
             let (a, b) = (pool(vec![ttfts(std::iter::repeat_n(1.0, 10))], &asked), pool(runs, &asked));
             let (low, high) = bootstrap(&a, &b, 0, &asked, 4000, 5)[0].interval(0.95).unwrap();
@@ -346,7 +347,7 @@ mod tests {
 
     #[test]
     fn what_is_hard_about_a_case_leaves_the_difference_alone() {
-        let asked = [Asked::Latency(Series::Ttft, Stat::Mean)];
+        let asked = [Asked::Latency(LatencyMetric::Ttft, Stat::Mean)];
         let run = |shift: f64| vec![ttfts((0..200).map(move |place| f64::from(place) + shift + f64::from(place % 3) * 0.01))];
         let (a, b) = (side("a", run(0.0)), side("b", run(1.0)));
         let width = |pairing: &Pairing| {

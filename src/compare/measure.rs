@@ -5,12 +5,13 @@ use std::cmp::Ordering;
 use super::Method;
 use super::bootstrap::{Asked, Pool, Which, bootstrap};
 use super::draw::Drawn;
-use super::metric::{Metric, RateName, Series, Stat};
+use super::metric::{Metric, RateName, Stat};
 use super::pairing::Pairing;
 use super::rates::{Pairs, independent, z_of};
 use super::side::{SavedMean, Share, Side};
 use super::throughput::{self, TooShort};
 use crate::metrics::stats::samples_needed;
+use crate::report::LatencyMetric;
 
 /// The fewest requests that a mean or a median of latencies is judged by: drawn again from themselves, skewed values are too much
 /// alike below that, and their intervals too narrow.
@@ -292,7 +293,7 @@ fn share(side: &Side, rate: RateName) -> Option<Share> {
     })
 }
 
-fn mean(side: &Side, series: Series) -> Option<SavedMean> {
+fn mean(side: &Side, series: LatencyMetric) -> Option<SavedMean> {
     match side.runs.as_slice() {
         [run] => run.means.get(&series).copied(),
         _ => None,
@@ -361,7 +362,7 @@ fn latencies(a: &Side, b: &Side, pairing: &Pairing, measured: &mut [Measured], r
 }
 
 /// Why a series of one side cannot be resampled for a figure.
-fn why_not(pool: &Pool, series: Series, stat: Stat) -> Option<Why> {
+fn why_not(pool: &Pool, series: LatencyMetric, stat: Stat) -> Option<Why> {
     let ((values, whole), requests) = (pool.size(series), pool.requests_with(series));
     if values == 0 {
         return Some(Why::NoValue);

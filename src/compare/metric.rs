@@ -5,12 +5,13 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::report::LatencyMetric;
 
 /// A figure of a run. Its name is the saved file's key; `correct_rate(%)` may be written without the unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Metric {
     Rate(RateName),
-    Latency(Series, Stat),
+    Latency(LatencyMetric, Stat),
     Flow(Flow),
     Plain(Plain),
 }
@@ -24,16 +25,6 @@ pub enum RateName {
     Coverage,
     Control,
     Vllm,
-}
-
-/// A latency, in milliseconds, as README defines it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Series {
-    Ttft,
-    Tpot,
-    Itl,
-    E2el,
 }
 
 /// What is taken of a series.
@@ -86,7 +77,7 @@ impl Metric {
     /// What a table shows of every run, in its order.
     pub fn shown() -> Vec<Self> {
         let rates = RateName::ALL.map(Self::Rate).into_iter();
-        let latencies = Series::ALL.into_iter().flat_map(|series| Stat::SHOWN.map(|stat| Self::Latency(series, stat)));
+        let latencies = LatencyMetric::ALL.into_iter().flat_map(|series| Stat::SHOWN.map(|stat| Self::Latency(series, stat)));
         rates.chain(latencies).chain(Flow::ALL.map(Self::Flow)).chain(Plain::ALL.map(Self::Plain)).collect()
     }
 
@@ -99,7 +90,7 @@ impl Metric {
         let known = |it: &Self| it.to_string() == bare;
         Self::shown()
             .into_iter()
-            .chain(Series::ALL.map(|series| Self::Latency(series, Stat::Std)))
+            .chain(LatencyMetric::ALL.map(|series| Self::Latency(series, Stat::Std)))
             .find(known)
             .or_else(|| percentile(bare))
             .ok_or_else(|| {
@@ -172,20 +163,6 @@ impl RateName {
     }
 }
 
-impl Series {
-    pub const ALL: [Self; 4] = [Self::Ttft, Self::Tpot, Self::Itl, Self::E2el];
-
-    /// The name in keys.
-    pub fn key(self) -> &'static str {
-        match self {
-            Self::Ttft => "ttft",
-            Self::Tpot => "tpot",
-            Self::Itl => "itl",
-            Self::E2el => "e2el",
-        }
-    }
-}
-
 impl Stat {
     /// What tables show of a latency.
     pub const SHOWN: [Self; 4] = [Self::Mean, Self::Median, Self::Percentile(90_000), Self::Percentile(99_000)];
@@ -248,7 +225,7 @@ impl Plain {
 /// `p99.9_ttft_ms`.
 fn percentile(name: &str) -> Option<Metric> {
     let (percent, rest) = name.strip_prefix('p')?.split_once('_')?;
-    let series = Series::ALL.into_iter().find(|series| rest == format!("{}_ms", series.key()))?;
+    let series = LatencyMetric::ALL.into_iter().find(|series| rest == format!("{}_ms", series.key()))?;
     let thousandths = percent.parse::<f64>().ok()? * PER_PERCENT;
     let within = thousandths > 0.0 && thousandths < 100.0 * PER_PERCENT && thousandths.fract().abs() < 1e-6;
     within.then(|| Metric::Latency(series, Stat::Percentile(thousandths.round() as u32)))
@@ -273,9 +250,9 @@ mod tests {
         }
         for (name, expected) in [
             ("correct_rate(%)", Metric::Rate(RateName::Correct)),
-            ("p99.9_ttft_ms", Metric::Latency(Series::Ttft, Stat::Percentile(99_900))),
-            ("p50_itl_ms", Metric::Latency(Series::Itl, Stat::Percentile(50_000))),
-            ("std_e2el_ms", Metric::Latency(Series::E2el, Stat::Std)),
+            ("p99.9_ttft_ms", Metric::Latency(LatencyMetric::Ttft, Stat::Percentile(99_900))),
+            ("p50_itl_ms", Metric::Latency(LatencyMetric::Itl, Stat::Percentile(50_000))),
+            ("std_e2el_ms", Metric::Latency(LatencyMetric::E2el, Stat::Std)),
         ] {
             assert_eq!(Metric::parse(name).unwrap(), expected);
         }

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::metric::{RateName, Series};
+use super::metric::RateName;
 use crate::case::Arm;
+use crate::report::LatencyMetric;
 
 /// One side of a comparison: runs that are held to be of the same thing.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -29,7 +30,7 @@ pub struct Run {
     /// What the file itself says, by the names of [`super::metric::Metric`].
     pub figures: BTreeMap<String, f64>,
     /// Means of the file with their standard errors.
-    pub means: BTreeMap<Series, SavedMean>,
+    pub means: BTreeMap<LatencyMetric, SavedMean>,
     /// Hits and of how many, of each rate of the file.
     pub counts: BTreeMap<RateName, Share>,
     /// What a reader of the comparison has to know about this run.
@@ -297,12 +298,12 @@ impl Request {
     }
 
     /// Its value in a series of one value a request.
-    pub fn latency_ms(&self, series: Series) -> Option<f64> {
+    pub fn latency_ms(&self, series: LatencyMetric) -> Option<f64> {
         let value = match series {
-            Series::Ttft => self.ttft_ms,
-            Series::Tpot => self.tpot_ms,
-            Series::E2el => self.e2el_ms,
-            Series::Itl => None,
+            LatencyMetric::Ttft => self.ttft_ms,
+            LatencyMetric::Tpot => self.tpot_ms,
+            LatencyMetric::E2el => self.e2el_ms,
+            LatencyMetric::Itl => None,
         };
         value.filter(|_| self.answered)
     }

@@ -210,8 +210,8 @@ pub struct Host {
     pub cpus: Option<usize>,
 }
 
-/// One of the latencies that vLLM prints.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// One of the latencies that vLLM prints, in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LatencyMetric {
     Ttft,

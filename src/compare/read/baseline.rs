@@ -15,9 +15,10 @@ use super::number;
 use super::raw::Raw;
 use crate::case::Arm;
 use crate::compare::measure::figure;
-use crate::compare::metric::{Metric, RateName, Series};
+use crate::compare::metric::{Metric, RateName};
 use crate::compare::side::{FileKind, Gaps, Request, Run, SavedMean, Settings, Share, Side};
 use crate::error::{Error, Result};
+use crate::report::LatencyMetric;
 
 /// The member that only baselines have; its value is [`FORMAT_VERSION`].
 pub(super) const MARK: &str = "sobench_baseline";
@@ -118,7 +119,7 @@ pub(super) fn read(file: &str, mut raw: Raw) -> Result<Run> {
         settings: part::<Settings>(&mut raw.rest, "settings").ok_or_else(|| broken("settings"))?,
         duration_s: raw.rest.get("duration_s").and_then(number),
         figures: part::<BTreeMap<String, f64>>(&mut raw.rest, "figures").ok_or_else(|| broken("figures"))?,
-        means: part::<BTreeMap<Series, SavedMean>>(&mut raw.rest, "means").ok_or_else(|| broken("means"))?,
+        means: part::<BTreeMap<LatencyMetric, SavedMean>>(&mut raw.rest, "means").ok_or_else(|| broken("means"))?,
         counts: part::<BTreeMap<RateName, Share>>(&mut raw.rest, "counts").ok_or_else(|| broken("counts"))?,
         notices: part::<Vec<String>>(&mut raw.rest, "notices").ok_or_else(|| broken("notices"))?,
         requests,
@@ -255,7 +256,7 @@ mod tests {
         first.file = "/somewhere/private/run.json".into();
         first.figures.insert("p99_ttft_ms".into(), 12.5);
         first.counts.insert(RateName::Correct, Share { hits: 3, of: 4 });
-        first.means.insert(Series::Ttft, SavedMean { n: 3, standard_error: Some(0.5) });
+        first.means.insert(LatencyMetric::Ttft, SavedMean { n: 3, standard_error: Some(0.5) });
         let sums = Run { requests: None, ..first.clone() };
         let text = write(&[first.clone(), sums]).unwrap();
         assert!(!text.contains("{}\"") && !text.contains("private"), "{text}");

@@ -5,9 +5,10 @@ use serde_json::{Map, Value};
 use super::raw::{Output, Raw};
 use super::{figures, number, spelt};
 use crate::compare::comparable::NONE;
-use crate::compare::metric::{Flow, Plain, RateName, Series};
+use crate::compare::metric::{Flow, Plain, RateName};
 use crate::compare::side::{Answer, Field, FileKind, Gaps, Request, Run, SavedMean, Settings, Share};
 use crate::metrics::quality::ENDED_BY_ITSELF;
+use crate::report::LatencyMetric;
 use crate::verdict::{NotScored, Reason, Verdict};
 
 const MS_PER_S: f64 = 1000.0;
@@ -48,7 +49,7 @@ pub(super) fn read(file: &str, mut raw: Raw) -> Run {
         let share = Share { hits: whole(&format!("{path}/hits"))?, of: whole(&format!("{path}/of"))? };
         (share.hits <= share.of).then_some((rate, share))
     };
-    let mean = |series: Series| {
+    let mean = |series: LatencyMetric| {
         let path = format!("/overall/latency/{}_ms", series.key());
         Some((series, SavedMean { n: whole(&format!("{path}/n"))?, standard_error: at(&format!("{path}/standard_error")) }))
     };
@@ -58,7 +59,7 @@ pub(super) fn read(file: &str, mut raw: Raw) -> Run {
         settings: settings(&raw.rest, &own),
         duration_s: raw.rest.get("duration").and_then(number),
         figures,
-        means: Series::ALL.into_iter().filter_map(mean).collect(),
+        means: LatencyMetric::ALL.into_iter().filter_map(mean).collect(),
         counts: RateName::ALL.into_iter().filter_map(count).collect(),
         notices: notices(&own),
         requests: requests(raw),
