@@ -49,4 +49,5 @@ pub mod server;
 pub mod session;
 pub mod sound;
 pub mod tokenizer;
+pub mod try_file;
 pub mod verdict;

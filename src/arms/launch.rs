@@ -238,7 +238,7 @@ fn tail(log: &Path) -> io::Result<String> {
 #[cfg(all(test, unix))]
 mod tests {
     use super::*;
-    use crate::driver::{DriverOptions, Endpoint, Limits};
+    use crate::driver::{DriverOptions, Endpoint};
 
     fn client(port: u16) -> Client {
         let endpoint = Endpoint {
@@ -248,14 +248,7 @@ mod tests {
             api_key: None,
             insecure: false,
         };
-        Client::new(DriverOptions {
-            endpoint,
-            max_concurrency: None,
-            request_timeout: None,
-            request_id_prefix: None,
-            limits: Limits::default(),
-        })
-        .expect("the address is one")
+        Client::new(DriverOptions::plain(endpoint)).expect("the address is one")
     }
 
     #[test]

@@ -16,7 +16,7 @@ use self::gather::{Gathered, Seen};
 use self::launch::Launched;
 use self::order::{Extent, Step, steps};
 use self::watch::Watch;
-use crate::driver::{Client, DriverOptions, Limits};
+use crate::driver::{Client, DriverOptions};
 use crate::ending::Ending;
 use crate::error::{Error, Kind, Result};
 use crate::plan::{ArmsPlan, ContenderPlan, How, RunPlan, Target};
@@ -24,6 +24,7 @@ use crate::progress;
 use crate::report::EngineChoice;
 use crate::report::arms::{Form, RunAbout, render};
 use crate::run;
+use crate::try_file::try_file;
 
 /// Makes the runs and the table.
 ///
@@ -224,13 +225,7 @@ fn words(plan: &ArmsPlan, step: &Step) -> String {
 
 fn client(plan: &RunPlan) -> Result<Client> {
     let Target::Server(target) = &plan.target else { return Err(Error::internal("a server that is started has an address")) };
-    Client::new(DriverOptions {
-        endpoint: target.endpoint.clone(),
-        max_concurrency: None,
-        request_timeout: None,
-        request_id_prefix: None,
-        limits: Limits::default(),
-    })
+    Client::new(DriverOptions::plain(target.endpoint.clone()))
 }
 
 /// Sees that the file can be made, before anything is sent.
@@ -242,7 +237,5 @@ fn make_room(path: &Path) -> Result<()> {
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder).map_err(cannot)?;
     }
-    let existed = path.exists();
-    std::fs::OpenOptions::new().append(true).create(true).open(path).map_err(cannot)?;
-    if existed { Ok(()) } else { std::fs::remove_file(path).map_err(cannot) }
+    try_file(path).map_err(cannot)
 }

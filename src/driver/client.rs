@@ -44,6 +44,13 @@ pub struct DriverOptions {
     pub limits: Limits,
 }
 
+impl DriverOptions {
+    /// No cap, no ids, and every limit as it is by default.
+    pub fn plain(endpoint: Endpoint) -> Self {
+        Self { endpoint, max_concurrency: None, request_timeout: None, request_id_prefix: None, limits: Limits::default() }
+    }
+}
+
 /// What is bounded, with defaults that no sane answer comes near. Reaching one is an outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {

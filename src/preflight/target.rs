@@ -6,7 +6,7 @@ use super::ask::{self, Extent, Options};
 use super::features::MARKS;
 use crate::backend::identify::{Server, identify};
 use crate::constraint::GrammarDialect;
-use crate::driver::{self, Client, DriverOptions, Endpoint, Limits};
+use crate::driver::{self, Client, DriverOptions, Endpoint};
 use crate::error::Result;
 use crate::plan::{Dialects, PreflightPlan, PreflightTarget};
 use crate::server::{EmbeddedOptions, EmbeddedServer, SYNTHETIC_MODEL};
@@ -102,11 +102,5 @@ fn options(plan: &PreflightPlan, model: String, server: Server, notation: Gramma
 }
 
 fn client(endpoint: Endpoint) -> Result<Client> {
-    Client::new(DriverOptions {
-        endpoint,
-        max_concurrency: None,
-        request_timeout: None,
-        request_id_prefix: None,
-        limits: Limits::default(),
-    })
+    Client::new(DriverOptions::plain(endpoint))
 }

@@ -1,6 +1,6 @@
 //! Files that a report is written to beside the saved result: its forms, the failing cases, vLLM's records. Knows no form of it.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::plan::RunPlan;
 use crate::report::view::View;
 use crate::report::{failures, filename, format, pytorch};
+use crate::try_file::{make_folder, try_file};
 
 /// What the name of the file of failing cases ends in, and that of vLLM's records.
 const FAILURES_ENDING: &str = "failures.jsonl";
@@ -37,12 +38,7 @@ impl Written {
 /// One of them cannot.
 pub(super) fn make_room(plan: &RunPlan) -> Result<()> {
     for (_, path) in &plan.output.files {
-        let existed = path.exists();
-        let made = make_folder(path).and_then(|()| OpenOptions::new().append(true).create(true).open(path));
-        made.map_err(|error| cannot_write(path, &error))?;
-        if !existed {
-            std::fs::remove_file(path).map_err(|error| cannot_write(path, &error))?;
-        }
+        make_folder(path).and_then(|()| try_file(path)).map_err(|error| cannot_write(path, &error))?;
     }
     if plan.output.failures {
         let folder = directory(plan);
@@ -109,10 +105,6 @@ pub(super) fn refuse_same(path: &Path, log: &Path) -> Result<()> {
     }
     Err(Error::usage(format!("the report would be written over its run log: {}", path.display()))
         .hint("give the report another file"))
-}
-
-fn make_folder(path: &Path) -> std::io::Result<()> {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).map_or(Ok(()), std::fs::create_dir_all)
 }
 
 fn cannot_write(path: &Path, error: &std::io::Error) -> Error {

@@ -1,7 +1,6 @@
 //! Where a run's log goes: the file that the user named, one beside the saved result, or one in the user's cache folder. Knows no
 //! line of it.
 
-use std::fs::OpenOptions;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -12,6 +11,7 @@ use crate::plan::{RunLogPlan, RunPlan};
 use crate::report::About;
 use crate::runlog::LoadTerms;
 use crate::runlog::write::{Access, Sink, cannot_write};
+use crate::try_file::{make_folder, try_file};
 
 /// Logs of one name that a folder may hold.
 const MAX_SAME_NAMES: u32 = 1000;
@@ -37,10 +37,7 @@ pub(super) fn make_room(plan: &RunPlan) -> Result<()> {
     if path.file_name().is_none() || path.is_dir() {
         return Err(Error::usage(format!("not the name of a file: {}", path.display())).hint("give --run-log a file's name"));
     }
-    let existed = path.exists();
-    let made = make_folder(path).and_then(|()| OpenOptions::new().append(true).create(true).open(path));
-    made.map_err(|error| cannot_write(path, &error))?;
-    if existed { Ok(()) } else { std::fs::remove_file(path).map_err(|error| cannot_write(path, &error)) }
+    make_folder(path).and_then(|()| try_file(path)).map_err(|error| cannot_write(path, &error))
 }
 
 /// Opens the log of a run that begins now. A failure is no end of the run: the log is then kept in memory.
@@ -115,10 +112,6 @@ fn fresh(folder: &Path, stem: &str, access: Access) -> io::Result<Sink> {
         }
     }
     Err(io::Error::new(ErrorKind::AlreadyExists, format!("{MAX_SAME_NAMES} logs have this name")))
-}
-
-fn make_folder(path: &Path) -> io::Result<()> {
-    path.parent().map_or(Ok(()), std::fs::create_dir_all)
 }
 
 #[cfg(test)]

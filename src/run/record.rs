@@ -23,6 +23,7 @@ use crate::runlog::{self, ConstraintsAbout, Footer, Header, LoadTerms, RampTerms
 use crate::session::Session;
 use crate::tokenizer::Tokenizer;
 use crate::tokenizer::strftime::strftime;
+use crate::try_file::try_file;
 
 /// vLLM's spelling of a date; here in UTC.
 const DATE_FORMAT: &str = "%Y%m%d-%H%M%S";
@@ -212,9 +213,7 @@ pub(super) fn make_room(plan: &RunPlan) -> Result<()> {
     }
     let folder = path.parent().unwrap_or(Path::new("."));
     std::fs::create_dir_all(folder).map_err(|error| cannot_write(folder, &error))?;
-    let existed = path.exists();
-    OpenOptions::new().append(true).create(true).open(&path).map_err(|error| cannot_write(&path, &error))?;
-    if existed { Ok(()) } else { std::fs::remove_file(&path).map_err(|error| cannot_write(&path, &error)) }
+    try_file(&path).map_err(|error| cannot_write(&path, &error))
 }
 
 /// Writes the result file and tells where. A name that the user gave is written over, as vLLM's tools do; one of our own making
