@@ -224,6 +224,9 @@ fn finish(
 
 /// Holds the report against the bounds that the user set.
 fn bounds(plan: &RunPlan, report: &Report) -> Result<(Vec<String>, bool)> {
+    if plan.output.require.is_empty() {
+        return Ok((Vec::new(), true));
+    }
     let result = serde_json::to_value(json::render(report, false))
         .map_err(|error| Error::internal(format!("the result is no JSON: {error}")))?;
     let rulings = compare::bounds(&result, &plan.output.require)?;
