@@ -78,7 +78,7 @@ pub struct Usage {
 }
 
 /// How a request ended. Closed: whoever adds a way to end adds what every layer makes of it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Outcome {
     /// The answer ended by itself.

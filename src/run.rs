@@ -42,7 +42,7 @@ use crate::progress::{self, Mode};
 use crate::report::format::{self, Format};
 use crate::report::{Enforcement, Report, client_sentence, json};
 use crate::runlog::write::{Secrets, Sink, Writing, pair};
-use crate::runlog::{Header, Judged, Keep, RunLog};
+use crate::runlog::{Header, Keep, RunLog};
 use crate::session::Session;
 use crate::tokenizer::Tokenizer;
 
@@ -133,14 +133,14 @@ impl From<Finished> for Ending {
 /// # Errors
 /// Whatever keeps the run from beginning: wrong input, no server, a failing trial run; or a result that cannot be saved.
 pub fn run(plan: &RunPlan) -> Result<Finished> {
-    run_looking(plan, &mut |_, _| {})
+    run_looking(plan, &mut |_| {})
 }
 
 /// Runs a benchmark, and shows every request with its verdict before they are forgotten.
 ///
 /// # Errors
 /// As [`run`].
-pub fn run_looking(plan: &RunPlan, look: &mut dyn FnMut(&RunLog, &[Judged])) -> Result<Finished> {
+pub fn run_looking(plan: &RunPlan, look: &mut dyn FnMut(&RunLog)) -> Result<Finished> {
     for warning in plan.warnings() {
         progress::warn(&warning);
     }
@@ -181,7 +181,7 @@ fn finish(
     mut driven: Driven,
     evaluator: &mut Evaluator,
     tokenizer: &Tokenizer,
-    look: &mut dyn FnMut(&RunLog, &[Judged]),
+    look: &mut dyn FnMut(&RunLog),
 ) -> Result<Finished> {
     let footer = record::footer(session, &driven);
     let mut log = RunLog::from_source(driven.sink.source(), Keep::AsSaved)?;
@@ -190,17 +190,17 @@ fn finish(
         return Err(Error::internal(format!("{found} requests are in the run log of a run that came to {came}")));
     }
     log.footer = Some(footer.clone());
-    let judged = judge::judge(&log, evaluator, Some(tokenizer))?;
-    look(&log, &judged);
-    let report = again::report(&log, &judged, plan.output.detailed)?;
-    let places = log.requests.iter().map(|request| request.observation.case_index);
-    if let Some(error) = driven.sink.finish(places.zip(&judged), &footer) {
+    judge::judge(&mut log, evaluator, Some(tokenizer))?;
+    look(&log);
+    let report = again::report(&log, plan.output.detailed)?;
+    let judged = log.requests.iter().map(|request| (request.case_index(), request.judged()));
+    if let Some(error) = driven.sink.finish(judged, &footer) {
         progress::say(&format!("error: {error}"));
     }
     let saved = if plan.output.save { record::save(plan, &report).map(Some) } else { Ok(None) };
     let saved_at = saved.as_ref().ok().and_then(Option::as_deref);
     let mut console = Vec::new();
-    let written = again::with_view(&log, &judged, &report, |view| {
+    let written = again::with_view(&log, &report, |view| {
         format::write(view, Format::Text, plan.output.forms, &mut console)?;
         Ok(files::write_all(plan, view, saved_at))
     })?;

@@ -15,7 +15,7 @@ use crate::report::arms::{
 };
 use crate::report::enforcement::State;
 use crate::run::Finished;
-use crate::runlog::{Judged, RunLog, samples};
+use crate::runlog::RunLog;
 
 /// The tail that tables show.
 const TAIL: [f64; 1] = [99.0];
@@ -96,19 +96,14 @@ pub(super) struct Gathered {
 
 impl Seen {
     /// Takes what the table needs of every request of a run.
-    pub(super) fn of(log: &RunLog, judged: &[Judged]) -> Self {
-        let (samples, options) = (samples(&log.requests, judged), &log.header.metrics);
+    pub(super) fn of(log: &RunLog) -> Self {
+        let (samples, options) = (log.requests.samples(), &log.header.metrics);
         let known: HashSet<String> = log.header.known_constraints.iter().cloned().collect();
         let (cold_ttft_ms, warm_ttft_ms) = cold::ttfts(&samples, options, &known);
-        let answers = samples.iter().filter(|it| it.observation.outcome.is_answer());
+        let answers = samples.iter().filter(|it| it.outcome().is_answer());
         let timed = answers.map(|sample| {
             let latency = sample.latency(options);
-            Timed {
-                case: sample.observation.case_index,
-                ttft_ms: latency.ttft_ms,
-                tpot_ms: latency.tpot_ms,
-                e2el_ms: latency.e2el_ms,
-            }
+            Timed { case: sample.case_index(), ttft_ms: latency.ttft_ms, tpot_ms: latency.tpot_ms, e2el_ms: latency.e2el_ms }
         });
         Self { requests: timed.collect(), cold_ttft_ms, warm_ttft_ms }
     }

@@ -78,7 +78,7 @@ impl Running<'_> {
         let mut plan = port.map_or_else(|| planned.clone(), |port| planned.at_port(port));
         plan.output.label.get_or_insert_with(|| words(self.plan, step));
         let mut seen = None;
-        let ran = run::run_looking(&plan, &mut |log, judged| seen = Some(Seen::of(log, judged)));
+        let ran = run::run_looking(&plan, &mut |log| seen = Some(Seen::of(log)));
         let finished = match ran {
             Ok(finished) => finished,
             Err(error) => {

@@ -9,6 +9,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 
 use super::exchange::Prepared;
+use super::queue::Queue;
 use super::schedule::Until;
 use super::stop::Stop;
 use crate::observation::{Observation, Outcome, Timing};
@@ -54,13 +55,13 @@ enum Turn {
 }
 
 /// Sends the cases of `queue`, which are in the order in which they are due, and returns when the last request has ended.
-pub(super) async fn dispatch<W: World>(world: W, queue: Vec<Prepared>, terms: Terms, tell: UnboundedSender<News>) {
+pub(super) async fn dispatch<W: World>(world: W, queue: Queue, terms: Terms, tell: UnboundedSender<News>) {
     let Terms { max_concurrency, until, mut stop } = terms;
     let world = Arc::new(world);
     let mut slots = Slots::new(max_concurrency);
     let mut requests = JoinSet::new();
     let mut is_over = false;
-    for prepared in in_turn(queue, until) {
+    for prepared in queue.in_turn(until) {
         if !is_over {
             let turn = tokio::select! {
                 biased;
@@ -103,18 +104,6 @@ async fn send<W: World>(
     observation.timing.ready_ns = Some(super::clock::as_ns(ready));
     debug_assert!(observation.timing.is_in_order(), "{:?}", observation.timing);
     let _ = tell.send(News::Ended(Box::new(observation)));
-}
-
-/// The cases in the order of their turns: once, or round and round, each with a number of its own.
-fn in_turn(queue: Vec<Prepared>, until: Until) -> Box<dyn Iterator<Item = Prepared> + Send> {
-    match until {
-        Until::LastCase | Until::Time(_) => Box::new(queue.into_iter()),
-        Until::Cycling(_) if queue.is_empty() => Box::new(std::iter::empty()),
-        Until::Cycling(_) => Box::new((0..).map(move |index| {
-            let body = queue[index % queue.len()].body.clone();
-            Prepared { index, label: index.to_string(), due: Duration::ZERO, body }
-        })),
-    }
 }
 
 /// Waits until the case is due, then for a free slot, unless sending ends first. There is one waiter at a time, so slots go out in

@@ -11,6 +11,7 @@ mod endpoint;
 mod exchange;
 mod files;
 mod probe;
+mod queue;
 pub mod schedule;
 mod stop;
 mod tls;
@@ -42,6 +43,7 @@ use clock::Clock;
 use cost::Meter;
 use dispatch::{News, Terms, World, dispatch, unsent};
 use exchange::{Body, Prepared, Sender, observe};
+use queue::Queue;
 use schedule::{Schedule, Until};
 
 /// The most connections that are opened before the clock starts.
@@ -173,7 +175,7 @@ async fn drive(
     client: &Client,
     adapter: Arc<dyn Adapter>,
     request: &RequestOptions,
-    queue: Vec<Prepared>,
+    queue: Queue,
     schedule: &Schedule,
     stop: Stop,
     mut hand_over: impl FnMut(Told),
@@ -237,21 +239,21 @@ fn prepare(
     request: &RequestOptions,
     cases: &[Case],
     due: &[Duration],
-    label: &str,
-) -> Result<Vec<Prepared>> {
+    label: &'static str,
+) -> Result<Queue> {
     if cases.len() != due.len() {
         return Err(Error::internal(format!("{} cases with {} due times", cases.len(), due.len())));
     }
-    let mut queue = Vec::with_capacity(cases.len());
-    let mut bodies: HashMap<Asked, Body> = HashMap::new();
-    for (index, (case, due)) in cases.iter().zip(due).enumerate() {
+    let mut queue = Queue::new(label, cases.len());
+    let mut bodies: HashMap<Asked, u32> = HashMap::new();
+    for (case, due) in cases.iter().zip(due) {
         let body = match bodies.entry(case.asked()) {
-            Entry::Occupied(known) => known.get().clone(),
-            Entry::Vacant(place) => place.insert(encode(adapter, request, case)?).clone(),
+            Entry::Occupied(known) => *known.get(),
+            Entry::Vacant(place) => *place.insert(queue.body(encode(adapter, request, case)?)),
         };
-        queue.push(Prepared { index, label: format!("{label}{index}"), due: *due, body });
+        queue.push(*due, body);
     }
-    queue.sort_by_key(|prepared| prepared.due);
+    queue.sort();
     Ok(queue)
 }
 

@@ -8,6 +8,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::latency::RequestLatency;
 use super::stats::Summary;
 use super::{MetricsOptions, Sample};
 
@@ -139,14 +140,13 @@ impl ClientPart {
         let ready: Vec<(u64, u64, u64)> = samples
             .iter()
             .filter_map(|it| {
-                let timing = &it.observation.timing;
+                let timing = it.instants();
                 Some((timing.due_ns, timing.ready_ns?, timing.sent_ns?))
             })
             .collect();
         let delays = ready.iter().filter(|(_, ready, _)| *ready > 0).map(|(_, ready, sent)| delay_ms(*ready, *sent));
         let first: Vec<u64> = ready.iter().filter(|(_, ready, _)| *ready == 0).map(|(.., sent)| *sent).collect();
-        let output =
-            super::throughput::sum(samples.iter().filter(|it| it.observation.outcome.is_answer()).map(|it| it.tokens.output));
+        let output = super::throughput::sum(samples.iter().filter(|it| it.outcome().is_answer()).map(|it| it.tokens().output));
         let mut part = Self {
             cpu_percent: cost
                 .cpu_s
@@ -160,7 +160,7 @@ impl ClientPart {
             burst: first.iter().max().map(|&last| Burst { requests: first.len(), width_ms: last as f64 / NS_PER_MS }),
             rate_deviation_percent: rate_deviation_percent(&ready),
             held_by_cap: ready.iter().filter(|(due, ready, _)| ready > due).count(),
-            disordered: samples.iter().filter(|it| !it.observation.timing.is_in_order()).count(),
+            disordered: samples.iter().filter(|it| !it.is_in_order()).count(),
             cost,
             verdict: ClientVerdict::NotTheBottleneck,
             doubts: Vec::new(),
@@ -204,11 +204,11 @@ fn own_delay_limit_ms(first_ms: Option<f64>) -> f64 {
 
 /// The median TTFT; without streams the median E2EL.
 fn median_first_ms(samples: &[Sample<'_>], options: &MetricsOptions) -> Option<f64> {
-    let answers = samples.iter().filter(|it| it.observation.outcome.is_answer());
-    let latencies: Vec<_> = answers.map(|it| it.latency(options)).collect();
-    let median = |values: Vec<f64>| Summary::of(values, &[]).median;
-    median(latencies.iter().filter_map(|it| it.ttft_ms).collect())
-        .or_else(|| median(latencies.iter().filter_map(|it| it.e2el_ms).collect()))
+    let median = |of: fn(&RequestLatency) -> Option<f64>| {
+        let answers = samples.iter().filter(|it| it.outcome().is_answer());
+        Summary::of(answers.filter_map(|it| of(&it.latency(options))).collect(), &[]).median
+    };
+    median(|it| it.ttft_ms).or_else(|| median(|it| it.e2el_ms))
 }
 
 /// The rate at which requests were sent against the rate at which they were ready; `None` where all were ready at the begin.

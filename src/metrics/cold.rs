@@ -90,15 +90,15 @@ pub fn ttfts(samples: &[Sample<'_>], options: &MetricsOptions, known: &HashSet<S
 fn by_constraint<'s, 'a>(samples: &'s [Sample<'a>]) -> Vec<(String, Vec<&'s Sample<'a>>)> {
     let mut names = Fingerprints::default();
     let mut found: HashMap<String, Vec<&Sample<'_>>> = HashMap::new();
-    for sample in samples.iter().filter(|it| it.case.arm == Arm::Constrained && it.observation.timing.sent_ns.is_some()) {
-        if let Some(constraint) = &sample.case.constraint {
+    for sample in samples.iter().filter(|it| it.arm() == Arm::Constrained && it.instants().sent_ns.is_some()) {
+        if let Some(constraint) = sample.constraint() {
             found.entry(names.of(constraint)).or_default().push(sample);
         }
     }
     let mut groups: Vec<_> = found.into_iter().collect();
     // In an order that does not depend on the map's, so that sums and draws do not either.
     groups.sort_unstable_by(|one, other| one.0.cmp(&other.0));
-    groups.iter_mut().for_each(|(_, group)| group.sort_by_key(|it| it.observation.timing.sent_ns));
+    groups.iter_mut().for_each(|(_, group)| group.sort_by_key(|it| it.instants().sent_ns));
     groups
 }
 
@@ -132,9 +132,9 @@ fn split(group: &[&Sample<'_>], options: &MetricsOptions, is_known: bool) -> (Op
 
 impl<'s, 'a> Use<'s, 'a> {
     pub(super) fn of(sample: &'s Sample<'a>, options: &MetricsOptions) -> Option<Self> {
-        let timing = &sample.observation.timing;
-        let ttft_ms = sample.latency(options).ttft_ms.filter(|_| sample.observation.outcome.is_answer())?;
-        Some(Self { sample, sent_ns: timing.sent_ns?, first_ns: timing.first_content_ns()?, ttft_ms })
+        let timing = sample.instants();
+        let ttft_ms = sample.latency(options).ttft_ms.filter(|_| sample.outcome().is_answer())?;
+        Some(Self { sample, sent_ns: timing.sent_ns?, first_ns: timing.first_content_ns?, ttft_ms })
     }
 }
 

@@ -18,6 +18,7 @@ use serde::Serialize;
 use super::cold::Use;
 use super::difference::Difference;
 use super::latency::chunk_gaps_ms;
+use super::pooled::Pooled;
 use super::stats::Summary;
 use super::{MetricsOptions, Sample};
 use crate::case::Arm;
@@ -58,19 +59,19 @@ impl ColdLoad {
             let arrivals = Arrivals::of(samples, (window_ms * 1e6) as u64);
             for other in samples.iter().filter(|it| !is_new(it)).filter_map(|sample| Use::of(sample, options)) {
                 ttft.add(arrivals.before(other.sent_ns, other.sent_ns), other.ttft_ms);
-                let timing = &other.sample.observation.timing;
-                for (began_ns, gap_ms) in timing.chunks_ns.iter().zip(chunk_gaps_ms(timing)) {
+                let chunks_ns = other.sample.chunks_ns();
+                for (began_ns, gap_ms) in chunks_ns.iter().zip(chunk_gaps_ms(&chunks_ns)) {
                     itl.add(arrivals.before(*began_ns, other.sent_ns), gap_ms);
                 }
             }
         }
-        let requests = samples.iter().filter(|it| is_new(it) && it.observation.timing.sent_ns.is_some()).count();
+        let requests = samples.iter().filter(|it| is_new(it) && it.instants().sent_ns.is_some()).count();
         Self { every, requests, window_ms, ttft: ttft.compared(options, seed), itl: itl.compared(options, seed) }
     }
 }
 
 fn is_new(sample: &Sample<'_>) -> bool {
-    sample.case.tags.iter().any(|tag| tag == COLD_TAG)
+    sample.question().tags.iter().any(|tag| tag == COLD_TAG)
 }
 
 /// When requests of either kind were sent, in order.
@@ -90,8 +91,8 @@ enum After {
 impl Arrivals {
     fn of(samples: &[Sample<'_>], window_ns: u64) -> Self {
         let sent = |new: bool| {
-            let constrained = samples.iter().filter(|it| it.case.arm == Arm::Constrained && is_new(it) == new);
-            let mut sent: Vec<u64> = constrained.filter_map(|it| it.observation.timing.sent_ns).collect();
+            let constrained = samples.iter().filter(|it| it.arm() == Arm::Constrained && is_new(it) == new);
+            let mut sent: Vec<u64> = constrained.filter_map(|it| it.instants().sent_ns).collect();
             sent.sort_unstable();
             sent
         };
@@ -128,9 +129,13 @@ impl Sides {
 
     fn compared(self, options: &MetricsOptions, seed: u64) -> Beside {
         let [(new, new_means), (known, known_means)] = [self.new, self.known].map(|side| {
-            let groups: Vec<Vec<f64>> = side.into_values().collect();
-            let means: Vec<f64> = groups.iter().map(|group| group.iter().sum::<f64>() / group.len() as f64).collect();
-            (Summary::pooled(&groups, &options.percentiles), means)
+            let mut pooled = Pooled::default();
+            let mut means = Vec::new();
+            for group in side.into_values() {
+                means.push(group.iter().sum::<f64>() / group.len() as f64);
+                pooled.add(group);
+            }
+            (pooled.sum_up(&options.percentiles), means)
         });
         Beside { difference_ms: Difference::of(&new_means, &known_means, seed), beside_new_ms: new, beside_known_ms: known }
     }

@@ -47,12 +47,12 @@ impl Excerpt {
 
     /// Takes an example from a request, with the words that explain it. Where its text is not in memory, [`Excerpt::show`] follows.
     pub fn of(sample: &Sample<'_>, words: &str) -> Self {
-        let text = &sample.observation.text;
+        let text = sample.text();
         let short_words = cut(words, EXCERPT_WORDS_MAX_BYTES);
         Self {
-            case_id: sample.case.id.clone(),
-            arm: sample.case.arm,
-            finish_reason: sample.observation.finish_reason.clone(),
+            case_id: sample.id(),
+            arm: sample.arm(),
+            finish_reason: sample.finish_reason().map(str::to_owned),
             text: cut(text, EXCERPT_TEXT_MAX_BYTES).to_owned(),
             text_bytes: text.len(),
             words: if short_words.len() < words.len() { format!("{short_words}…") } else { words.to_owned() },
@@ -124,7 +124,7 @@ fn cause_name(cause: TransportCause) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::testing::{Made, made};
+    use crate::metrics::testing::{Made, made, with_samples};
 
     #[test]
     fn cuts_between_characters() {
@@ -139,8 +139,8 @@ mod tests {
     fn an_example_says_how_much_it_left_out() {
         let long = "é".repeat(EXCERPT_TEXT_MAX_BYTES);
         let made = Made { text: &long, ..made() };
-        let (case, observation, verdict) = made.parts(3);
-        let excerpt = Excerpt::of(&made.sample(&case, &observation, &verdict), &"w".repeat(EXCERPT_WORDS_MAX_BYTES + 1));
+        let words = "w".repeat(EXCERPT_WORDS_MAX_BYTES + 1);
+        let excerpt = with_samples(&vec![made; 4], |samples| Excerpt::of(&samples[3], &words));
         assert_eq!((excerpt.text.len(), excerpt.text_bytes), (EXCERPT_TEXT_MAX_BYTES, 2 * EXCERPT_TEXT_MAX_BYTES));
         assert_eq!(excerpt.words, "w".repeat(EXCERPT_WORDS_MAX_BYTES) + "…");
         assert_eq!(excerpt.case_id, "case-3");
@@ -149,12 +149,11 @@ mod tests {
     #[test]
     fn groups_keep_the_first_examples_and_count_the_rest() {
         let mut groups = Vec::new();
-        let made = made();
-        for index in 0..EXCERPTS_MAX + 2 {
-            let (case, observation, verdict) = made.parts(index);
-            let name = if index == 1 { "rare" } else { "often" };
-            Group::add_to(&mut groups, name, &made.sample(&case, &observation, &verdict), "");
-        }
+        with_samples(&vec![made(); EXCERPTS_MAX + 2], |samples| {
+            for (index, sample) in samples.iter().enumerate() {
+                Group::add_to(&mut groups, if index == 1 { "rare" } else { "often" }, sample, "");
+            }
+        });
         Group::sort(&mut groups);
         assert_eq!(groups.iter().map(|it| (it.name, it.count)).collect::<Vec<_>>(), [("often", EXCERPTS_MAX + 1), ("rare", 1)]);
         let ids: Vec<&str> = groups[0].excerpts.iter().map(|it| it.case_id.as_str()).collect();

@@ -28,18 +28,18 @@ pub struct LostFrom {
 /// were not, or where there are fewer than three answers on either side.
 pub(super) fn lost_from(ended: &[&Sample<'_>]) -> Option<LostFrom> {
     let mut ended: Vec<&Sample<'_>> = ended.to_vec();
-    ended.sort_by_key(|it| it.observation.timing.sent_ns);
-    let is_valid = |it: &&Sample<'_>| *it.verdict == Verdict::Valid;
+    ended.sort_by_key(|it| it.instants().sent_ns);
+    let is_valid = |it: &&Sample<'_>| *it.verdict() == Verdict::Valid;
     let before = ended.iter().take_while(|it| is_valid(it)).count();
     let after = &ended[before..];
     let is_change = before >= MIN_ON_EACH_SIDE && after.len() >= MIN_ON_EACH_SIDE && !after.iter().any(is_valid);
     let first = after.first().filter(|_| is_change)?;
-    Some(LostFrom { case_id: first.case.id.clone(), valid_before: before, invalid_after: after.len() })
+    Some(LostFrom { case_id: first.id(), valid_before: before, invalid_after: after.len() })
 }
 
 /// How many answers were cut at the token limit while they wrote nothing but white space.
 pub(super) fn white_space_runs(samples: &[&Sample<'_>]) -> usize {
-    samples.iter().filter(|it| it.white_space_run).count()
+    samples.iter().filter(|it| it.white_space_run()).count()
 }
 
 /// Whether an answer was cut at the token limit while it wrote nothing but white space. The observation has to have its text.

@@ -5,10 +5,11 @@
 
 use serde::Serialize;
 
+use super::ledger::Instants;
+use super::pooled::Pooled;
 use super::stats::Summary;
 use super::token_gaps::token_gaps_ms;
 use super::{MetricsOptions, Sample};
-use crate::observation::Timing;
 
 /// The latencies of a group of requests, in milliseconds. All but `schedule_lag_ms` are over the requests that got an answer, whole
 /// or cut at the token limit (vLLM's "successful").
@@ -84,8 +85,8 @@ pub struct RequestLatency {
 impl RequestLatency {
     /// Measures one request. `output_tokens` is the best count there is; `streamed` tells whether the answer was asked for in a
     /// stream and came in one ([`Sample::streamed`]): without one, the first content is the last, and TTFT and TPOT have no meaning.
-    pub fn of(timing: &Timing, output_tokens: Option<u64>, streamed: bool) -> Self {
-        let (first, last) = (timing.first_content_ns(), timing.last_content_ns());
+    pub fn of(timing: &Instants, output_tokens: Option<u64>, streamed: bool) -> Self {
+        let (first, last) = (timing.first_content_ns, timing.last_content_ns);
         Self {
             ttft_ms: between(timing.sent_ns, first).filter(|_| streamed),
             ttft_reasoning_ms: between(timing.sent_ns, timing.first_reasoning_ns).filter(|_| streamed),
@@ -103,13 +104,11 @@ impl RequestLatency {
 impl Latency {
     /// Measures a group of requests.
     pub fn of(samples: &[&Sample<'_>], options: &MetricsOptions) -> Self {
-        let all: Vec<_> = samples.iter().map(|sample| sample.latency(options)).collect();
-        let answers: Vec<_> =
-            samples.iter().zip(&all).filter(|(sample, _)| sample.observation.outcome.is_answer()).map(|(_, it)| it).collect();
         let sum_up = |of: fn(&RequestLatency) -> Option<f64>| {
-            Summary::of(answers.iter().filter_map(|it| of(it)).collect(), &options.percentiles)
+            let answers = samples.iter().filter(|sample| sample.outcome().is_answer());
+            Summary::of(answers.filter_map(|it| of(&it.latency(options))).collect(), &options.percentiles)
         };
-        let lags: Vec<f64> = all.iter().filter_map(|it| it.schedule_lag_ms).collect();
+        let lags: Vec<f64> = samples.iter().filter_map(|it| it.latency(options).schedule_lag_ms).collect();
         Self {
             ttft_ms: sum_up(|it| it.ttft_ms),
             tpot_ms: sum_up(|it| it.tpot_ms),
@@ -130,29 +129,29 @@ impl Latency {
     /// The part that looks at every chunk.
     fn of_chunks(samples: &[&Sample<'_>], options: &MetricsOptions) -> Self {
         let mut latency = Self::default();
-        let (mut gaps, mut token_gaps, mut counted) = (Vec::new(), Vec::new(), Vec::new());
-        for sample in samples.iter().filter(|sample| sample.observation.outcome.is_answer()) {
-            let timing = &sample.observation.timing;
-            let chunks = timing.chunks_ns.len() as u64;
+        let [mut gaps, mut token_gaps, mut counted] = [(); 3].map(|()| Pooled::default());
+        for sample in samples.iter().filter(|sample| sample.outcome().is_answer()) {
+            let chunks = sample.instants().chunks;
             latency.chunks += chunks;
             latency.empty_answers += usize::from(chunks == 0);
             if !sample.streamed(options) {
                 latency.unstreamed_answers += usize::from(options.streamed);
                 continue;
             }
-            if let Some(tokens) = sample.tokens.output {
+            let (instants, counts) = sample.counted_chunks();
+            if let Some(tokens) = sample.tokens().output {
                 let several = has_multi_token_chunks(tokens, chunks);
                 latency.multi_token_chunk_answers += usize::from(several);
                 latency.single_chunk_answers += usize::from(several && chunks == 1);
                 let share = tokens_per_chunk(tokens, chunks).recip();
-                token_gaps.push(chunk_gaps_ms(timing).map(|gap| gap * share).collect());
+                token_gaps.add(chunk_gaps_ms(&instants).map(|gap| gap * share));
             }
-            gaps.push(chunk_gaps_ms(timing).collect());
-            counted.extend(token_gaps_ms(timing));
+            gaps.add(chunk_gaps_ms(&instants));
+            counted.add(token_gaps_ms(&instants, &counts).into_iter().flatten());
         }
-        latency.itl_ms = Summary::pooled(&gaps, &options.percentiles);
-        latency.itl_counted_ms = Summary::pooled(&counted, &options.percentiles);
-        latency.itl_per_token_ms = Summary::pooled(&token_gaps, &options.percentiles);
+        latency.itl_ms = gaps.sum_up(&options.percentiles);
+        latency.itl_counted_ms = counted.sum_up(&options.percentiles);
+        latency.itl_per_token_ms = token_gaps.sum_up(&options.percentiles);
         latency
     }
 }
@@ -160,17 +159,17 @@ impl Latency {
 impl Reasoning {
     /// The counts; `None` where no answer has reasoning.
     fn of(samples: &[&Sample<'_>]) -> Option<Self> {
-        let answers = samples.iter().filter(|it| it.observation.outcome.is_answer());
-        let reasoned: Vec<&Timing> =
-            answers.map(|it| &it.observation.timing).filter(|timing| timing.first_reasoning_ns.is_some()).collect();
+        let answers = samples.iter().filter(|it| it.outcome().is_answer());
+        let reasoned: Vec<Instants> =
+            answers.map(|it| it.instants()).filter(|timing| timing.first_reasoning_ns.is_some()).collect();
         let without_answer = reasoned.iter().filter(|timing| timing.first_answer_ns.is_none()).count();
         (!reasoned.is_empty()).then(|| Self { answers: reasoned.len(), without_answer, ..Self::default() })
     }
 }
 
 /// The gaps between consecutive content chunks, in milliseconds.
-pub fn chunk_gaps_ms(timing: &Timing) -> impl Iterator<Item = f64> + '_ {
-    timing.chunks_ns.windows(2).map(|pair| ms(pair[0], pair[1]))
+pub fn chunk_gaps_ms(chunks_ns: &[u64]) -> impl Iterator<Item = f64> + '_ {
+    chunks_ns.windows(2).map(|pair| ms(pair[0], pair[1]))
 }
 
 /// Whether some chunk must carry several tokens. The token that ends an answer is counted by servers and carries no text: one more
@@ -186,12 +185,12 @@ fn tokens_per_chunk(tokens: u64, chunks: u64) -> f64 {
 
 /// vLLM's TPOT, for answers of two tokens or more. An answer in a single chunk would enter as 0 ms a token, which nobody measured:
 /// it has none.
-fn tpot_ms(timing: &Timing, output_tokens: Option<u64>) -> Option<f64> {
+fn tpot_ms(timing: &Instants, output_tokens: Option<u64>) -> Option<f64> {
     let gaps = output_tokens?.checked_sub(1).filter(|&gaps| gaps > 0)?;
-    if timing.chunks_ns.len() < 2 {
+    if timing.chunks < 2 {
         return None;
     }
-    Some(between(timing.first_content_ns(), timing.last_content_ns())? / gaps as f64)
+    Some(between(timing.first_content_ns, timing.last_content_ns)? / gaps as f64)
 }
 
 fn between(from: Option<u64>, to: Option<u64>) -> Option<f64> {
@@ -217,9 +216,15 @@ mod tests {
         with_samples(run, |samples| Latency::of(&samples.iter().collect::<Vec<_>>(), &options))
     }
 
-    fn timing(due: u64, sent: Option<u64>, chunks: &[u64]) -> Timing {
-        let chunks_ns = chunks.iter().map(|at| at * MS).collect();
-        Timing { due_ns: due * MS, sent_ns: sent.map(|at| at * MS), chunks_ns, ..Timing::default() }
+    fn timing(due: u64, sent: Option<u64>, chunks: &[u64]) -> Instants {
+        Instants {
+            due_ns: due * MS,
+            sent_ns: sent.map(|at| at * MS),
+            first_content_ns: chunks.first().map(|at| at * MS),
+            last_content_ns: chunks.last().map(|at| at * MS),
+            chunks: chunks.len() as u64,
+            ..Instants::default()
+        }
     }
 
     #[test]
@@ -232,7 +237,7 @@ mod tests {
         assert_eq!(latency.ttft_from_due_ms, Some(80.0));
         assert_eq!(latency.e2el_from_due_ms, Some(120.0));
         assert_eq!(latency.tpot_ms, Some(20.0));
-        assert_eq!(chunk_gaps_ms(&timing).collect::<Vec<_>>(), [10.0, 30.0]);
+        assert_eq!(chunk_gaps_ms(&[180 * MS, 190 * MS, 220 * MS]).collect::<Vec<_>>(), [10.0, 30.0]);
     }
 
     #[test]

@@ -7,13 +7,17 @@ pub mod client;
 pub mod cold;
 pub mod cold_load;
 pub mod difference;
+pub mod durations;
 pub mod excerpt;
+mod gaps;
 pub mod holding;
 pub mod interval;
 pub mod knee;
 pub mod latency;
+pub mod ledger;
 pub mod offered;
 pub mod overhead;
+pub mod pooled;
 pub mod quality;
 pub mod stats;
 pub mod steady;
@@ -27,10 +31,11 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use self::excerpt::{Group, failure_words};
 use self::latency::{Latency, RequestLatency};
+use self::ledger::{Ledger, Row};
 use self::quality::Quality;
 use self::throughput::Throughput;
-use crate::case::{Arm, Case};
-use crate::observation::{Observation, Outcome};
+use crate::case::Arm;
+use crate::observation::Outcome;
 use crate::verdict::Verdict;
 
 /// Token counts of one request, the best there are, and whose they are.
@@ -58,14 +63,18 @@ pub enum TokenSource {
 /// One request with all that is known of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample<'a> {
-    pub case: &'a Case,
-    pub observation: &'a Observation,
-    pub verdict: &'a Verdict,
+    ledger: &'a Ledger,
+    row: &'a Row,
+}
+
+/// What was found out about one request after the run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Judged {
+    pub verdict: Verdict,
     pub tokens: Tokens,
-    /// Whether vLLM's script would call this request correct; `None` where it does not score (grammars).
+    /// Whether vLLM's script would call it correct; `None` where it does not score (grammars).
     pub vllm_correct: Option<bool>,
-    /// Whether the answer was cut while it wrote nothing but white space ([`holding::runs_away`]); told apart from the observation,
-    /// whose text need not be in memory.
+    /// Whether the answer was cut while it wrote nothing but white space ([`holding::runs_away`]).
     pub white_space_run: bool,
 }
 
@@ -164,18 +173,23 @@ pub struct Sources {
 
 /// Computes every figure of a run of `duration_ns`; `samples` in plan order.
 pub fn summarise(samples: &[Sample<'_>], duration_ns: u64, options: &MetricsOptions) -> Metrics {
-    let all: Vec<&Sample<'_>> = samples.iter().collect();
+    let overall = ArmMetrics::of(&samples.iter().collect::<Vec<_>>(), duration_ns, options);
     let of_arm = |arm: Arm| {
-        let members: Vec<&Sample<'_>> = samples.iter().filter(|it| it.case.arm == arm).collect();
-        if members.is_empty() { None } else { Some(ArmMetrics::of(&members, duration_ns, options)) }
+        let members: Vec<&Sample<'_>> = samples.iter().filter(|it| it.arm() == arm).collect();
+        match members.len() {
+            0 => None,
+            // The only arm is the whole.
+            count if count == samples.len() => Some(overall.clone()),
+            _ => Some(ArmMetrics::of(&members, duration_ns, options)),
+        }
     };
     Metrics {
         duration_ns,
         options: options.clone(),
         outcomes: OutcomeCounts::of(samples),
         failures: failures(samples),
-        overall: ArmMetrics::of(&all, duration_ns, options),
         arms: Arms { constrained: of_arm(Arm::Constrained), control: of_arm(Arm::Control), free: of_arm(Arm::Free) },
+        overall,
         quality: Quality::of(samples),
     }
 }
@@ -199,12 +213,12 @@ impl Default for MetricsOptions {
 impl Sample<'_> {
     /// The latencies of this request.
     pub fn latency(&self, options: &MetricsOptions) -> RequestLatency {
-        RequestLatency::of(&self.observation.timing, self.tokens.output, self.streamed(options))
+        RequestLatency::of(&self.instants(), self.tokens().output, self.streamed(options))
     }
 
     /// Whether the answer was asked for in a stream and came in one: only then its chunks tell TTFT, TPOT and ITL.
     pub fn streamed(&self, options: &MetricsOptions) -> bool {
-        options.streamed && self.observation.timing.streamed
+        options.streamed && self.instants().streamed
     }
 }
 
@@ -212,7 +226,7 @@ impl OutcomeCounts {
     fn of(samples: &[Sample<'_>]) -> Self {
         let mut counts = Self::default();
         for sample in samples {
-            let name = sample.observation.outcome.name();
+            let name = sample.outcome().name();
             let place = Outcome::NAMES.iter().position(|it| *it == name).expect("NAMES has the name of every outcome");
             counts.0[place] += 1;
         }
@@ -250,12 +264,12 @@ impl Arms {
 
 impl ArmMetrics {
     fn of(samples: &[&Sample<'_>], duration_ns: u64, options: &MetricsOptions) -> Self {
-        let completed = samples.iter().filter(|it| it.observation.outcome.is_answer()).count();
-        let cancelled = samples.iter().filter(|it| it.observation.outcome == Outcome::Cancelled).count();
+        let completed = samples.iter().filter(|it| it.outcome().is_answer()).count();
+        let cancelled = samples.iter().filter(|it| *it.outcome() == Outcome::Cancelled).count();
         Self {
             requests: samples.len(),
             completed,
-            truncated: samples.iter().filter(|it| it.observation.outcome == Outcome::Truncated).count(),
+            truncated: samples.iter().filter(|it| *it.outcome() == Outcome::Truncated).count(),
             cancelled,
             failed: samples.len() - completed - cancelled,
             tokens: TokenTotals::of(samples, options),
@@ -267,7 +281,7 @@ impl ArmMetrics {
 
 impl TokenTotals {
     fn of(samples: &[&Sample<'_>], options: &MetricsOptions) -> Self {
-        let answers = || samples.iter().filter(|it| it.observation.outcome.is_answer()).map(|it| it.tokens);
+        let answers = || samples.iter().filter(|it| it.outcome().is_answer()).map(|it| it.tokens());
         let of_prompts = Self {
             input: throughput::sum(answers().map(|it| it.input)),
             input_sources: Sources::of(answers().map(|it| it.input_source)),
@@ -299,8 +313,8 @@ impl Sources {
 
 fn failures(samples: &[Sample<'_>]) -> Vec<Group> {
     let mut groups = Vec::new();
-    for sample in samples.iter().filter(|it| !it.observation.outcome.is_answer()) {
-        let outcome = &sample.observation.outcome;
+    for sample in samples.iter().filter(|it| !it.outcome().is_answer()) {
+        let outcome = sample.outcome();
         Group::add_to(&mut groups, outcome.name(), sample, &failure_words(outcome));
     }
     Group::sort(&mut groups);

@@ -103,9 +103,9 @@ pub fn is_correct(verdict: &Verdict) -> Option<bool> {
 impl Quality {
     /// Judges a run; `samples` in plan order.
     pub fn of(samples: &[Sample<'_>]) -> Self {
-        let constrained: Vec<&Sample<'_>> = samples.iter().filter(|it| it.case.arm == Arm::Constrained).collect();
-        let control = || samples.iter().filter(|it| it.case.arm == Arm::Control);
-        let with_outcome = |is: fn(&Outcome) -> bool| constrained.iter().filter(|it| is(&it.observation.outcome)).count();
+        let constrained: Vec<&Sample<'_>> = samples.iter().filter(|it| it.arm() == Arm::Constrained).collect();
+        let control = || samples.iter().filter(|it| it.arm() == Arm::Control);
+        let with_outcome = |is: fn(&Outcome) -> bool| constrained.iter().filter(|it| is(it.outcome())).count();
         let correct = correctness(constrained.iter().copied());
         Self {
             constrained: constrained.len(),
@@ -136,12 +136,12 @@ impl VllmScore {
         let mut score =
             Self { correct_rate: None, only_script: Group::empty("only_script"), only_ours: Group::empty("only_ours") };
         for sample in samples {
-            let Some(script) = sample.vllm_correct else { continue };
+            let Some(script) = sample.vllm_correct() else { continue };
             tally.add(script);
-            if !sample.observation.outcome.is_answer() {
+            if !sample.outcome().is_answer() {
                 continue;
             }
-            match sample.verdict {
+            match sample.verdict() {
                 Verdict::Invalid { reason } if script => score.only_script.add(sample, &reason.to_string()),
                 Verdict::Valid if !script => score.only_ours.add(sample, "valid by its constraint"),
                 Verdict::Valid | Verdict::Invalid { .. } | Verdict::NotScored { .. } => {}
@@ -154,32 +154,31 @@ impl VllmScore {
 
 fn correctness<'s, 'a: 's>(samples: impl Iterator<Item = &'s Sample<'a>>) -> Tally {
     let mut tally = Tally::default();
-    samples.filter_map(|it| is_correct(it.verdict)).for_each(|correct| tally.add(correct));
+    samples.filter_map(|it| is_correct(it.verdict())).for_each(|correct| tally.add(correct));
     tally
 }
 
 fn compliance(constrained: &[&Sample<'_>]) -> Tally {
     let mut tally = Tally::default();
-    ended(constrained).into_iter().for_each(|it| tally.add(*it.verdict == Verdict::Valid));
+    ended(constrained).into_iter().for_each(|it| tally.add(*it.verdict() == Verdict::Valid));
     tally
 }
 
 /// Answers that ended by themselves and have a verdict.
 fn ended<'s, 'a>(constrained: &[&'s Sample<'a>]) -> Vec<&'s Sample<'a>> {
     let has_ended = |it: &&&Sample<'_>| {
-        let reason = it.observation.finish_reason.as_deref();
-        it.observation.outcome == Outcome::Completed && reason.is_some_and(|reason| ENDED_BY_ITSELF.contains(&reason))
+        let reason = it.finish_reason();
+        *it.outcome() == Outcome::Completed && reason.is_some_and(|reason| ENDED_BY_ITSELF.contains(&reason))
     };
-    let is_judged = |it: &&&Sample<'_>| !matches!(it.verdict, Verdict::NotScored { .. });
+    let is_judged = |it: &&&Sample<'_>| !matches!(it.verdict(), Verdict::NotScored { .. });
     constrained.iter().filter(has_ended).filter(is_judged).copied().collect()
 }
 
 fn coverage(constrained: &[&Sample<'_>]) -> Tally {
     let mut tally = Tally::default();
     for sample in constrained {
-        let observation = sample.observation;
-        let taken_up = observation.outcome.is_answer() || observation.timing.first_content_ns().is_some();
-        if taken_up || observation.outcome != Outcome::Cancelled {
+        let taken_up = sample.outcome().is_answer() || sample.instants().first_content_ns.is_some();
+        if taken_up || *sample.outcome() != Outcome::Cancelled {
             tally.add(taken_up);
         }
     }
@@ -198,7 +197,7 @@ fn is_failure(outcome: &Outcome) -> bool {
 fn reasons(constrained: &[&Sample<'_>]) -> Vec<Group> {
     let mut groups = Vec::new();
     for sample in constrained {
-        if let Verdict::Invalid { reason } = sample.verdict {
+        if let Verdict::Invalid { reason } = sample.verdict() {
             Group::add_to(&mut groups, reason.name(), sample, &reason.to_string());
         }
     }
@@ -209,10 +208,10 @@ fn reasons(constrained: &[&Sample<'_>]) -> Vec<Group> {
 fn not_scored(constrained: &[&Sample<'_>]) -> Vec<Group> {
     let mut groups = Vec::new();
     for sample in constrained {
-        if let Verdict::NotScored { why } = sample.verdict {
+        if let Verdict::NotScored { why } = sample.verdict() {
             let words = match why {
                 NotScored::Unsupported { .. } | NotScored::Limit { .. } | NotScored::NoConstraint => why.to_string(),
-                NotScored::Refused | NotScored::Failed | NotScored::Cancelled => failure_words(&sample.observation.outcome),
+                NotScored::Refused | NotScored::Failed | NotScored::Cancelled => failure_words(sample.outcome()),
             };
             Group::add_to(&mut groups, why.name(), sample, &words);
         }

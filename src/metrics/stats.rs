@@ -19,12 +19,15 @@ pub struct Summary {
     pub median: Option<f64>,
     /// Population standard deviation (`ddof=0`, numpy's default and so vLLM's).
     pub std: Option<f64>,
-    /// How far the mean may be off by chance: the standard error, from two values on; see [`Summary::of`] and [`Summary::pooled`].
+    /// How far the mean may be off by chance: the standard error, from two values on; see [`Summary::of`] and [`Pooled`].
     pub standard_error: Option<f64>,
     pub min: Option<f64>,
     pub max: Option<f64>,
     /// In the order in which they were asked for.
     pub percentiles: Vec<Percentile>,
+    /// By how much median and percentiles may be off, in percent of themselves, where there were too many values to keep.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub within_percent: Option<f64>,
 }
 
 /// One percentile, and whether the sample is large enough to speak of it.
@@ -64,22 +67,7 @@ impl Summary {
         Self { standard_error: summary.std.map(error).filter(|_| summary.n > 1), ..summary }
     }
 
-    /// Sums up values that come in groups, such as the gaps of each answer, as one sample.
-    ///
-    /// Values of a group hang together, so they do not count as so many independent ones: the standard error is that of a mean over
-    /// clusters (Cochran, "Sampling Techniques", 9.5), and percentiles have no interval.
-    pub fn pooled(groups: &[Vec<f64>], percentiles: &[f64]) -> Self {
-        let summary = Self::without_error(groups.concat(), percentiles, false);
-        let filled = groups.iter().filter(|group| !group.is_empty());
-        let clusters = filled.clone().count() as f64;
-        let error = |mean: f64| {
-            let spread: f64 = filled.clone().map(|group| group.iter().map(|value| value - mean).sum::<f64>().powi(2)).sum();
-            (spread * clusters / (clusters - 1.0)).sqrt() / summary.n as f64
-        };
-        Self { standard_error: summary.mean.filter(|_| clusters > 1.0).map(error), ..summary }
-    }
-
-    fn without_error(mut values: Vec<f64>, percentiles: &[f64], independent: bool) -> Self {
+    pub(super) fn without_error(mut values: Vec<f64>, percentiles: &[f64], independent: bool) -> Self {
         values.sort_by(f64::total_cmp);
         let sorted = values;
         let mean = mean(&sorted);
@@ -92,6 +80,7 @@ impl Summary {
             min: sorted.first().copied(),
             max: sorted.last().copied(),
             percentiles: percentiles.iter().filter_map(|&p| Percentile::of(&sorted, p, independent)).collect(),
+            within_percent: None,
         }
     }
 }
@@ -106,6 +95,12 @@ impl Percentile {
         let low = ranked(low).zip(value).map(|(low, value)| low.min(value));
         let high = ranked(high).zip(value).map(|(high, value)| high.max(value));
         Some(Self { p, value, enough: sorted.len() as u64 >= needs, needs, low, high })
+    }
+
+    /// The percentile of `n` values that are not independent; `None` outside 0 to 100.
+    pub(super) fn dependent(p: f64, value: Option<f64>, n: usize) -> Option<Self> {
+        let needs = samples_needed(p)?;
+        Some(Self { p, value, enough: n as u64 >= needs, needs, low: None, high: None })
     }
 
     /// The percentile as vLLM spells it in keys and rows: `99`, `99.9`.
@@ -281,22 +276,6 @@ mod tests {
             }
             check(row.values, [row.mean, row.median, row.std], &row.percentiles);
         }
-    }
-
-    #[test]
-    fn values_in_groups_count_by_groups() {
-        // Three groups of which each says the same many times know no more than three values.
-        let groups: Vec<Vec<f64>> = [1.0, 2.0, 6.0].iter().map(|value| vec![*value; 50]).collect();
-        let pooled = Summary::pooled(&groups, &[50.0]);
-        let three = Summary::of(vec![1.0, 2.0, 6.0], &[50.0]);
-        assert_eq!((pooled.n, pooled.mean, pooled.percentiles[0].value), (150, three.mean, Some(2.0)));
-        near(pooled.standard_error.unwrap(), three.standard_error.unwrap());
-        assert_eq!((pooled.percentiles[0].low, pooled.percentiles[0].high), (None, None));
-        // Groups of one value are independent values.
-        let singles: Vec<Vec<f64>> = [3.0, 1.0, 4.0, 1.0, 5.0].iter().map(|value| vec![*value]).collect();
-        near(Summary::pooled(&singles, &[]).standard_error.unwrap(), Summary::of(singles.concat(), &[]).standard_error.unwrap());
-        assert_eq!(Summary::pooled(&[vec![1.0, 2.0], vec![]], &[]).standard_error, None, "one group knows nothing of others");
-        assert_eq!(Summary::pooled(&[], &[]), Summary::default());
     }
 
     #[test]

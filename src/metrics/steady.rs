@@ -76,16 +76,15 @@ impl SteadyState {
         let (start_ns, end_ns, observed_peak) = crossings(&flights, threshold_abs)?;
         let within = |at: u64| (start_ns..end_ns).contains(&at);
         let duration_s = (end_ns - start_ns) as f64 / NS_PER_S;
-        let answered = || flights.iter().filter(|it| it.sample.observation.outcome.is_answer());
+        let answered = || flights.iter().filter(|it| it.sample.outcome().is_answer());
         let started: Vec<&Sample<'_>> = answered().filter(|it| within(it.sent_ns)).map(|it| it.sample).collect();
         let completed = answered().filter(|it| within(it.end_ns)).count();
         let per_second = |count: f64| if end_ns == start_ns { None } else { Some(count / duration_s) };
-        let input = super::throughput::sum(started.iter().map(|it| it.tokens.input));
+        let input = super::throughput::sum(started.iter().map(|it| it.tokens().input));
         let input_throughput = input.and_then(|tokens| per_second(tokens as f64));
         let output_throughput = tokens_between(answered().map(|it| it.sample), within).and_then(per_second);
-        let latencies: Vec<_> = started.iter().map(|it| it.latency(options)).collect();
-        let ttfts = latencies.iter().filter_map(|it| it.ttft_ms).collect();
-        let tpots = latencies.iter().filter_map(|it| it.tpot_ms).collect();
+        let ttfts = started.iter().filter_map(|it| it.latency(options).ttft_ms).collect();
+        let tpots = started.iter().filter_map(|it| it.latency(options).tpot_ms).collect();
         let window = Window {
             start_s: start_ns as f64 / NS_PER_S,
             end_s: end_ns as f64 / NS_PER_S,
@@ -119,9 +118,9 @@ impl SteadyState {
 impl<'s, 'a> Flight<'s, 'a> {
     /// A request that never ended was under way until the run's end.
     fn of(sample: &'s Sample<'a>, duration_ns: u64) -> Option<Self> {
-        let timing = &sample.observation.timing;
+        let timing = sample.instants();
         let sent_ns = timing.sent_ns?;
-        let end_ns = timing.end_ns.or(timing.last_content_ns()).unwrap_or(duration_ns);
+        let end_ns = timing.end_ns.or(timing.last_content_ns).unwrap_or(duration_ns);
         Some(Self { sample, sent_ns, end_ns: end_ns.max(sent_ns) })
     }
 }
@@ -153,10 +152,10 @@ fn crossings(flights: &[Flight<'_, '_>], threshold: usize) -> Option<(u64, u64, 
 fn tokens_between<'s, 'a: 's>(answers: impl Iterator<Item = &'s Sample<'a>>, within: impl Fn(u64) -> bool) -> Option<f64> {
     let mut tokens = 0.0;
     for answer in answers {
-        let chunks = &answer.observation.timing.chunks_ns;
+        let chunks = answer.chunks_ns();
         let inside = chunks.iter().filter(|&&at| within(at)).count();
         if inside > 0 {
-            tokens += answer.tokens.output? as f64 * inside as f64 / chunks.len() as f64;
+            tokens += answer.tokens().output? as f64 * inside as f64 / chunks.len() as f64;
         }
     }
     Some(tokens)

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::holding::runs_away;
-use super::{Sample, TokenSource, Tokens};
+use super::ledger::Ledger;
+use super::{Judged, Sample, TokenSource, Tokens};
 use crate::case::{Arm, Case, Prompt};
 use crate::constraint::Constraint;
 use crate::observation::{Observation, Outcome, Timing};
@@ -95,7 +96,7 @@ impl Made<'_> {
         (case, observation, self.verdict.clone())
     }
 
-    pub(crate) fn sample<'a>(&self, case: &'a Case, observation: &'a Observation, verdict: &'a Verdict) -> Sample<'a> {
+    fn judged(&self, verdict: Verdict, observation: &Observation) -> Judged {
         let source = |count: Option<u64>| if count.is_some() { TokenSource::Server } else { TokenSource::Unknown };
         let tokens = Tokens {
             input: self.input,
@@ -103,14 +104,23 @@ impl Made<'_> {
             output: self.output,
             output_source: source(self.output),
         };
-        Sample { case, observation, verdict, tokens, vllm_correct: self.vllm_correct, white_space_run: runs_away(observation) }
+        Judged { verdict, tokens, vllm_correct: self.vllm_correct, white_space_run: runs_away(observation) }
     }
 }
 
 /// Hands the samples of a made-up run, in plan order, to `check`.
 pub(crate) fn with_samples<T>(run: &[Made<'_>], check: impl FnOnce(&[Sample<'_>]) -> T) -> T {
-    let parts: Vec<_> = run.iter().enumerate().map(|(index, made)| made.parts(index)).collect();
-    let samples: Vec<_> =
-        run.iter().zip(&parts).map(|(made, (case, observation, verdict))| made.sample(case, observation, verdict)).collect();
-    check(&samples)
+    with_cases(run, |_, _| {}, check)
+}
+
+/// The same, of cases that `change` made others of.
+pub(crate) fn with_cases<T>(run: &[Made<'_>], change: impl Fn(usize, &mut Case), check: impl FnOnce(&[Sample<'_>]) -> T) -> T {
+    let mut ledger = Ledger::new(run.len(), None);
+    for (index, made) in run.iter().enumerate() {
+        let (mut case, observation, verdict) = made.parts(index);
+        change(index, &mut case);
+        assert!(ledger.push(&case, &observation, 0));
+        ledger.judge(index, made.judged(verdict, &observation));
+    }
+    check(&ledger.samples())
 }

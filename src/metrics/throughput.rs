@@ -44,17 +44,17 @@ pub struct Throughput {
 impl Throughput {
     /// Measures a group of requests over a run of `duration_ns`.
     pub fn of(samples: &[&Sample<'_>], duration_ns: u64, options: &MetricsOptions) -> Self {
-        let answers: Vec<&Sample<'_>> = samples.iter().copied().filter(|it| it.observation.outcome.is_answer()).collect();
+        let answers: Vec<&Sample<'_>> = samples.iter().copied().filter(|it| it.outcome().is_answer()).collect();
         let per_second = |count: f64| if duration_ns == 0 { None } else { Some(count / (duration_ns as f64 / 1e9)) };
-        let input = sum(answers.iter().map(|it| it.tokens.input));
+        let input = sum(answers.iter().map(|it| it.tokens().input));
         let (output, total) = match options.answers {
             Answers::Computed => (None, input),
             Answers::Generated => {
-                let output = sum(answers.iter().map(|it| it.tokens.output));
+                let output = sum(answers.iter().map(|it| it.tokens().output));
                 (output, output.zip(input).map(|(output, input)| output.saturating_add(input)))
             }
         };
-        let valid = |it: &&&Sample<'_>| *it.verdict == Verdict::Valid;
+        let valid = |it: &&&Sample<'_>| *it.verdict() == Verdict::Valid;
         let good: Option<Vec<&Sample<'_>>> = options.goodput.and_then(|slo| good(&answers, slo, options));
         let peaks = Peaks::of(&answers, options.answers);
         Self {
@@ -82,7 +82,7 @@ pub(super) fn sum(mut terms: impl Iterator<Item = Option<u64>>) -> Option<u64> {
 fn good<'s, 'a>(answers: &[&'s Sample<'a>], slo: Slo, options: &MetricsOptions) -> Option<Vec<&'s Sample<'a>>> {
     let streaming_asked = slo.ttft_ms.is_some() || slo.tpot_ms.is_some();
     let unstreamed = !options.streamed || answers.iter().any(|it| !it.streamed(options));
-    let tokens_missing = slo.tpot_ms.is_some() && answers.iter().any(|it| it.tokens.output.is_none());
+    let tokens_missing = slo.tpot_ms.is_some() && answers.iter().any(|it| it.tokens().output.is_none());
     if slo == Slo::default() || (streaming_asked && unstreamed) || tokens_missing {
         return None;
     }
@@ -108,43 +108,43 @@ struct Peaks {
 
 impl Peaks {
     fn of(answers: &[&Sample<'_>], made: Answers) -> Self {
-        let Some(start_ns) = answers.iter().filter_map(|it| it.observation.timing.sent_ns).min() else {
+        let Some(start_ns) = answers.iter().filter_map(|it| it.instants().sent_ns).min() else {
             return Self::default();
         };
         // Maps, not arrays: a broken instant must cost an entry, not the memory of all the seconds before it.
         let mut chunks: BTreeMap<u64, u64> = BTreeMap::new();
         let mut tokens: BTreeMap<u64, f64> = BTreeMap::new();
-        let mut touching: Vec<(u64, i64)> = Vec::new();
+        let mut touching: BTreeMap<u64, i64> = BTreeMap::new();
         let bucket = |at_ns: u64| at_ns.saturating_sub(start_ns) / NS_PER_S;
         for sample in answers {
-            let timing = &sample.observation.timing;
-            let weight = sample.tokens.output.map_or(0.0, |tokens| tokens as f64 / timing.chunks_ns.len().max(1) as f64);
-            for &at_ns in &timing.chunks_ns {
+            let timing = sample.instants();
+            let weight = sample.tokens().output.map_or(0.0, |tokens| tokens as f64 / timing.chunks.max(1) as f64);
+            for at_ns in sample.chunks_ns() {
                 *chunks.entry(bucket(at_ns)).or_default() += 1;
                 *tokens.entry(bucket(at_ns)).or_default() += weight;
             }
             if let Some(sent_ns) = timing.sent_ns {
-                let end_ns = timing.last_content_ns().unwrap_or(sent_ns).max(sent_ns);
-                touching.push((bucket(sent_ns), 1));
-                touching.push((bucket(end_ns) + 1, -1));
+                let end_ns = timing.last_content_ns.unwrap_or(sent_ns).max(sent_ns);
+                *touching.entry(bucket(sent_ns)).or_default() += 1;
+                *touching.entry(bucket(end_ns) + 1).or_default() -= 1;
             }
         }
         let generated = made == Answers::Generated;
-        let known = generated && answers.iter().all(|it| it.tokens.output.is_some());
+        let known = generated && answers.iter().all(|it| it.tokens().output.is_some());
         Self {
             tokens: tokens.into_values().max_by(f64::total_cmp).filter(|_| known),
             chunks: chunks.into_values().max().filter(|_| generated),
-            touching: highest(touching),
+            touching: highest(touching.into_iter().collect()),
         }
     }
 }
 
 /// The most requests between being sent and ending. A request that never ended was under way until the run's end.
 fn max_in_flight(samples: &[&Sample<'_>], duration_ns: u64) -> Option<u64> {
-    let timings = samples.iter().map(|it| &it.observation.timing);
+    let timings = samples.iter().map(|it| it.instants());
     let steps = timings.filter_map(|timing| {
         let sent_ns = timing.sent_ns?;
-        let end_ns = timing.end_ns.or(timing.last_content_ns()).unwrap_or(duration_ns).max(sent_ns.saturating_add(1));
+        let end_ns = timing.end_ns.or(timing.last_content_ns).unwrap_or(duration_ns).max(sent_ns.saturating_add(1));
         Some([(sent_ns, 1), (end_ns, -1)])
     });
     highest(steps.flatten().collect())

@@ -2,16 +2,14 @@
 //! nothing.
 
 use super::latency::chunk_gaps_ms;
-use crate::observation::Timing;
 
 /// The gap before each token after the first chunk, in milliseconds: a chunk of several tokens had them made one after the other,
 /// and each is given its even part of the time since the chunk before. Text that comes without a token of its own (bytes that were
 /// held back) adds its time to the next that has one. `None` where some chunk has no count, or counts fall.
 ///
 /// The count is the server's `usage` in the chunk: vLLM's `continuous_usage_stats`, SGLang's `meta_info`.
-pub fn token_gaps_ms(timing: &Timing) -> Option<Vec<f64>> {
-    let counts = &timing.chunk_tokens;
-    if counts.is_empty() || counts.len() != timing.chunks_ns.len() || !counts.is_sorted() {
+pub fn token_gaps_ms(chunks_ns: &[u64], counts: &[u64]) -> Option<Vec<f64>> {
+    if counts.is_empty() || counts.len() != chunks_ns.len() || !counts.is_sorted() {
         return None;
     }
     // No server makes tokens by the million in one chunk; a broken count must cost an answer and not the memory.
@@ -20,7 +18,7 @@ pub fn token_gaps_ms(timing: &Timing) -> Option<Vec<f64>> {
     }
     let mut gaps = Vec::new();
     let mut since_last_ms = 0.0;
-    for (pair, gap_ms) in counts.windows(2).zip(chunk_gaps_ms(timing)) {
+    for (pair, gap_ms) in counts.windows(2).zip(chunk_gaps_ms(chunks_ns)) {
         let tokens = pair[1] - pair[0];
         since_last_ms += gap_ms;
         if tokens > 0 {
@@ -39,9 +37,8 @@ mod tests {
     use super::*;
 
     fn check(chunks_ms: &[u64], counts: &[u64], expected: Option<&[f64]>) {
-        let chunks_ns = chunks_ms.iter().map(|at| at * 1_000_000).collect();
-        let timing = Timing { chunks_ns, chunk_tokens: counts.to_vec(), ..Timing::default() };
-        assert_eq!(token_gaps_ms(&timing).as_deref(), expected, "{counts:?} at {chunks_ms:?}");
+        let chunks_ns: Vec<u64> = chunks_ms.iter().map(|at| at * 1_000_000).collect();
+        assert_eq!(token_gaps_ms(&chunks_ns, counts).as_deref(), expected, "{counts:?} at {chunks_ms:?}");
     }
 
     #[test]

@@ -26,12 +26,12 @@ pub(super) struct Parts {
 
 /// By kind of constraint.
 pub(super) fn by_kind(view: &View<'_>) -> Parts {
-    parts(view, "kind", |sample| vec![sample.case.constraint.as_ref().map_or("none", |it| it.kind())])
+    parts(view, "kind", |sample| vec![sample.constraint().map_or("none", |it| it.kind())])
 }
 
 /// By tag; a request with several is in several parts. Empty where nothing has a tag.
 pub(super) fn by_tag(view: &View<'_>) -> Parts {
-    parts(view, "tag", |sample| sample.case.tags.iter().map(String::as_str).collect())
+    parts(view, "tag", |sample| sample.question().tags.iter().map(String::as_str).collect())
 }
 
 fn parts<'s>(view: &View<'s>, name: &str, names: impl Fn(&Sample<'s>) -> Vec<&'s str>) -> Parts {
@@ -61,7 +61,7 @@ fn row(view: &View<'_>, name: &str, samples: &[Sample<'_>]) -> Vec<String> {
     let interval =
         |rate: Option<Rate>| rate.map_or_else(String::new, |it| format!("{:.2} to {:.2}", it.low_percent, it.high_percent));
     let hits = |rate: Option<Rate>| rate.map_or_else(|| "none".to_owned(), |it| format!("{}/{}", it.hits, it.of));
-    let no_answer = samples.iter().filter(|it| !it.observation.outcome.is_answer()).count();
+    let no_answer = samples.iter().filter(|it| !it.outcome().is_answer()).count();
     let mut cells = vec![
         printable(name, NAME_MAX_CHARS),
         samples.len().to_string(),

@@ -65,25 +65,24 @@ pub fn write(view: &View<'_>, out: &mut dyn Write) -> Result<()> {
 
 fn cells(view: &View<'_>, sample: &Sample<'_>) -> [String; COLUMNS.len()] {
     let options = &view.report.metrics.options;
-    let (case, observation) = (sample.case, sample.observation);
-    let timing = &observation.timing;
+    let (question, timing, tokens) = (sample.question(), sample.instants(), sample.tokens());
     let latency = sample.latency(options);
-    let gaps: Vec<f64> = if sample.streamed(options) { chunk_gaps_ms(timing).collect() } else { Vec::new() };
+    let gaps: Vec<f64> = if sample.streamed(options) { chunk_gaps_ms(&sample.chunks_ns()).collect() } else { Vec::new() };
     let mean_gap = (!gaps.is_empty()).then(|| gaps.iter().sum::<f64>() / gaps.len() as f64);
     let (verdict, reason, words) = verdict(sample);
     let seconds = |at_ns: Option<u64>| number(at_ns.map(|it| it as f64 / 1e9));
     let count = |count: Option<u64>| count.map(|it| it.to_string()).unwrap_or_default();
     [
-        observation.case_index.to_string(),
-        case.id.clone(),
-        arm_name(case.arm).to_owned(),
-        case.constraint.as_ref().map(|it| it.kind().to_owned()).unwrap_or_default(),
-        case.tags.join(";"),
-        observation.outcome.name().to_owned(),
+        sample.case_index().to_string(),
+        sample.id(),
+        arm_name(sample.arm()).to_owned(),
+        question.constraint.as_ref().map(|it| it.kind().to_owned()).unwrap_or_default(),
+        question.tags.join(";"),
+        sample.outcome().name().to_owned(),
         verdict.to_owned(),
         reason.to_owned(),
         cut(&words, DETAIL_MAX_BYTES).to_owned(),
-        observation.finish_reason.clone().unwrap_or_default(),
+        sample.finish_reason().unwrap_or_default().to_owned(),
         timing.streamed.to_string(),
         seconds(Some(timing.due_ns)),
         seconds(timing.sent_ns),
@@ -96,19 +95,19 @@ fn cells(view: &View<'_>, sample: &Sample<'_>) -> [String; COLUMNS.len()] {
         number(latency.ttft_from_due_ms),
         number(latency.e2el_from_due_ms),
         number(latency.schedule_lag_ms),
-        timing.chunks_ns.len().to_string(),
-        count(sample.tokens.input),
-        source(sample.tokens.input_source).to_owned(),
-        count(sample.tokens.output),
-        source(sample.tokens.output_source).to_owned(),
+        timing.chunks.to_string(),
+        count(tokens.input),
+        source(tokens.input_source).to_owned(),
+        count(tokens.output),
+        source(tokens.output_source).to_owned(),
     ]
 }
 
 /// The verdict's name, that of its reason, and the words on it.
 fn verdict(sample: &Sample<'_>) -> (&'static str, &'static str, String) {
-    let failure = failure_words(&sample.observation.outcome);
+    let failure = failure_words(sample.outcome());
     let or_failure = |words: String| if failure.is_empty() { words } else { failure.clone() };
-    match sample.verdict {
+    match sample.verdict() {
         Verdict::Valid => ("valid", "", String::new()),
         Verdict::Invalid { reason } => ("invalid", reason.name(), or_failure(reason.to_string())),
         Verdict::NotScored { why } => ("not_scored", why.name(), or_failure(why.to_string())),

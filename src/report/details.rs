@@ -65,7 +65,7 @@ impl Details {
     pub fn of(samples: &[Sample<'_>], options: &MetricsOptions) -> Self {
         let mut details = Self::default();
         for sample in samples {
-            let timing = &sample.observation.timing;
+            let timing = sample.instants();
             let latency = sample.latency(options);
             let seconds = |ms: Option<f64>| ms.map(|ms| ms / MS_PER_S);
             details.ttfts.push(seconds(latency.ttft_ms));
@@ -73,11 +73,11 @@ impl Details {
             details.queue_times.push(seconds(latency.schedule_lag_ms));
             details.start_times.push(timing.sent_ns.map(|at_ns| at_ns as f64 / NS_PER_S));
             details.itls.push(if sample.streamed(options) {
-                chunk_gaps_ms(timing).map(|gap| gap / MS_PER_S).collect()
+                chunk_gaps_ms(&sample.chunks_ns()).map(|gap| gap / MS_PER_S).collect()
             } else {
                 vec![]
             });
-            details.errors.push(failure_words(&sample.observation.outcome));
+            details.errors.push(failure_words(sample.outcome()));
             details.outputs.push(Output::of(sample, &latency));
         }
         details
@@ -86,22 +86,21 @@ impl Details {
 
 impl Output {
     fn of(sample: &Sample<'_>, latency: &RequestLatency) -> Self {
-        let observation = sample.observation;
         Self {
-            generated: observation.text.clone(),
-            expected: sample.case.completion.clone(),
-            correctness: is_correct(sample.verdict),
-            vllm_correctness: sample.vllm_correct,
-            case: sample.case.id.clone(),
-            arm: sample.case.arm,
-            outcome: observation.outcome.clone(),
-            verdict: sample.verdict.clone(),
-            finish_reason: observation.finish_reason.clone(),
-            reasoning: Some(observation.reasoning.clone()).filter(|it| !it.is_empty()),
+            generated: sample.text().to_owned(),
+            expected: sample.question().completion.clone(),
+            correctness: is_correct(sample.verdict()),
+            vllm_correctness: sample.vllm_correct(),
+            case: sample.id(),
+            arm: sample.arm(),
+            outcome: sample.outcome().clone(),
+            verdict: sample.verdict().clone(),
+            finish_reason: sample.finish_reason().map(str::to_owned),
+            reasoning: Some(sample.reasoning().to_owned()).filter(|it| !it.is_empty()),
             ttft_reasoning_ms: latency.ttft_reasoning_ms,
             ttft_answer_ms: latency.ttft_answer_ms,
-            tokens: sample.tokens,
-            tags: sample.case.tags.clone(),
+            tokens: sample.tokens(),
+            tags: sample.question().tags.clone(),
         }
     }
 }

@@ -55,7 +55,7 @@ fn line(view: &View<'_>, sample: &Sample<'_>, failing_as: &'static str, answer: 
         Standing::NoAnswer(words) | Standing::Skipped(words) => words,
         Standing::Passed => String::new(),
     };
-    let (case, observation) = (sample.case, sample.observation);
+    let case = sample.case();
     let failure = Failure {
         case: &case.id,
         arm: case.arm,
@@ -65,11 +65,11 @@ fn line(view: &View<'_>, sample: &Sample<'_>, failing_as: &'static str, answer: 
         constraint: case.constraint.as_deref(),
         prompt: &case.prompt,
         output_len: case.output_len,
-        outcome: &observation.outcome,
-        verdict: sample.verdict,
-        finish_reason: observation.finish_reason.as_deref(),
+        outcome: sample.outcome(),
+        verdict: sample.verdict(),
+        finish_reason: sample.finish_reason(),
         answer,
-        curl: view.resend.and_then(|resend| resend.line(case).ok()),
+        curl: view.resend.and_then(|resend| resend.line(&case).ok()),
     };
     let line = serde_json::to_string(&failure).expect("it holds only strings, numbers and JSON values");
     format!("{line}\n")

@@ -140,12 +140,12 @@ fn dataset<'a>(view: &View<'a>) -> &'a str {
 
 /// One request.
 fn test(view: &View<'_>, place: usize, sample: &Sample<'_>) -> Result<String> {
-    let (case, timing) = (sample.case, &sample.observation.timing);
-    let kind = case.constraint.as_ref().map_or("none", |it| it.kind());
-    let class = format!("{}.{kind}.{}", dataset(view), arm_name(case.arm));
+    let timing = sample.instants();
+    let kind = sample.constraint().map_or("none", |it| it.kind());
+    let class = format!("{}.{kind}.{}", dataset(view), arm_name(sample.arm()));
     let taken_ns = timing.sent_ns.zip(timing.end_ns).map_or(0, |(sent, end)| end.saturating_sub(sent));
     let standing = Standing::of(sample);
-    let (class, name, seconds) = (attribute(&class), attribute(&case.id), taken_ns as f64 / 1e9);
+    let (class, name, seconds) = (attribute(&class), attribute(&sample.id()), taken_ns as f64 / 1e9);
     let begin = format!("<testcase classname=\"{class}\" name=\"{name}\" time=\"{seconds:.6}\"");
     let found = match &standing {
         Standing::Passed => return Ok(format!("{begin}/>\n")),
@@ -153,7 +153,7 @@ fn test(view: &View<'_>, place: usize, sample: &Sample<'_>) -> Result<String> {
         Standing::Invalid(reason) => {
             element("failure", reason.name(), &reason.to_string(), &format!("answer: {}", (view.answer)(place)?))
         }
-        Standing::NoAnswer(words) => element("error", sample.observation.outcome.name(), words, words),
+        Standing::NoAnswer(words) => element("error", sample.outcome().name(), words, words),
     };
     Ok(format!("{begin}>{found}</testcase>\n"))
 }

@@ -37,7 +37,7 @@ pub fn render(view: &View<'_>) -> String {
     let generated = view.report.metrics.options.answers == Answers::Generated;
     let of: [(LatencyMetric, Value); 2] = [(LatencyMetric::Ttft, |it| it.ttft_ms), (LatencyMetric::E2el, |it| it.e2el_ms)];
     for (metric, of) in of.into_iter().filter(|(metric, _)| generated || *metric == LatencyMetric::E2el) {
-        let answers = view.samples.iter().filter(|it| it.observation.outcome.is_answer());
+        let answers = view.samples.iter().filter(|it| it.outcome().is_answer());
         let options = &view.report.metrics.options;
         let mut values: Vec<f64> = answers.filter_map(|it| of(&it.latency(options))).collect();
         values.sort_by(f64::total_cmp);

@@ -49,22 +49,21 @@ impl OutputUnit {
 impl Timeline {
     /// Cuts a run of `duration_ns` into so many steps; `None` where it took no time or nothing was sent.
     pub fn of(samples: &[Sample<'_>], duration_ns: u64, steps: usize) -> Option<Self> {
-        let is_sent = samples.iter().any(|it| it.observation.timing.sent_ns.is_some());
+        let is_sent = samples.iter().any(|it| it.instants().sent_ns.is_some());
         if duration_ns == 0 || steps == 0 || !is_sent {
             return None;
         }
         let mut made = vec![Step::default(); steps];
         // In 128 bits: nanoseconds of hours times steps. What came after the end is in the last step.
         let place = |at_ns: u64| ((u128::from(at_ns) * steps as u128 / u128::from(duration_ns)) as usize).min(steps - 1);
-        let answers = || samples.iter().filter(|it| it.observation.outcome.is_answer());
-        let is_counted = answers().all(|it| it.tokens.output.is_some());
+        let answers = || samples.iter().filter(|it| it.outcome().is_answer());
+        let is_counted = answers().all(|it| it.tokens().output.is_some());
         for sample in samples {
-            let timing = &sample.observation.timing;
-            let chunks = &timing.chunks_ns;
-            let tokens = sample.tokens.output.filter(|_| is_counted).map(|it| it as f64 / chunks.len().max(1) as f64);
+            let timing = sample.instants();
+            let tokens = sample.tokens().output.filter(|_| is_counted).map(|it| it as f64 / timing.chunks.max(1) as f64);
             let weight = if is_counted { tokens.unwrap_or(0.0) } else { 1.0 };
-            if sample.observation.outcome.is_answer() {
-                chunks.iter().for_each(|at_ns| made[place(*at_ns)].output += weight);
+            if sample.outcome().is_answer() {
+                sample.chunks_ns().iter().for_each(|at_ns| made[place(*at_ns)].output += weight);
             }
             let ended_ns = timing.end_ns.or(timing.sent_ns).unwrap_or(timing.due_ns);
             match Standing::of(sample) {
@@ -96,11 +95,11 @@ impl Timeline {
 
 /// The highest level of each step; one that nothing happens in keeps the level of the one before.
 fn add_in_flight(made: &mut [Step], samples: &[Sample<'_>], duration_ns: u64, place: impl Fn(u64) -> usize) {
-    let timings = samples.iter().map(|it| &it.observation.timing);
+    let timings = samples.iter().map(|it| it.instants());
     let mut changes: Vec<(u64, i64)> = timings
         .filter_map(|timing| {
             let sent_ns = timing.sent_ns?;
-            let end_ns = timing.end_ns.or(timing.last_content_ns()).unwrap_or(duration_ns).max(sent_ns.saturating_add(1));
+            let end_ns = timing.end_ns.or(timing.last_content_ns).unwrap_or(duration_ns).max(sent_ns.saturating_add(1));
             Some([(sent_ns, 1), (end_ns, -1)])
         })
         .flatten()

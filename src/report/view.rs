@@ -36,14 +36,14 @@ pub enum Standing<'a> {
 impl<'a> Standing<'a> {
     /// What became of this request.
     pub fn of(sample: &Sample<'a>) -> Self {
-        let outcome = &sample.observation.outcome;
+        let outcome = sample.outcome();
         if *outcome == Outcome::Cancelled {
             return Self::Skipped("the run ended first".to_owned());
         }
         if !outcome.is_answer() {
             return Self::NoAnswer(failure_words(outcome));
         }
-        match (sample.case.arm, sample.verdict) {
+        match (sample.arm(), sample.verdict()) {
             (Arm::Constrained, Verdict::Valid) => Self::Passed,
             (Arm::Constrained, Verdict::Invalid { reason }) => Self::Invalid(reason),
             (Arm::Control, Verdict::Valid) => Self::Skipped("control arm: valid, though the constraint was not sent".to_owned()),
@@ -65,7 +65,7 @@ impl<'a> Standing<'a> {
 pub fn failing_as(sample: &Sample<'_>) -> Option<&'static str> {
     match Standing::of(sample) {
         Standing::Invalid(reason) => Some(reason.name()),
-        Standing::NoAnswer(_) => Some(sample.observation.outcome.name()),
+        Standing::NoAnswer(_) => Some(sample.outcome().name()),
         Standing::Passed | Standing::Skipped(_) => None,
     }
 }
@@ -82,7 +82,7 @@ pub(crate) mod testing {
         let options = MetricsOptions { percentiles: vec![50.0, 99.0], ..MetricsOptions::default() };
         with_samples(run, |samples| {
             let report = Report::new(about, summarise(samples, 2_000_000_000, &options));
-            let answer = |place: usize| Ok(samples[place].observation.text.clone());
+            let answer = |place: usize| Ok(samples[place].text().to_owned());
             check(View { report: &report, samples, answer: &answer, resend: None })
         })
     }

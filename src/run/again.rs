@@ -21,7 +21,7 @@ use crate::report::curl::Resend;
 use crate::report::format::{self, FormOptions};
 use crate::report::view::View;
 use crate::report::{About, Details, EngineAbout, LoadReport, RampAbout, Report, RpsChange};
-use crate::runlog::{Header, Judged, Keep, RampTerms, RunLog, samples};
+use crate::runlog::{Header, Keep, RampTerms, RunLog};
 use crate::tokenizer::Tokenizer;
 
 /// Renders the log of a run once more (`sobench report`).
@@ -33,12 +33,12 @@ pub fn command(plan: &ReportPlan) -> Result<Ending> {
         files::refuse_same(path, &plan.log)?;
     }
     let mut log = RunLog::read(&plan.log, Keep::AsSaved)?;
-    let judged = verdicts(&mut log)?;
-    let report = report(&log, &judged, log.header.detailed)?;
+    verdicts(&mut log)?;
+    let report = report(&log, log.header.detailed)?;
     let options = FormOptions { detailed: log.header.detailed, junit_per: plan.junit_per, plot: plan.plot };
     let mut lines: Vec<String> = log.notices.iter().map(|notice| format!("warning: {notice}")).collect();
     let mut stdout = Vec::new();
-    with_view(&log, &judged, &report, |view| match &plan.output {
+    with_view(&log, &report, |view| match &plan.output {
         None => format::write(view, plan.format, options, &mut stdout),
         Some(path) => {
             files::write(path, |out| format::write(view, plan.format, options, out))?;
@@ -51,28 +51,25 @@ pub fn command(plan: &ReportPlan) -> Result<Ending> {
 }
 
 /// Shows a run to `what`, with answers that are read from the log where they are not in memory.
-pub(super) fn with_view<T>(
-    log: &RunLog,
-    judged: &[Judged],
-    report: &Report,
-    what: impl FnOnce(&View<'_>) -> Result<T>,
-) -> Result<T> {
-    let samples = samples(&log.requests, judged);
+pub(super) fn with_view<T>(log: &RunLog, report: &Report, what: impl FnOnce(&View<'_>) -> Result<T>) -> Result<T> {
+    let samples = log.requests.samples();
     let answer = |place: usize| log.answer(place).map(|answer| answer.text);
     let header = &log.header;
     let model = header.model.as_deref().or(report.about.model_id.as_deref());
     let is_gone = log.footer.as_ref().map_or(report.about.embedded, |footer| footer.cost.includes_server);
     let resend = model.and_then(|model| Resend::of(&report.about, model, &header.header_names, is_gone));
-    what(&View { report, samples: &samples, answer: &answer, resend: resend.as_ref() })
+    let shown = what(&View { report, samples: &samples, answer: &answer, resend: resend.as_ref() })?;
+    log.check()?;
+    Ok(shown)
 }
 
-/// The verdicts of a log: those that it holds, or today's of a run that was killed before it was judged.
+/// Sees to it that a log has verdicts: those that it holds, or today's of a run that was killed before it was judged.
 ///
 /// # Errors
 /// The log cannot be read again.
-pub(super) fn verdicts(log: &mut RunLog) -> Result<Vec<Judged>> {
-    if let Some(judged) = log.judged.take() {
-        return Ok(judged);
+pub(super) fn verdicts(log: &mut RunLog) -> Result<()> {
+    if log.is_judged {
+        return Ok(());
     }
     let tokenizer = log.header.tokenizer.as_deref().map_or_else(|| Ok(Tokenizer::embedded()), Tokenizer::open);
     if let Err(error) = &tokenizer {
@@ -85,9 +82,9 @@ pub(super) fn verdicts(log: &mut RunLog) -> Result<Vec<Judged>> {
 ///
 /// # Errors
 /// An answer that is shown as an example cannot be read again; the log's own terms make no sense.
-pub(super) fn report(log: &RunLog, judged: &[Judged], detailed: bool) -> Result<Report> {
+pub(super) fn report(log: &RunLog, detailed: bool) -> Result<Report> {
     let header = &log.header;
-    let samples = samples(&log.requests, judged);
+    let samples = log.requests.samples();
     let duration_ns = log.footer.as_ref().map_or_else(|| duration_ns(&samples), |footer| footer.duration_ns);
     let mut metrics = summarise(&samples, duration_ns, &header.metrics);
     fill_excerpts(&mut metrics, log)?;
@@ -96,12 +93,14 @@ pub(super) fn report(log: &RunLog, judged: &[Judged], detailed: bool) -> Result<
     report.load = Some(load(header, &samples, duration_ns)?);
     report.client = log.footer.as_ref().map(|footer| ClientPart::of(&samples, &header.metrics, footer.cost));
     report.details = detailed.then(|| Details::of(&samples, &header.metrics));
+    report.about.notices.extend(rounded(&report.metrics));
+    log.check()?;
     Ok(report)
 }
 
 /// Of a run that nobody saw the end of.
 fn duration_ns(samples: &[Sample<'_>]) -> u64 {
-    let sent = samples.iter().map(|it| &it.observation.timing).filter(|it| it.sent_ns.is_some());
+    let sent = samples.iter().map(Sample::instants).filter(|it| it.sent_ns.is_some());
     sent.filter_map(|timing| timing.end_ns).max().unwrap_or(0)
 }
 
@@ -125,6 +124,14 @@ fn about(log: &RunLog) -> About {
             .collect(),
         ..planned.clone()
     }
+}
+
+/// What the reader has to know of figures that are not exact.
+fn rounded(metrics: &Metrics) -> Option<String> {
+    let itl = &metrics.overall.latency.itl_ms;
+    itl.within_percent.map(|percent| {
+        format!("median and percentiles of the {} gaps between chunks (ITL) are right within {percent} %, means are exact", itl.n)
+    })
 }
 
 fn partial_notice(log: &RunLog) -> Option<String> {
@@ -182,9 +189,11 @@ fn ramp_about(terms: &RampTerms, header: &Header, came: usize) -> Result<RampAbo
 /// Puts the answers into the examples: the few that are shown are all that is read again.
 fn fill_excerpts(metrics: &mut Metrics, log: &RunLog) -> Result<()> {
     let shown: HashSet<String> = metrics.excerpts_mut().map(|excerpt| excerpt.case_id.clone()).collect();
-    let requests = log.requests.iter().enumerate();
-    let places: HashMap<&str, usize> =
-        requests.filter(|(_, it)| shown.contains(&it.case.id)).map(|(place, it)| (it.case.id.as_str(), place)).collect();
+    if shown.is_empty() {
+        return Ok(());
+    }
+    let requests = log.requests.iter().enumerate().map(|(place, it)| (it.id(), place));
+    let places: HashMap<String, usize> = requests.filter(|(id, _)| shown.contains(id)).collect();
     for excerpt in metrics.excerpts_mut() {
         if let Some(&place) = places.get(excerpt.case_id.as_str()) {
             excerpt.show(&log.answer(place)?.text);

@@ -10,9 +10,9 @@ use crate::evaluate::{Evaluator, legacy};
 use crate::metrics::excerpt::cut;
 use crate::metrics::holding::runs_away;
 use crate::metrics::{Answers, TokenSource, Tokens};
-use crate::observation::{Observation, Outcome};
+use crate::observation::{Observation, Outcome, Timing};
 use crate::plan::RunPlan;
-use crate::runlog::{Judged, RunLog};
+use crate::runlog::{Answer, Judged, RunLog};
 use crate::tokenizer::Tokenizer;
 use crate::verdict::{NotScored, Reason, Verdict};
 
@@ -43,21 +43,27 @@ pub(super) fn look_ahead(plan: &RunPlan, cases: &[Case], evaluator: &mut Evaluat
     }))
 }
 
-/// Judges and counts, in the order of the file; what comes back is in that of the plan. `tokenizer` counts where the server did not;
-/// without one, such answers have no count.
+/// Judges and counts, in the order of the file. `tokenizer` counts where the server did not; without one, such answers have no count.
 ///
 /// # Errors
 /// The log cannot be read again.
-pub(super) fn judge(log: &RunLog, evaluator: &mut Evaluator, tokenizer: Option<&Tokenizer>) -> Result<Vec<Judged>> {
-    let mut judged: Vec<Option<Judged>> = vec![None; log.requests.len()];
+pub(super) fn judge(log: &mut RunLog, evaluator: &mut Evaluator, tokenizer: Option<&Tokenizer>) -> Result<()> {
     let mut counter = Counter { tokenizer, known: HashMap::new() };
-    log.each_answer(|place, answer| {
-        let request = &log.requests[place];
-        let observation = Observation { text: answer.text, reasoning: answer.reasoning, ..request.observation.clone() };
-        judged[place] = Some(one(&request.case, &observation, evaluator, &mut counter, log.header.metrics.answers));
-    })?;
-    let whole: Option<Vec<Judged>> = judged.into_iter().collect();
-    whole.ok_or_else(|| Error::internal(format!("requests of the run log were not found again: {}", log.source().name())))
+    let answers = log.header.metrics.answers;
+    log.judge(|request, answer| {
+        let Answer { text, reasoning, usage, .. } = answer;
+        // Verdicts and counts have nothing to do with instants.
+        let observation = Observation {
+            case_index: request.case_index(),
+            outcome: request.outcome().clone(),
+            timing: Timing::default(),
+            text,
+            reasoning,
+            finish_reason: request.finish_reason().map(str::to_owned),
+            usage,
+        };
+        one(&request.case(), &observation, evaluator, &mut counter, answers)
+    })
 }
 
 fn one(case: &Case, observation: &Observation, evaluator: &mut Evaluator, counter: &mut Counter<'_>, answers: Answers) -> Judged {

@@ -10,6 +10,7 @@ use super::Judged;
 use crate::case::{Arm, Case, Prompt};
 use crate::constraint::Constraint;
 use crate::metrics::Tokens;
+use crate::metrics::ledger::ChunksAndTokens;
 use crate::observation::{Observation, Outcome, Timing, Usage};
 
 /// The most bytes of one line. An answer's body is bounded by the driver at an eighth of it, and escapes can make six of one byte.
@@ -33,6 +34,9 @@ pub struct Answer {
     pub text: String,
     #[serde(default)]
     pub reasoning: String,
+    /// Token counts as the server stated them.
+    #[serde(default)]
+    pub usage: Option<Usage>,
 }
 
 /// A line to be written.
@@ -261,6 +265,24 @@ pub(super) fn answer(line: &[u8]) -> serde_json::Result<Option<Answer>> {
         request: Option<Answer>,
     }
     Ok(serde_json::from_slice::<OnlyRequest>(line)?.request)
+}
+
+/// Reads only what a `request` line says of its chunks: the request's number, their instants and counts. `None` for any other line.
+pub(super) fn chunks(line: &[u8]) -> serde_json::Result<Option<(usize, ChunksAndTokens)>> {
+    #[derive(Deserialize)]
+    struct OnlyRequest {
+        request: Option<OnlyTiming>,
+    }
+    #[derive(Deserialize)]
+    struct OnlyTiming {
+        index: usize,
+        timing: Gaps,
+    }
+    let found = serde_json::from_slice::<OnlyRequest>(line)?.request;
+    Ok(found.map(|it| {
+        let timing = it.timing.into_timing();
+        (it.index, (timing.chunks_ns, timing.chunk_tokens))
+    }))
 }
 
 impl Gaps {

@@ -16,14 +16,14 @@
 //!
 //! let log = RunLog::read("run.jsonl".as_ref(), Keep::WithoutTexts)?;
 //! for (place, request) in log.requests.iter().enumerate() {
-//!     let verdict = log.judged.as_ref().map(|judged| &judged[place].verdict);
-//!     // `request.observation.text` is empty: `log.answer(place)` reads it where it is wanted.
+//!     let verdict = request.verdict();
+//!     // `request.text()` is empty: `log.answer(place)` reads it where it is wanted.
 //! }
 //! # Ok::<(), sobench::error::Error>(())
 //! ```
 //!
-//! `requests` are in plan order, and `judged` beside them; it is `None` where the run was killed, and then somebody has to judge
-//! (`crate::run::again` does). Instants are exact: chunks are written as the gaps between them, and added up again.
+//! `requests` are in plan order, with what was found out about them where `is_judged`; where the run was killed, somebody has to
+//! judge (`crate::run::again` does). Instants are exact: chunks are written as the gaps between them, and added up again.
 
 mod line;
 mod read;
@@ -35,13 +35,13 @@ pub mod write;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use self::line::{Answer, ConstraintsAbout, MAX_LINE_BYTES};
-pub use self::read::{Keep, Request, RunLog};
+pub use self::read::{Keep, RunLog};
 pub use self::source::Source;
 use crate::evaluate::EvaluateOptions;
+pub use crate::metrics::Judged;
+use crate::metrics::MetricsOptions;
 use crate::metrics::client::ClientCost;
-use crate::metrics::{MetricsOptions, Sample, Tokens};
 use crate::report::{About, EngineAbout, LatencyMetric};
-use crate::verdict::Verdict;
 
 /// The version of the format, raised whenever a reader of the one before would misread it.
 pub const VERSION: u32 = 1;
@@ -106,17 +106,6 @@ pub struct RampTerms {
     pub end_rps: u32,
 }
 
-/// What was found out about one request after the run.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Judged {
-    pub verdict: Verdict,
-    pub tokens: Tokens,
-    /// Whether vLLM's script would call it correct; `None` where it does not score.
-    pub vllm_correct: Option<bool>,
-    /// Whether the answer was cut while it wrote nothing but white space.
-    pub white_space_run: bool,
-}
-
 /// How the run ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Footer {
@@ -139,21 +128,6 @@ impl Header {
     pub fn started(&self) -> std::time::SystemTime {
         std::time::UNIX_EPOCH + std::time::Duration::from_nanos(self.started_unix_ns)
     }
-}
-
-/// Requests and what was found out about them side by side, as the metrics take them.
-pub fn samples<'a>(requests: &'a [Request], judged: &'a [Judged]) -> Vec<Sample<'a>> {
-    let sides = requests.iter().zip(judged);
-    sides
-        .map(|(request, judged)| Sample {
-            case: &request.case,
-            observation: &request.observation,
-            verdict: &judged.verdict,
-            tokens: judged.tokens,
-            vllm_correct: judged.vllm_correct,
-            white_space_run: judged.white_space_run,
-        })
-        .collect()
 }
 
 fn number_or_inf<S: Serializer>(number: &f64, serializer: S) -> Result<S::Ok, S::Error> {

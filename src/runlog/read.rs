@@ -1,19 +1,27 @@
 //! Reads a run log back: requests in plan order, exact, with or without the texts of their answers. Knows no verdict's meaning.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::io::{BufRead, Read};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::line::{self, Answer, MAX_LINE_BYTES, ReadLine, ReadRequest, words_of};
 use super::{Footer, Header, Judged, Source, VERSION};
-use crate::case::{Case, Prompt};
+use crate::case::Prompt;
 use crate::constraint::Constraint;
 use crate::error::{Error, Result};
-use crate::observation::Observation;
+use crate::metrics::Sample;
+use crate::metrics::ledger::{Again, ChunksAndTokens, Ledger};
+
+/// How many requests a header may promise before memory is given out for them.
+const MAX_EXPECTED: usize = 1 << 21;
+
+/// How far ahead in the file is read on to, rather than opened anew.
+const NEAR_BYTES: u64 = 1 << 16;
 
 /// What becomes of the texts of answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,25 +38,16 @@ pub enum Keep {
 #[derive(Clone, Debug)]
 pub struct RunLog {
     pub header: Header,
-    /// In plan order. Of a run that was killed, those that had ended.
-    pub requests: Vec<Request>,
-    /// One for each request, beside it; `None` of a run that ended before it could be judged.
-    pub judged: Option<Vec<Judged>>,
+    /// In plan order. Of a run that was killed, those that had ended. Texts are in it as [`Keep`] says.
+    pub requests: Ledger,
+    /// Whether the requests have their verdicts; not so of a run that ended before it could be judged.
+    pub is_judged: bool,
     /// `None` of a run that was killed.
     pub footer: Option<Footer>,
     /// What the reader of a report has to know of the file itself.
     pub notices: Vec<String>,
     source: Source,
-}
-
-/// One request of a run.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Request {
-    pub case: Case,
-    /// Its text and reasoning are empty where they were left in the file.
-    pub observation: Observation,
-    /// Where its line begins.
-    offset: u64,
+    chunks: Arc<Chunks>,
 }
 
 impl RunLog {
@@ -76,7 +75,10 @@ impl RunLog {
             Keep::AsSaved => Keep::WithoutTexts,
             keep => keep,
         };
-        let mut reading = Reading { keep, ..Reading::default() };
+        // What a header promises is no reason to give out memory.
+        let expected = header.load.requests.min(MAX_EXPECTED);
+        let chunks = Arc::new(Chunks::of(&source));
+        let mut reading = Reading::new(keep, Ledger::new(expected, Some(Arc::clone(&chunks) as Arc<dyn Again>)));
         while let Some(line) = lines.next()? {
             let (number, offset) = (line.number, line.offset);
             reading.line(line.bytes, offset).map_err(|words| {
@@ -86,7 +88,7 @@ impl RunLog {
         }
         let mut notices = Vec::new();
         notices.extend(lines.torn.then(|| format!("the last line of the run log is torn, and was left out: {}", source.name())));
-        reading.into_log(header, notices, source)
+        reading.into_log(header, notices, source, chunks)
     }
 
     /// Whether the run did not come to its planned end.
@@ -105,12 +107,12 @@ impl RunLog {
     /// The file cannot be read any more, or has changed.
     pub fn answer(&self, place: usize) -> Result<Answer> {
         let request = self.requests.get(place).ok_or_else(|| Error::internal(format!("no such request: {place}")))?;
-        let observation = &request.observation;
-        let index = observation.case_index;
-        if !observation.text.is_empty() || !observation.reasoning.is_empty() {
-            return Ok(Answer { index, text: observation.text.clone(), reasoning: observation.reasoning.clone() });
+        let index = request.case_index();
+        if !request.text().is_empty() || !request.reasoning().is_empty() {
+            let (text, reasoning) = (request.text().to_owned(), request.reasoning().to_owned());
+            return Ok(Answer { index, text, reasoning, usage: None });
         }
-        let mut lines = Lines::at(&self.source, request.offset)?;
+        let mut lines = Lines::at(&self.source, request.offset())?;
         let line = lines.next()?.map(|line| line::answer(line.bytes));
         match line {
             Some(Ok(Some(answer))) if answer.index == index => Ok(answer),
@@ -118,22 +120,75 @@ impl RunLog {
         }
     }
 
-    /// Shows every answer in turn, in the order of the file; `place` is that of its request in `requests`. One is in memory at a time.
+    /// Has every request judged by its answer, in the order of the file. One answer is in memory at a time.
     ///
     /// # Errors
     /// As for [`RunLog::answer`].
-    pub fn each_answer(&self, mut show: impl FnMut(usize, Answer)) -> Result<()> {
-        let mut lines = Lines::open(&self.source)?;
+    pub fn judge(&mut self, mut judge: impl FnMut(Sample<'_>, Answer) -> Judged) -> Result<()> {
+        let Self { requests, source, .. } = self;
+        let mut lines = Lines::open(source)?;
+        let mut count = 0;
         while let Some(line) = lines.next()? {
-            let Some(answer) = line::answer(line.bytes).map_err(|_| self.changed())? else { continue };
-            let place = self.requests.binary_search_by_key(&answer.index, |request| request.observation.case_index);
-            show(place.map_err(|_| self.changed())?, answer);
+            let Some(answer) = line::answer(line.bytes).map_err(|_| changed(source))? else { continue };
+            let place = requests.place(answer.index).ok_or_else(|| changed(source))?;
+            let judged = judge(requests.get(place).ok_or_else(|| changed(source))?, answer);
+            requests.judge(place, judged);
+            count += 1;
         }
-        Ok(())
+        self.is_judged = count == self.requests.len();
+        if self.is_judged { Ok(()) } else { Err(self.changed()) }
+    }
+
+    /// Whether everything could be had from the file that figures asked for.
+    ///
+    /// # Errors
+    /// It could not: what was computed from the log since it was read is not to be believed.
+    pub fn check(&self) -> Result<()> {
+        if self.chunks.is_lost.load(Ordering::Relaxed) { Err(self.changed()) } else { Ok(()) }
     }
 
     fn changed(&self) -> Error {
-        Error::usage(format!("the run log changed while it was read: {}", self.source.name())).hint("let nothing write to it")
+        changed(&self.source)
+    }
+}
+
+fn changed(source: &Source) -> Error {
+    Error::usage(format!("the run log changed while it was read: {}", source.name())).hint("let nothing write to it")
+}
+
+/// Instants of chunks, read from the file once more.
+#[derive(Debug)]
+struct Chunks {
+    source: Source,
+    /// Where the last one was read, to go on from there: requests are asked for about in the file's order.
+    last: Mutex<Option<Lines>>,
+    is_lost: AtomicBool,
+}
+
+impl Chunks {
+    fn of(source: &Source) -> Self {
+        Self { source: source.clone(), last: Mutex::new(None), is_lost: AtomicBool::new(false) }
+    }
+
+    fn read(&self, case_index: usize, offset: u64) -> Option<ChunksAndTokens> {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let lines = match last.take() {
+            Some(mut lines) if lines.next_offset() <= offset && offset - lines.next_offset() < NEAR_BYTES => {
+                lines.skip_to(offset).ok()?;
+                last.insert(lines)
+            }
+            _ => last.insert(Lines::at(&self.source, offset).ok()?),
+        };
+        let (index, chunks) = line::chunks(lines.next().ok()??.bytes).ok()??;
+        (index == case_index).then_some(chunks)
+    }
+}
+
+impl Again for Chunks {
+    fn chunks(&self, case_index: usize, offset: u64) -> Option<ChunksAndTokens> {
+        let found = self.read(case_index, offset);
+        self.is_lost.fetch_or(found.is_none(), Ordering::Relaxed);
+        found
     }
 }
 
@@ -161,28 +216,25 @@ struct Reading {
     prompts: HashMap<u32, Prompt>,
     constraints: HashMap<u32, Arc<Constraint>>,
     oracles: HashMap<u32, Arc<str>>,
-    requests: Vec<Request>,
-    seen: HashSet<usize>,
-    judged: HashMap<usize, Judged>,
+    requests: Ledger,
+    /// Verdicts so far; the requests are in order from the first one on.
+    judged: usize,
     footer: Option<Footer>,
 }
 
-impl Default for Reading {
-    fn default() -> Self {
+impl Reading {
+    fn new(keep: Keep, requests: Ledger) -> Self {
         Self {
-            keep: Keep::WithoutTexts,
+            keep,
             prompts: HashMap::new(),
             constraints: HashMap::new(),
             oracles: HashMap::new(),
-            requests: Vec::new(),
-            seen: HashSet::new(),
-            judged: HashMap::new(),
+            requests,
+            judged: 0,
             footer: None,
         }
     }
-}
 
-impl Reading {
     fn line(&mut self, bytes: &[u8], offset: u64) -> std::result::Result<(), String> {
         if self.footer.is_some() {
             return Err("something follows the footer".to_owned());
@@ -196,10 +248,7 @@ impl Reading {
             ReadLine::Request(request) => self.request(*request, offset)?,
             ReadLine::Judged(raw) => {
                 let (index, judged) = line::judged(&raw).map_err(|error| error.to_string())?;
-                if !self.seen.contains(&index) {
-                    return Err(format!("a verdict on a request that is not there: {index}"));
-                }
-                once(self.judged.insert(index, judged).as_ref(), index)?;
+                self.judged(index, judged)?;
             }
             ReadLine::Footer(raw) => self.footer = Some(by_value(&raw).map_err(|error| error.to_string())?),
         }
@@ -212,19 +261,41 @@ impl Reading {
         let (mut case, mut observation) = read.into_parts(prompt.clone()).map_err(|error| error.to_string())?;
         case.constraint = found(&self.constraints, numbers.constraint, "constraint")?;
         case.grammar_oracle = found(&self.oracles, numbers.oracle, "oracle")?;
-        if !self.seen.insert(observation.case_index) {
-            return Err(format!("a request that was there before: {}", observation.case_index));
+        if self.judged > 0 {
+            return Err(format!("a request after the first verdict: {}", observation.case_index));
         }
         if self.keep == Keep::WithoutTexts {
             (observation.text, observation.reasoning) = (String::new(), String::new());
         }
-        self.requests.push(Request { case, observation, offset });
+        if !self.requests.push(&case, &observation, offset) {
+            return Err(format!("no number of a request: {}", observation.case_index));
+        }
         Ok(())
     }
 
-    fn into_log(self, header: Header, notices: Vec<String>, source: Source) -> Result<RunLog> {
-        let Self { mut requests, mut judged, footer, .. } = self;
-        requests.sort_unstable_by_key(|request| request.observation.case_index);
+    fn judged(&mut self, index: usize, judged: Judged) -> std::result::Result<(), String> {
+        if self.judged == 0 {
+            self.in_order()?;
+        }
+        let missing = || format!("a verdict on a request that is not there: {index}");
+        let place = self.requests.place(index).ok_or_else(missing)?;
+        if self.requests.get(place).is_some_and(|it| it.is_judged()) {
+            return Err(format!("a second verdict on a request: {index}"));
+        }
+        self.requests.judge(place, judged);
+        self.judged += 1;
+        Ok(())
+    }
+
+    fn in_order(&mut self) -> std::result::Result<(), String> {
+        self.requests.sort().map_err(|index| format!("two requests of one number: {index}"))
+    }
+
+    fn into_log(mut self, header: Header, notices: Vec<String>, source: Source, chunks: Arc<Chunks>) -> Result<RunLog> {
+        self.in_order().map_err(|words| {
+            Error::usage(format!("{}: {words}", source.name())).hint("a run log is only ever added to, by one run")
+        })?;
+        let Self { requests, judged, footer, .. } = self;
         if let Some(footer) = footer.as_ref().filter(|footer| footer.requests != requests.len()) {
             return Err(Error::usage(format!(
                 "{} requests are in a run log that ended with {}: {}",
@@ -234,9 +305,8 @@ impl Reading {
             ))
             .hint("lines were taken out of it or put into it; a run log is only ever added to"));
         }
-        let in_order: Option<Vec<Judged>> =
-            requests.iter().map(|request| judged.remove(&request.observation.case_index)).collect();
-        Ok(RunLog { header, requests, judged: in_order.filter(|_| footer.is_some()), footer, notices, source })
+        let is_judged = footer.is_some() && judged == requests.len();
+        Ok(RunLog { header, requests, is_judged, footer, notices, source, chunks })
     }
 }
 
@@ -259,9 +329,9 @@ fn found<T: ?Sized>(
 }
 
 /// Whole lines, one at a time.
-struct Lines<'s> {
-    source: &'s Source,
-    bytes: Box<dyn BufRead>,
+struct Lines {
+    source: Source,
+    bytes: Box<dyn BufRead + Send>,
     line: Vec<u8>,
     number: usize,
     offset: u64,
@@ -275,13 +345,33 @@ struct WholeLine<'l> {
     offset: u64,
 }
 
-impl<'s> Lines<'s> {
-    fn open(source: &'s Source) -> Result<Self> {
+impl std::fmt::Debug for Lines {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Lines").field("source", &self.source).field("offset", &self.offset).finish_non_exhaustive()
+    }
+}
+
+impl Lines {
+    fn open(source: &Source) -> Result<Self> {
         Self::at(source, 0)
     }
 
-    fn at(source: &'s Source, offset: u64) -> Result<Self> {
-        Ok(Self { source, bytes: source.open(offset)?, line: Vec::new(), number: 0, offset, torn: false })
+    fn at(source: &Source, offset: u64) -> Result<Self> {
+        Ok(Self { source: source.clone(), bytes: source.open(offset)?, line: Vec::new(), number: 0, offset, torn: false })
+    }
+
+    /// Where the next line begins.
+    fn next_offset(&self) -> u64 {
+        self.offset + self.line.len() as u64
+    }
+
+    /// Goes on to what begins at `offset`, which has not been passed.
+    fn skip_to(&mut self, offset: u64) -> std::io::Result<()> {
+        let skipped = offset - self.next_offset();
+        std::io::copy(&mut self.bytes.by_ref().take(skipped), &mut std::io::sink())?;
+        self.line.clear();
+        self.offset = offset;
+        Ok(())
     }
 
     fn next(&mut self) -> Result<Option<WholeLine<'_>>> {

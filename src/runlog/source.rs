@@ -39,7 +39,7 @@ impl Source {
     ///
     /// # Errors
     /// The file cannot be opened.
-    pub(super) fn open(&self, offset: u64) -> Result<Box<dyn BufRead>> {
+    pub(super) fn open(&self, offset: u64) -> Result<Box<dyn BufRead + Send>> {
         let in_memory = |offset: u64| {
             let mut bytes = Cursor::new(Shared(Arc::clone(&self.memory)));
             bytes.set_position(offset);

@@ -283,10 +283,10 @@ impl Sink {
     /// Adds the verdicts, the end of the run's log.
     ///
     /// Returns why the file could not be written, if it could not now.
-    pub fn finish<'j>(&mut self, judged: impl IntoIterator<Item = (usize, &'j Judged)>, footer: &Footer) -> Option<Error> {
+    pub fn finish(&mut self, judged: impl IntoIterator<Item = (usize, Judged)>, footer: &Footer) -> Option<Error> {
         let mut failed = None;
         for (index, judged) in judged {
-            self.push(&Line::Judged(JudgedLine::of(index, judged)));
+            self.push(&Line::Judged(JudgedLine::of(index, &judged)));
             if self.buffer.len() >= FLUSH_BYTES {
                 failed = self.flush().or(failed);
             }

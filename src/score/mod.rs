@@ -18,9 +18,10 @@ use crate::dataset::DatasetPlan;
 use crate::evaluate::{EvaluateOptions, Evaluator, legacy};
 use crate::metrics::excerpt::Group;
 use crate::metrics::holding::runs_away;
+use crate::metrics::ledger::Ledger;
 use crate::metrics::quality::{Quality, is_correct};
 use crate::metrics::stats::Rate;
-use crate::metrics::{Sample, Tokens};
+use crate::metrics::{Judged, Sample, Tokens};
 use crate::observation::{Observation, Outcome, Timing};
 use crate::verdict::{NotScored, Verdict};
 
@@ -158,14 +159,17 @@ impl Stored {
 fn score(file: String, answers: Answers, evaluate: EvaluateOptions) -> Score {
     let Answers { kind, stored, claims, assumptions, notices } = answers;
     let mut evaluator = Evaluator::new(evaluate);
-    let verdicts: Vec<Verdict> = stored
-        .iter()
-        .map(|stored| match &stored.unjudgeable {
+    let mut ledger = Ledger::new(stored.len(), None);
+    for (place, stored) in stored.iter().enumerate() {
+        let verdict = match &stored.unjudgeable {
             Some(what) => Verdict::NotScored { why: NotScored::Unsupported { what: what.clone() } },
             None => evaluator.evaluate(&stored.case, &stored.observation),
-        })
-        .collect();
-    let samples: Vec<Sample<'_>> = stored.iter().zip(&verdicts).map(|(stored, verdict)| sample(stored, verdict)).collect();
+        };
+        // By its place: rows of several files may have the same number.
+        ledger.push(&stored.case, &Observation { case_index: place, ..stored.observation.clone() }, 0);
+        ledger.judge(place, judged(stored, verdict));
+    }
+    let samples = ledger.samples();
     let quality = Quality::of(&samples);
     Score {
         file,
@@ -181,12 +185,10 @@ fn score(file: String, answers: Answers, evaluate: EvaluateOptions) -> Score {
     }
 }
 
-fn sample<'a>(stored: &'a Stored, verdict: &'a Verdict) -> Sample<'a> {
+fn judged(stored: &Stored, verdict: Verdict) -> Judged {
     let (constraint, observation) = (stored.case.constraint.as_deref(), &stored.observation);
     let text = if observation.outcome.is_answer() { observation.text.as_str() } else { "" };
-    Sample {
-        case: &stored.case,
-        observation,
+    Judged {
         verdict,
         tokens: Tokens::default(),
         vllm_correct: constraint
@@ -207,7 +209,7 @@ fn kinds(stored: &[Stored]) -> Vec<(String, usize)> {
 fn agreement(stored: &[Stored], samples: &[Sample<'_>]) -> Option<Agreement> {
     let both = || {
         let sides = stored.iter().zip(samples);
-        sides.filter_map(|(stored, sample)| Some((stored.claimed?, is_correct(sample.verdict)?, sample)))
+        sides.filter_map(|(stored, sample)| Some((stored.claimed?, is_correct(sample.verdict())?, sample)))
     };
     let compared = both().count();
     let mut agreement = Agreement {
@@ -218,7 +220,7 @@ fn agreement(stored: &[Stored], samples: &[Sample<'_>]) -> Option<Agreement> {
     };
     for (claimed, correct, sample) in both() {
         match (claimed, correct) {
-            (true, false) => agreement.only_file.add(sample, &words(sample.verdict)),
+            (true, false) => agreement.only_file.add(sample, &words(sample.verdict())),
             (false, true) => agreement.only_ours.add(sample, "valid by its constraint"),
             (true, true) | (false, false) => {}
         }

@@ -20,7 +20,7 @@ use crate::error::{Error, Result};
 use crate::metrics::quality::{Quality, is_correct};
 use crate::nan::without_nan;
 use crate::observation::{Outcome, TransportCause};
-use crate::runlog::{Keep, RunLog, samples};
+use crate::runlog::{Keep, RunLog};
 
 /// Members of a row: the text, the constraint, what it is called, and what the file says of it.
 const ROW_MEMBERS: [&str; 5] = ["text", "constraint", "name", "correct", "json_schema"];
@@ -72,16 +72,14 @@ fn run_log(path: &Path) -> Result<Answers> {
     let log = RunLog::read(path, Keep::Texts)?;
     let mut notices = log.notices.clone();
     notices.extend(log.is_partial().then(|| "the run did not come to its planned end".to_owned()));
-    let claimed = |place: usize| log.judged.as_ref().and_then(|judged| is_correct(&judged[place].verdict));
-    let claims = log.judged.as_ref().and_then(|judged| Quality::of(&samples(&log.requests, judged)).correct_rate);
+    let claims = log.is_judged.then(|| Quality::of(&log.requests.samples()).correct_rate).flatten();
     let claims = claims.map(|rate| Claim { name: "correct rate, as judged after the run".to_owned(), percent: rate.percent });
     let claims = claims.into_iter().collect();
-    let stored = (0..log.requests.len()).map(claimed).collect::<Vec<_>>().into_iter().zip(log.requests);
-    let stored = stored.map(|(claimed, request)| Stored {
-        case: request.case,
-        observation: request.observation,
+    let stored = log.requests.iter().map(|request| Stored {
+        case: request.case(),
+        observation: request.observation(),
         unjudgeable: None,
-        claimed,
+        claimed: if log.is_judged { is_correct(request.verdict()) } else { None },
     });
     Ok(Answers { kind: FileKind::RunLog, stored: stored.collect(), claims, assumptions: Vec::new(), notices })
 }

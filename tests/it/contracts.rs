@@ -5,7 +5,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use sobench::case::{Arm, Case, Prompt};
 use sobench::constraint::Constraint;
-use sobench::metrics::{Answers, MetricsOptions, Sample, Slo, TokenSource, Tokens, summarise};
+use sobench::metrics::ledger::Ledger;
+use sobench::metrics::{Answers, Judged, MetricsOptions, Slo, TokenSource, Tokens, summarise};
 use sobench::observation::{Observation, Outcome, Timing, TransportCause};
 use sobench::report::{About, Details, EngineAbout, EngineChoice, EngineWork, Report, json};
 use sobench::verdict::{NotScored, Reason, Verdict};
@@ -131,17 +132,13 @@ fn full_about(num_prompts: usize) -> About {
 fn saved(fates: &[Fate], about: About, options: &MetricsOptions, tokens: Option<u64>, detailed: bool) -> Value {
     let source = if tokens.is_some() { TokenSource::Tokenizer } else { TokenSource::Unknown };
     let tokens = Tokens { input: tokens, input_source: source, output: tokens, output_source: source };
-    let samples: Vec<Sample<'_>> = fates
-        .iter()
-        .map(|(case, observation, verdict)| Sample {
-            case,
-            observation,
-            verdict,
-            tokens,
-            vllm_correct: tokens.input.map(|_| true),
-            white_space_run: false,
-        })
-        .collect();
+    let mut ledger = Ledger::new(fates.len(), None);
+    for (place, (case, observation, verdict)) in fates.iter().enumerate() {
+        assert!(ledger.push(case, observation, 0));
+        let vllm_correct = tokens.input.map(|_| true);
+        ledger.judge(place, Judged { verdict: verdict.clone(), tokens, vllm_correct, white_space_run: false });
+    }
+    let samples = ledger.samples();
     let mut report = Report::new(about, summarise(&samples, 3_000 * NS_PER_MS, options));
     report.details = Some(Details::of(&samples, options));
     // As a reader would have it: through text.

@@ -269,8 +269,8 @@ fn kill_9_loses_what_was_under_way_and_nothing_else() {
     let (killed, log, again, _folder) = running.end();
     assert_eq!((killed.code, killed.stdout.as_str()), (-1, ""));
     let ended = log.requests.len();
-    assert!(ended >= 6 && log.footer.is_none() && log.judged.is_none());
-    let last = log.requests.iter().map(|request| request.observation.case_index).max().unwrap();
+    assert!(ended >= 6 && log.footer.is_none() && !log.is_judged);
+    let last = log.requests.iter().map(|request| request.case_index()).max().unwrap();
     assert!(last < ended + 2, "two were under way at most: {last}, {ended}");
     let said = unwrapped(&again);
     assert!(said.contains("partial: the run log has no end") && said.contains(&format!("{ended} of 500 prepared")), "{again}");
@@ -324,9 +324,9 @@ fn the_first_signal_lets_requests_under_way_end() {
     assert!(unwrapped(&ran.stdout).contains("partial: the run was interrupted"), "{}", ran.stdout);
     assert_eq!(again, ran.stdout);
     assert_eq!(log.requests.len(), 500, "what was not sent is in the log, too");
-    for request in &log.requests {
-        let is_cancelled = request.observation.outcome == Outcome::Cancelled;
-        assert_eq!(is_cancelled, request.observation.timing.sent_ns.is_none(), "{:?}", request.observation);
+    for request in log.requests.iter() {
+        let is_cancelled = *request.outcome() == Outcome::Cancelled;
+        assert_eq!(is_cancelled, request.instants().sent_ns.is_none(), "{:?}", request.observation());
     }
     assert!(log.is_partial() && log.footer.is_some_and(|footer| footer.interrupted));
 }
@@ -360,9 +360,8 @@ fn interrupted(drain_timeout: &str, signals: usize) {
     }
     let (ran, log, again, _folder) = running.end();
     assert_eq!((ran.code, &again), (130, &ran.stdout));
-    let cut = |request: &&sobench::runlog::Request| {
-        request.observation.outcome == Outcome::Cancelled && request.observation.timing.sent_ns.is_some()
-    };
+    let cut =
+        |request: &sobench::metrics::Sample<'_>| *request.outcome() == Outcome::Cancelled && request.instants().sent_ns.is_some();
     assert_eq!((log.requests.len(), log.requests.iter().filter(cut).count()), (20, 3), "those under way were cut off");
 }
 
@@ -383,7 +382,7 @@ fn a_log_of_the_first_version_is_read_for_good() {
     let path = in_package("fixtures/runs/v1.jsonl");
     check_lines(&path);
     let log = RunLog::read(&path, Keep::WithoutTexts).unwrap();
-    assert_eq!((log.requests.len(), log.judged.as_ref().map(Vec::len), log.is_partial()), (8, Some(8), false));
+    assert_eq!((log.requests.len(), log.is_judged, log.is_partial()), (8, true, false));
     let ran = report(&path, "text");
     insta::assert_snapshot!("run_log_v1", ran.stdout);
     assert_eq!(ran.code, 0, "{}", ran.stderr);

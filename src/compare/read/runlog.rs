@@ -8,11 +8,11 @@ use crate::error::{Error, Result};
 use crate::metrics::excerpt::failure_words;
 use crate::metrics::latency::chunk_gaps_ms;
 use crate::metrics::quality::{ENDED_BY_ITSELF, is_correct};
-use crate::metrics::{MetricsOptions, Sample, Tokens, summarise};
+use crate::metrics::{MetricsOptions, Sample, summarise};
 use crate::observation::Outcome;
 use crate::report::{Report, json};
-use crate::runlog::{Judged, RunLog, samples};
-use crate::verdict::{NotScored, Verdict};
+use crate::runlog::RunLog;
+use crate::verdict::Verdict;
 
 const NS_PER_S: f64 = 1e9;
 
@@ -21,15 +21,8 @@ const NS_PER_S: f64 = 1e9;
 /// # Errors
 /// A figure that is no JSON, which is a defect.
 pub fn of_log(file: &str, log: &RunLog) -> Result<Run> {
-    let unknown = || Judged {
-        verdict: Verdict::NotScored { why: NotScored::Cancelled },
-        tokens: Tokens::default(),
-        vllm_correct: None,
-        white_space_run: false,
-    };
-    let missing: Vec<Judged> = if log.judged.is_none() { log.requests.iter().map(|_| unknown()).collect() } else { Vec::new() };
-    let samples = samples(&log.requests, log.judged.as_deref().unwrap_or(&missing));
-    let last_ns = samples.iter().filter_map(|sample| sample.observation.timing.end_ns).max();
+    let samples = log.requests.samples();
+    let last_ns = samples.iter().filter_map(|sample| sample.instants().end_ns).max();
     let duration_ns = log.footer.as_ref().map(|footer| footer.duration_ns).or(last_ns).unwrap_or(0);
     let header = &log.header;
     let metrics = summarise(&samples, duration_ns, &header.metrics);
@@ -41,11 +34,12 @@ pub fn of_log(file: &str, log: &RunLog) -> Result<Run> {
     let mut run = sobench::read(file, Raw { rest, ..Raw::default() });
     run.kind = FileKind::SobenchRunLog;
     run.settings.extend(load(log));
-    if log.judged.is_none() {
+    if !log.is_judged {
         run.notices.push("killed before its answers were judged: it has no rates".to_owned());
         run.counts.clear();
     }
     run.requests = Some(samples.iter().map(|sample| request(sample, &header.metrics)).collect());
+    log.check()?;
     Ok(run)
 }
 
@@ -68,30 +62,29 @@ fn load(log: &RunLog) -> Vec<(Field, String)> {
 }
 
 fn request(sample: &Sample<'_>, options: &MetricsOptions) -> Request {
-    let (observation, verdict) = (sample.observation, sample.verdict);
+    let (verdict, outcome, tokens) = (sample.verdict(), sample.outcome(), sample.tokens());
     let latency = sample.latency(options);
-    let reason = observation.finish_reason.as_deref();
-    let ended = observation.outcome == Outcome::Completed && reason.is_some_and(|reason| ENDED_BY_ITSELF.contains(&reason));
-    let answered = observation.outcome.is_answer();
-    let taken_up = answered || observation.timing.first_content_ns().is_some();
-    let failure = failure_words(&observation.outcome);
+    let ended = *outcome == Outcome::Completed && sample.finish_reason().is_some_and(|it| ENDED_BY_ITSELF.contains(&it));
+    let answered = outcome.is_answer();
+    let taken_up = answered || sample.instants().first_content_ns.is_some();
+    let failure = failure_words(outcome);
     Request {
-        case: Some(sample.case.id.clone()),
-        arm: Some(sample.case.arm),
+        case: Some(sample.id()),
+        arm: Some(sample.arm()),
         correct: is_correct(verdict),
-        vllm_correct: sample.vllm_correct,
+        vllm_correct: sample.vllm_correct(),
         complied: (ended && !matches!(verdict, Verdict::NotScored { .. })).then_some(*verdict == Verdict::Valid),
-        accepted: (taken_up || observation.outcome != Outcome::Cancelled).then_some(taken_up),
+        accepted: (taken_up || *outcome != Outcome::Cancelled).then_some(taken_up),
         answered,
         ttft_ms: latency.ttft_ms,
         tpot_ms: latency.tpot_ms,
         e2el_ms: latency.e2el_ms,
-        gaps: Gaps::Each(if sample.streamed(options) { chunk_gaps_ms(&observation.timing).collect() } else { Vec::new() }),
-        sent_s: observation.timing.sent_ns.map(|ns| ns as f64 / NS_PER_S),
-        input_tokens: sample.tokens.input,
-        output_tokens: sample.tokens.output,
+        gaps: Gaps::Each(if sample.streamed(options) { chunk_gaps_ms(&sample.chunks_ns()).collect() } else { Vec::new() }),
+        sent_s: sample.instants().sent_ns.map(|ns| ns as f64 / NS_PER_S),
+        input_tokens: tokens.input,
+        output_tokens: tokens.output,
         answer: Some(Answer {
-            text: observation.text.clone(),
+            text: sample.text().to_owned(),
             verdict: if failure.is_empty() { sobench::words(verdict) } else { failure },
         }),
     }

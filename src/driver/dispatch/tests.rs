@@ -66,19 +66,16 @@ async fn run_until_stopped(
     takes: fn(usize) -> u64,
     stopping: impl FnOnce(Stopper),
 ) -> Ran {
-    let queue = due_ms.iter().enumerate().map(|(index, due)| Prepared {
-        index,
-        label: index.to_string(),
-        due: Duration::from_millis(*due),
-        body: Body::Bytes(Default::default()),
-    });
+    let mut queue = Queue::new("", due_ms.len());
+    let body = queue.body(Body::Bytes(Default::default()));
+    due_ms.iter().for_each(|due| queue.push(Duration::from_millis(*due), body));
     let (stopper, stop) = stop();
     stopping(stopper);
     let sent = Arc::default();
     let fake = Fake { begin: Instant::now(), takes, sent: Arc::clone(&sent) };
     let begin = fake.begin;
     let (tell, mut told) = unbounded_channel();
-    dispatch(fake, queue.collect(), Terms { max_concurrency: cap, until, stop }, tell).await;
+    dispatch(fake, queue, Terms { max_concurrency: cap, until, stop }, tell).await;
     let ended = begin.elapsed().as_millis() as u64;
     let mut cancelled = Vec::new();
     let mut answered = 0;

@@ -1,7 +1,7 @@
 //! First and later uses in runs whose costs are known.
 
 use super::*;
-use crate::metrics::testing::{Made, made, with_samples};
+use crate::metrics::testing::{Made, made, with_cases, with_samples};
 use crate::observation::Outcome;
 
 /// Sent at one millisecond, first token so much later, and another each 10 ms.
@@ -12,18 +12,8 @@ fn sent(at: u64, ttft: u64) -> Made<'static> {
 
 /// The samples of a run in which each request has the constraint of this name.
 fn with_constraints<T>(run: &[(Made<'_>, &str)], check: impl FnOnce(&[Sample<'_>]) -> T) -> T {
-    let parts: Vec<_> = run
-        .iter()
-        .enumerate()
-        .map(|(index, (made, name))| {
-            let (mut case, observation, verdict) = made.parts(index);
-            case.constraint = Some(Arc::new(Constraint::Regex((*name).into())));
-            (case, observation, verdict)
-        })
-        .collect();
-    let samples: Vec<_> =
-        run.iter().zip(&parts).map(|((made, _), (case, observation, verdict))| made.sample(case, observation, verdict)).collect();
-    check(&samples)
+    let made: Vec<Made<'_>> = run.iter().map(|(made, _)| made.clone()).collect();
+    with_cases(&made, |index, case| case.constraint = Some(Arc::new(Constraint::Regex(run[index].1.into()))), check)
 }
 
 fn first_uses(run: &[(Made<'_>, &str)], known: &[&str]) -> FirstUses {

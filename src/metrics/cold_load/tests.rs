@@ -1,7 +1,8 @@
 //! Runs in which it is known what a new schema did, if anything.
 
 use super::*;
-use crate::metrics::testing::{Made, made};
+use crate::case::Case;
+use crate::metrics::testing::{Made, made, with_cases};
 use crate::random::NumpyRandom;
 
 /// Sent at one millisecond, first token so much later, then chunks at these gaps.
@@ -16,18 +17,9 @@ fn sent(at: u64, ttft: u64, gaps: &[u64]) -> Made<'static> {
 }
 
 fn compared(run: &[(Made<'_>, bool)], seed: u64) -> ColdLoad {
-    let parts: Vec<_> = run
-        .iter()
-        .enumerate()
-        .map(|(index, (made, is_new))| {
-            let (mut case, observation, verdict) = made.parts(index);
-            case.tags.extend(is_new.then(|| COLD_TAG.to_owned()));
-            (case, observation, verdict)
-        })
-        .collect();
-    let samples: Vec<_> =
-        run.iter().zip(&parts).map(|((made, _), (case, observation, verdict))| made.sample(case, observation, verdict)).collect();
-    ColdLoad::of(&samples, &MetricsOptions::default(), 10, seed)
+    let made: Vec<Made<'_>> = run.iter().map(|(made, _)| made.clone()).collect();
+    let tag = |index: usize, case: &mut Case| case.tags.extend(run[index].1.then(|| COLD_TAG.to_owned()));
+    with_cases(&made, tag, |samples| ColdLoad::of(samples, &MetricsOptions::default(), 10, seed))
 }
 
 #[test]

@@ -94,7 +94,7 @@ fn add_filter(page: &mut String, by_name: &BTreeMap<&'static str, Vec<usize>>, s
 
 fn add_case(page: &mut String, view: &View<'_>, place: usize, name: &str) -> Result<()> {
     let sample = &view.samples[place];
-    let (case, standing) = (sample.case, Standing::of(sample));
+    let (case, standing) = (sample.case(), Standing::of(sample));
     let words = match &standing {
         Standing::Invalid(reason) => reason.to_string(),
         Standing::NoAnswer(words) | Standing::Skipped(words) => words.clone(),
@@ -121,8 +121,8 @@ fn add_case(page: &mut String, view: &View<'_>, place: usize, name: &str) -> Res
             }
         }
     }
-    add_question(page, case);
-    match view.resend.map(|resend| resend.line(case)) {
+    add_question(page, &case);
+    match view.resend.map(|resend| resend.line(&case)) {
         Some(Ok(line)) => {
             page.push_str("<h3>Send it again</h3>");
             if view.resend.is_some_and(|it| it.server_is_gone) {
@@ -142,13 +142,14 @@ fn add_case(page: &mut String, view: &View<'_>, place: usize, name: &str) -> Res
 }
 
 fn add_facts(page: &mut String, sample: &Sample<'_>) {
-    let observation = sample.observation;
-    let mut facts = vec![format!("{} arm", arm_name(sample.case.arm)), format!("outcome {}", observation.outcome.name())];
-    facts.extend(observation.finish_reason.as_deref().map(|it| format!("finish reason {}", printable(it, WORDS_MAX_CHARS))));
-    facts.extend(sample.tokens.output.map(|tokens| format!("{tokens} output tokens of at most {}", sample.case.output_len)));
-    facts.extend(observation.timing.sent_ns.map(|at_ns| format!("sent at {:.3} s", at_ns as f64 / 1e9)));
-    if !sample.case.tags.is_empty() {
-        facts.push(format!("tags {}", printable(&sample.case.tags.join(" "), WORDS_MAX_CHARS)));
+    let mut facts = vec![format!("{} arm", arm_name(sample.arm())), format!("outcome {}", sample.outcome().name())];
+    facts.extend(sample.finish_reason().map(|it| format!("finish reason {}", printable(it, WORDS_MAX_CHARS))));
+    facts.extend(
+        sample.tokens().output.map(|tokens| format!("{tokens} output tokens of at most {}", sample.question().output_len)),
+    );
+    facts.extend(sample.instants().sent_ns.map(|at_ns| format!("sent at {:.3} s", at_ns as f64 / 1e9)));
+    if !sample.question().tags.is_empty() {
+        facts.push(format!("tags {}", printable(&sample.question().tags.join(" "), WORDS_MAX_CHARS)));
     }
     let _ = write!(page, "<p>{}</p>", escape(&facts.join(", ")));
 }

@@ -3,7 +3,6 @@
 use std::fmt::Write as _;
 
 use crate::case::Arm;
-use crate::metrics::Sample;
 use crate::metrics::latency::chunk_gaps_ms;
 use crate::report::LatencyMetric;
 use crate::report::axis::{Axis, round_step};
@@ -34,7 +33,7 @@ const MARKS: f64 = 14.0;
 
 /// Distributions of the four latencies, an arm a curve.
 pub(super) fn add_curves(page: &mut String, view: &View<'_>) {
-    let present: Vec<Arm> = ARMS.into_iter().filter(|arm| view.samples.iter().any(|it| it.case.arm == *arm)).collect();
+    let present: Vec<Arm> = ARMS.into_iter().filter(|arm| view.samples.iter().any(|it| it.arm() == *arm)).collect();
     page.push_str("<ul class=\"legend\">");
     for arm in &present {
         let line = format!("<line class=\"curve c{}\" x1=\"0\" y1=\"6\" x2=\"32\" y2=\"6\"/>", colour(*arm));
@@ -69,7 +68,7 @@ fn curve(arm: Arm, distribution: &Distribution) -> Curve {
 fn distribution(view: &View<'_>, arm: Arm, metric: LatencyMetric) -> Distribution {
     let options = &view.report.metrics.options;
     let mut distribution = Distribution::default();
-    let answers = view.samples.iter().filter(|it| it.case.arm == arm && it.observation.outcome.is_answer());
+    let answers = view.samples.iter().filter(|it| it.arm() == arm && it.outcome().is_answer());
     for sample in answers {
         let latency = sample.latency(options);
         let mut record = |ms: f64| distribution.record((ms * 1e6).max(0.0) as u64);
@@ -77,14 +76,11 @@ fn distribution(view: &View<'_>, arm: Arm, metric: LatencyMetric) -> Distributio
             LatencyMetric::Ttft => latency.ttft_ms.into_iter().for_each(record),
             LatencyMetric::Tpot => latency.tpot_ms.into_iter().for_each(record),
             LatencyMetric::E2el => latency.e2el_ms.into_iter().for_each(record),
-            LatencyMetric::Itl => gaps(sample, sample.streamed(options)).for_each(&mut record),
+            LatencyMetric::Itl if sample.streamed(options) => chunk_gaps_ms(&sample.chunks_ns()).for_each(&mut record),
+            LatencyMetric::Itl => {}
         }
     }
     distribution
-}
-
-fn gaps<'s>(sample: &Sample<'s>, streamed: bool) -> impl Iterator<Item = f64> + 's {
-    chunk_gaps_ms(&sample.observation.timing).filter(move |_| streamed)
 }
 
 /// Requests under way and output over time, with a mark where an answer was not valid or none came.
