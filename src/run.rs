@@ -14,6 +14,7 @@ mod place;
 mod preflight;
 mod record;
 mod sending;
+mod setting;
 mod warmup;
 
 use std::collections::HashSet;
@@ -27,6 +28,7 @@ use tokio::runtime::Runtime;
 use self::preflight::Settling;
 pub(crate) use self::record::date;
 use self::sending::Sending;
+pub use self::setting::{Company, Past, Setting};
 use crate::backend::{self, Adapter};
 use crate::case::Case;
 use crate::compare;
@@ -133,14 +135,16 @@ impl From<Finished> for Ending {
 /// # Errors
 /// Whatever keeps the run from beginning: wrong input, no server, a failing trial run; or a result that cannot be saved.
 pub fn run(plan: &RunPlan) -> Result<Finished> {
-    run_looking(plan, &mut |_| {})
+    run_in(plan, &Setting::default(), &mut |_| {})
 }
 
-/// Runs a benchmark, and shows every request with its verdict before they are forgotten.
+/// Runs a benchmark in a setting of its own, and shows every request with its verdict before they are forgotten.
 ///
 /// # Errors
 /// As [`run`].
-pub fn run_looking(plan: &RunPlan, look: &mut dyn FnMut(&RunLog)) -> Result<Finished> {
+pub fn run_in(plan: &RunPlan, setting: &Setting, look: &mut dyn FnMut(&RunLog)) -> Result<Finished> {
+    let runtime = Runtime::new().map_err(|error| Error::environment(format!("no threads to run on: {error}")))?;
+    setting.wait_for_turn(&runtime)?;
     for warning in plan.warnings() {
         progress::warn(&warning);
     }
@@ -149,7 +153,6 @@ pub fn run_looking(plan: &RunPlan, look: &mut dyn FnMut(&RunLog)) -> Result<Fini
     }
     place::make_room(plan)?;
     files::make_room(plan)?;
-    let runtime = Runtime::new().map_err(|error| Error::environment(format!("no threads to run on: {error}")))?;
     let tokenizer = plan.tokenizer.as_deref().map_or_else(|| Ok(Tokenizer::embedded()), Tokenizer::open)?;
     let mut session = Session::open(plan, &runtime)?;
     let mut dataset = load(plan, &session, &tokenizer)?;
@@ -168,7 +171,8 @@ pub fn run_looking(plan: &RunPlan, look: &mut dyn FnMut(&RunLog)) -> Result<Fini
     let mut evaluator = Evaluator::new(plan.evaluate);
     let unjudged = judge::look_ahead(plan, &dataset.cases, &mut evaluator)?;
     unjudged.iter().for_each(|notice| progress::warn(notice));
-    let driven = drive(plan, &mut session, &dataset, &tokenizer, &runtime)?;
+    let driven = drive(plan, setting, &mut session, &dataset, &tokenizer, &runtime)?;
+    setting.wait_for_all(&runtime);
     // The log has the cases from here on.
     drop(dataset);
     finish(plan, &session, driven, &mut evaluator, &tokenizer, look)
@@ -263,34 +267,44 @@ fn load(plan: &RunPlan, session: &Session, tokenizer: &Tokenizer) -> Result<Data
     dataset::load(&plan, tokenizer)
 }
 
-fn drive(plan: &RunPlan, session: &mut Session, dataset: &Dataset, tokenizer: &Tokenizer, runtime: &Runtime) -> Result<Driven> {
+fn drive(
+    plan: &RunPlan,
+    setting: &Setting,
+    session: &mut Session,
+    dataset: &Dataset,
+    tokenizer: &Tokenizer,
+    runtime: &Runtime,
+) -> Result<Driven> {
     let cases = &dataset.cases;
     let adapter: Arc<dyn Adapter> = Arc::from(backend::adapter(plan.backend));
     let traffic = &plan.traffic;
     let due = due_times(cases.len(), traffic.pace, traffic.burstiness, plan.dataset.seed);
-    let schedule = Schedule { due, until: traffic.until };
-    let (stopper, stop) = driver::stop();
+    let schedule = Schedule { due: setting.due(due, traffic.until), until: traffic.until };
+    let (stop, watcher) = setting.listen(runtime);
     let settling = Settling { plan, session, adapter: &adapter, stop: &stop };
     let candidates = settling.candidates(cases)?;
-    let mut notices: Vec<String> = room_notice(traffic.max_concurrency, cases.len()).into_iter().collect();
+    let mut notices: Vec<String> = room_notice(traffic.max_concurrency, cases.len(), setting.runs()).into_iter().collect();
     notices.iter().for_each(|notice| progress::warn(notice));
-    let watcher = runtime.spawn(watch_ctrl_c(stopper));
     let settled = runtime.block_on(settling.settle(candidates, cases))?;
     notices.extend(settled.notices);
     if settled.request.dialect != session.dialect {
         session.speak(plan, settled.request.dialect);
     }
-    let sending = Sending { session, adapter, request: &settled.request, stop };
+    let company = setting.company.as_ref();
+    let sending = Sending { session, adapter, request: &settled.request, stop, company };
     let trial = settled.trial;
+    notices.extend(setting.notice());
+    setting.meet(runtime);
     let warmups = runtime.block_on(sending.warm_up(&warmup::cases(cases, traffic.warmups, plan.dataset.seed)))?;
     notices.extend(trial.notices);
     notices.extend((warmups.failed > 0).then(|| format!("{} of {} warm-ups got no answer", warmups.failed, warmups.sent)));
-    let (trials, known, warmups, enforcement) = (trial.requests, trial.constraints, warmups.sent, settled.enforcement);
+    let known = &trial.constraints | setting.past.constraints();
+    let (trials, warmups, enforcement) = (trial.requests, warmups.sent, settled.enforcement);
     let before = Before { trials, known, warmups, enforcement, notices };
     let header = record::header(plan, session, dataset, tokenizer, before);
     let (ran, sink, mut notices) = logged(plan, &sending, &schedule, cases, header, runtime)?;
     let interrupted = sending.stop.state() != StopState::Running;
-    watcher.abort();
+    watcher.iter().for_each(|watcher| watcher.abort());
     notices.extend(extent::notice(plan.dataset.name, schedule.until, cases.len(), ran.cases));
     Ok(Driven { ran, sink, interrupted, notices })
 }
@@ -339,9 +353,9 @@ fn logged(
     Ok((ran?, sink, warning.into_iter().chain(waited).collect()))
 }
 
-/// Makes room for the connections, and says where the system does not give enough.
-fn room_notice(max_concurrency: Option<usize>, requests: usize) -> Option<String> {
-    let connections = max_concurrency.map_or(requests, |most| most.min(requests));
+/// Makes room for the connections of all runs that go on at once, and says where the system does not give enough.
+fn room_notice(max_concurrency: Option<usize>, requests: usize, runs: usize) -> Option<String> {
+    let connections = max_concurrency.map_or(requests, |most| most.min(requests)).saturating_mul(runs);
     driver::make_room(connections).map(|limit| {
         format!(
             "the system allows {limit} open files, too few for {connections} requests at once: those past it fail here, not in the \
@@ -351,7 +365,7 @@ fn room_notice(max_concurrency: Option<usize>, requests: usize) -> Option<String
 }
 
 /// The first Ctrl-C stops sending and lets requests under way end, the second cuts them off.
-async fn watch_ctrl_c(stopper: Stopper) {
+pub(crate) async fn watch_ctrl_c(stopper: Stopper) {
     while tokio::signal::ctrl_c().await.is_ok() {
         match stopper.signal() {
             StopState::Draining => {

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use super::order::steps;
-use super::{extent, words};
+use super::order::turns;
+use super::{extent, gather, words};
 use crate::backend::identify::{Server, identify};
 use crate::backend::{self, RequestOptions};
 use crate::case::{Arm, Case};
@@ -42,16 +42,25 @@ pub fn command(plan: &ArmsPlan) -> Result<Ending> {
 }
 
 fn listing(plan: &ArmsPlan) -> String {
-    let steps = steps(&extent(plan));
-    let mut page =
-        format!("dry run: nothing is sent; without --dry-run, these runs would be made, in this order: {}\n", steps.len());
-    for (number, step) in steps.iter().enumerate().take(LISTED_RUNS) {
+    let turns = turns(&extent(plan));
+    let all: usize = turns.iter().map(Vec::len).sum();
+    let mut page = format!("dry run: nothing is sent; without --dry-run, these runs would be made, in this order: {all}\n");
+    if all > 1 {
+        let _ = writeln!(page, "order: {}", gather::order(plan));
+    }
+    let named = turns.iter().flat_map(|turn| turn.iter().enumerate().map(|(place, step)| (step, turn.len() > 1, place == 0)));
+    for (number, (step, has_company, is_first)) in named.enumerate().take(LISTED_RUNS) {
         let requests = plan.contenders[step.contender].run(step.dataset, step.load, step.treatment);
         let requests = requests.map_or(0, |run| run.dataset.num_prompts);
-        let _ = writeln!(page, "{:>4}  {} ({requests} requests)", number + 1, words(plan, step));
+        let beside = match (has_company, is_first) {
+            (false, _) => "",
+            (true, true) => ", at once with those that follow:",
+            (true, false) => ", at once",
+        };
+        let _ = writeln!(page, "{:>4}  {} ({requests} requests){beside}", number + 1, words(plan, step));
     }
-    if steps.len() > LISTED_RUNS {
-        let _ = writeln!(page, "      and more: {}", steps.len() - LISTED_RUNS);
+    if all > LISTED_RUNS {
+        let _ = writeln!(page, "      and more: {}", all - LISTED_RUNS);
     }
     page
 }

@@ -4,17 +4,18 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::order::Step;
 use crate::error::{Error, Kind};
-use crate::metrics::cold;
+use crate::metrics::cold_load::COLD_TAG;
 use crate::metrics::knee::knee;
 use crate::metrics::overhead::Overhead;
 use crate::metrics::stats::{Rate, Summary};
-use crate::plan::{ArmsPlan, How};
+use crate::metrics::{Sample, cold};
+use crate::plan::{ArmsPlan, AtOnce, How, Order};
 use crate::report::About as RunConditions;
 use crate::report::arms::{
     About, Comparison, Control, FORMAT, FORMAT_VERSION, Fate, Figures, KneeRow, Load, Row, RunAbout, Treatment,
 };
 use crate::report::enforcement::State;
-use crate::run::Finished;
+use crate::run::{Finished, Past};
 use crate::runlog::RunLog;
 
 /// The tail that tables show.
@@ -31,6 +32,8 @@ pub(super) struct Seen {
     requests: Vec<Timed>,
     cold_ttft_ms: Vec<f64>,
     warm_ttft_ms: Vec<f64>,
+    /// Constraints that the server was sent by now, as fingerprints.
+    pub(super) sent: HashSet<String>,
 }
 
 /// One answer's latencies, in milliseconds.
@@ -96,16 +99,27 @@ pub(super) struct Gathered {
 
 impl Seen {
     /// Takes what the table needs of every request of a run.
-    pub(super) fn of(log: &RunLog) -> Self {
+    pub(super) fn of(log: &RunLog, past: &Past) -> Self {
         let (samples, options) = (log.requests.samples(), &log.header.metrics);
         let known: HashSet<String> = log.header.known_constraints.iter().cloned().collect();
-        let (cold_ttft_ms, warm_ttft_ms) = cold::ttfts(&samples, options, &known);
+        let (first_ttft_ms, warm_ttft_ms) = cold::ttfts(&samples, options, &known);
+        let cold_ttft_ms = match past {
+            Past::Wholly(_) => first_ttft_ms,
+            // Of a server that others may have asked before, only what no server can have seen is known to be new to it.
+            Past::Partly(_) => {
+                let is_new = |sample: &&Sample<'_>| sample.question().tags.iter().any(|tag| tag == COLD_TAG);
+                let new: Vec<Sample<'_>> = samples.iter().filter(is_new).copied().collect();
+                cold::ttfts(&new, options, &known).0
+            }
+        };
         let answers = samples.iter().filter(|it| it.outcome().is_answer());
         let timed = answers.map(|sample| {
             let latency = sample.latency(options);
             Timed { case: sample.case_index(), ttft_ms: latency.ttft_ms, tpot_ms: latency.tpot_ms, e2el_ms: latency.e2el_ms }
         });
-        Self { requests: timed.collect(), cold_ttft_ms, warm_ttft_ms }
+        let requests = timed.collect();
+        let sent = &cold::fingerprints(&samples) | &known;
+        Self { requests, cold_ttft_ms, warm_ttft_ms, sent }
     }
 }
 
@@ -357,15 +371,23 @@ fn servers(plan: &ArmsPlan) -> &'static str {
     }
 }
 
-fn order(plan: &ArmsPlan) -> String {
-    let blocks = "whole runs, one after the other and not request by request, so that nobody shares a batch or a machine's time with another";
-    match plan.repeats {
-        1 => format!("{blocks}; one repeat, in the order of the table, each control before its constrained run"),
+/// In which order the runs are made, in words.
+pub(super) fn order(plan: &ArmsPlan) -> String {
+    let balance = match plan.repeats {
+        1 => "one repeat, in the order of the table".to_owned(),
         repeats => format!(
-            "{blocks}; over {repeats} repeats contenders change places by a Williams design, and control and constrained runs, and low \
-             and high loads, change places from repeat to repeat"
+            "over {repeats} repeats contenders change places by a Williams design, and low and high loads from repeat to repeat"
         ),
-    }
+    };
+    let treatments = match (plan.treatments.contains(&Treatment::Control), plan.repeats) {
+        (false, _) => "",
+        (true, 1) => "; each control run before its constrained one, as they share a server, and a batch would hide the cost",
+        (true, _) => {
+            "; control and constrained runs take turns, as they share a server, and a batch would hide the cost: which is first changes \
+             from repeat to repeat"
+        }
+    };
+    format!("{}; {balance}{treatments}", plan.order)
 }
 
 fn notices(plan: &ArmsPlan, gathered: &Gathered, rows: &[Row]) -> Vec<String> {
@@ -373,6 +395,7 @@ fn notices(plan: &ArmsPlan, gathered: &Gathered, rows: &[Row]) -> Vec<String> {
     let runs = || gathered.cells.values().flat_map(|cell| cell.constrained.iter().chain(&cell.control));
     let mut notices = gathered.notices.clone();
     notices.extend(distrusted(&gathered.runs));
+    notices.extend(neighbours(plan));
     let mut say = |it: bool, words: &str| {
         if it {
             notices.push(words.to_owned());
@@ -407,6 +430,20 @@ fn notices(plan: &ArmsPlan, gathered: &Gathered, rows: &[Row]) -> Vec<String> {
         },
     ));
     notices
+}
+
+/// What servers that run at once may do to each other.
+fn neighbours(plan: &ArmsPlan) -> Option<String> {
+    match &plan.order {
+        Order::Interleaved(AtOnce::ServersOfTheirOwn { shared_host: Some(host) }) => Some(format!(
+            "servers on one machine that run at once may take each other's time (--arm-order blocks asks one after the other): {host}"
+        )),
+        Order::Interleaved(AtOnce::InSpiteOfCores { cores }) => Some(format!(
+            "the embedded servers ran at once on so few cores that each makes the others look slow ({cores}): only their differences say \
+             anything"
+        )),
+        Order::Interleaved(_) | Order::Blocks(_) => None,
+    }
 }
 
 /// Runs in which the client stood in the way, in one sentence.

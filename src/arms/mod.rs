@@ -1,29 +1,31 @@
-//! Backends, servers, datasets and loads side by side: makes one ordinary run after the other, in balanced order, and puts what came of
-//! them into one table. Knows no wire format and no formula.
+//! Backends, servers, datasets and loads side by side: makes ordinary runs, at once where that is possible and else one after the other,
+//! in balanced order, and puts what came of them into one table. Knows no wire format and no formula.
 
 pub mod dry;
 mod gather;
 mod launch;
 mod order;
+mod together;
 mod watch;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use tokio::runtime::Runtime;
 
-use self::gather::{Gathered, Seen};
+use self::gather::Gathered;
 use self::launch::Launched;
-use self::order::{Extent, Step, steps};
+use self::order::{Extent, Sequence, Step, turns};
+use self::together::{Outcome, Ready, alone, together};
 use self::watch::Watch;
 use crate::driver::{Client, DriverOptions};
 use crate::ending::Ending;
 use crate::error::{Error, Kind, Result};
-use crate::plan::{ArmsPlan, ContenderPlan, How, RunPlan, Target};
+use crate::plan::{Apart, ArmsPlan, ContenderPlan, How, Order, RunPlan, Target};
 use crate::progress;
 use crate::report::EngineChoice;
 use crate::report::arms::{Form, RunAbout, render};
-use crate::run;
+use crate::run::{self, Past};
 use crate::try_file::try_file;
 
 /// Makes the runs and the table.
@@ -34,18 +36,24 @@ pub fn command(plan: &ArmsPlan) -> Result<Ending> {
     plan.files.iter().try_for_each(|(path, _)| make_room(path))?;
     let runtime = Runtime::new().map_err(|error| Error::environment(format!("no threads to run on: {error}")))?;
     let watch = Watch::begin(&runtime, plan.is_launched());
-    let mut running = Running { plan, runtime: &runtime, watch: &watch, server: None, gathered: Gathered::default() };
-    let mut given_up = HashSet::new();
-    let steps = steps(&extent(plan));
-    for (number, step) in steps.iter().enumerate() {
+    let mut running = Running {
+        plan,
+        runtime: &runtime,
+        watch: &watch,
+        server: None,
+        sent: HashMap::new(),
+        given_up: HashSet::new(),
+        gathered: Gathered::default(),
+    };
+    let turns = turns(&extent(plan));
+    let all: usize = turns.iter().map(Vec::len).sum();
+    let mut before = 0;
+    for turn in &turns {
         if watch.is_stopped() {
             break;
         }
-        if !given_up.contains(&(step.contender, None)) && !given_up.contains(&(step.contender, Some(step.dataset))) {
-            progress::say(&format!("[{}/{}] {}", number + 1, steps.len(), words(plan, step)));
-            let failed = running.make(step);
-            given_up.extend(failed.map(|extent| (step.contender, extent.then_some(step.dataset))));
-        }
+        running.make(turn, before, all);
+        before += turn.len();
     }
     let Running { server, gathered, .. } = running;
     // Ends it before anything else is done.
@@ -60,30 +68,80 @@ struct Running<'a> {
     watch: &'a Watch,
     /// The server that was started for a contender in a repeat.
     server: Option<(usize, usize, Launched)>,
+    /// The constraints that runs have sent to each server, as fingerprints; see [`Running::past`].
+    sent: HashMap<usize, HashSet<String>>,
+    /// Contenders that failed on a dataset, or altogether.
+    given_up: HashSet<(usize, Option<usize>)>,
     gathered: Gathered,
 }
 
 impl Running<'_> {
-    /// Makes one run. Where it fails, what is to be given up: the contender on this dataset (`true`), or altogether.
-    fn make(&mut self, step: &Step) -> Option<bool> {
-        let contender = &self.plan.contenders[step.contender];
-        let port = match self.port(contender, step) {
-            Ok(port) => port,
-            Err(error) => {
-                self.fail(step, &error, None);
-                return Some(false);
+    /// Makes the runs of one turn, of which `before` come before in the order of `all`.
+    fn make(&mut self, turn: &[Step], before: usize, all: usize) {
+        let is_given_up =
+            |step: &Step| [None, Some(step.dataset)].iter().any(|extent| self.given_up.contains(&(step.contender, *extent)));
+        let left: Vec<(usize, Step)> =
+            turn.iter().enumerate().filter(|(_, step)| !is_given_up(step)).map(|(place, step)| (place, *step)).collect();
+        let beside = if left.len() > 1 { ", at once" } else { "" };
+        let mut ready = Vec::new();
+        for (place, step) in left {
+            progress::say(&format!("[{}/{all}] {}{beside}", before + place + 1, words(self.plan, &step)));
+            match self.ready(&step) {
+                Ok(run) => ready.push(run),
+                Err(error) => self.fail(&step, &error),
             }
+        }
+        let outcomes = match &ready[..] {
+            [one] => vec![alone(one)],
+            several => together(self.runtime, several),
         };
-        let planned = contender.run(step.dataset, step.load, step.treatment)?;
+        for (run, outcome) in ready.into_iter().zip(outcomes) {
+            if outcome.shows_name {
+                progress::say(&format!("{}:", words(self.plan, &run.step)));
+            }
+            self.take(&run.step, outcome);
+        }
+    }
+
+    /// Everything that a run takes. Where its server does not start, the contender is given up.
+    fn ready(&mut self, step: &Step) -> Result<Ready> {
+        let contender = &self.plan.contenders[step.contender];
+        let port = self.port(contender, step).inspect_err(|_| {
+            self.given_up.insert((step.contender, None));
+        })?;
+        let planned = contender.run(step.dataset, step.load, step.treatment);
+        let planned = planned.ok_or_else(|| Error::internal("a run that nobody has planned"))?;
         let mut plan = port.map_or_else(|| planned.clone(), |port| planned.at_port(port));
         plan.output.label.get_or_insert_with(|| words(self.plan, step));
-        let mut seen = None;
-        let ran = run::run_looking(&plan, &mut |log| seen = Some(Seen::of(log)));
-        let finished = match ran {
+        Ok(Ready { step: *step, name: contender.name.clone(), plan, past: self.past(step) })
+    }
+
+    /// What is known of what the server was sent before. Those that name one server share its past.
+    fn past(&self, step: &Step) -> Past {
+        let sent = self.sent.get(&self.server_of(step)).cloned().unwrap_or_default();
+        match self.plan.contenders[step.contender].how {
+            // It is started for the run.
+            How::Embedded => Past::Wholly(HashSet::new()),
+            How::Launched { .. } => Past::Wholly(sent),
+            How::Running | How::PerRequest => Past::Partly(sent),
+        }
+    }
+
+    fn server_of(&self, step: &Step) -> usize {
+        match self.plan.order {
+            Order::Blocks(Apart::SameServer { .. }) => 0,
+            Order::Blocks(_) | Order::Interleaved(_) => step.contender,
+        }
+    }
+
+    /// Takes in what came of a run. Where it failed, the contender is given up on this dataset, or altogether.
+    fn take(&mut self, step: &Step, outcome: Outcome) {
+        let contender = &self.plan.contenders[step.contender];
+        let finished = match outcome.finished {
             Ok(finished) => finished,
             Err(error) => {
-                self.fail(step, &error, None);
-                return Some(true);
+                self.given_up.insert((step.contender, Some(step.dataset)));
+                return self.fail(step, &error);
             }
         };
         finished.closing_lines().iter().for_each(|line| progress::say(line));
@@ -96,16 +154,17 @@ impl Running<'_> {
             Some((.., server)) => server.status().map(|status| format!("the server ended during its runs ({status})")),
             None => None,
         };
-        match (failure.or(died.clone()), seen) {
+        let extent = if died.is_some() { None } else { Some(step.dataset) };
+        match (failure.or(died), outcome.seen) {
             (Some(_), _) if finished.interrupted => self.gathered.failed(step, &Error::interrupted("the run"), about),
             (Some(reason), _) => self.gathered.failed(step, &Error::environment(reason), about),
             (None, Some(seen)) => {
-                self.gathered.ran(step, seen, &finished, about);
-                return None;
+                self.sent.entry(self.server_of(step)).or_default().extend(seen.sent.iter().cloned());
+                return self.gathered.ran(step, seen, &finished, about);
             }
             (None, None) => self.gathered.failed(step, &Error::internal("a run that nobody looked at"), about),
         }
-        Some(died.is_none())
+        self.given_up.insert((step.contender, extent));
     }
 
     /// Starts the contender's server, if it has one that is to be started and does not run yet; the port of the one that runs.
@@ -125,17 +184,17 @@ impl Running<'_> {
         let client = client(&first.plan.at_port(server.port))?;
         server.wait_ready(self.runtime, &client, *ready_timeout)?;
         let port = server.port;
+        self.sent.remove(&self.server_of(step));
         self.server = Some((step.repeat, step.contender, server));
         Ok(Some(port))
     }
 
-    fn fail(&mut self, step: &Step, error: &Error, about: Option<RunAbout>) {
+    fn fail(&mut self, step: &Step, error: &Error) {
         progress::say(&format!("error: {error}"));
         if error.kind == Kind::Interrupted {
             self.watch.stop();
         }
-        let about = about.unwrap_or_else(|| gather::run_about(self.plan, step));
-        self.gathered.failed(step, error, about);
+        self.gathered.failed(step, error, gather::run_about(self.plan, step));
     }
 
     fn about(&self, step: &Step, finished: &run::Finished) -> RunAbout {
@@ -205,7 +264,11 @@ fn extent(plan: &ArmsPlan) -> Extent<'_> {
         loads: plan.loads.len(),
         repeats: plan.repeats,
         treatments: &plan.treatments,
-        one_at_a_time: plan.is_launched(),
+        sequence: match (&plan.order, plan.is_launched()) {
+            (Order::Interleaved(_), _) => Sequence::AtOnce,
+            (Order::Blocks(_), true) => Sequence::OneAtATime,
+            (Order::Blocks(_), false) => Sequence::InTurn,
+        },
     }
 }
 

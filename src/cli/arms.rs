@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 /// Several runs instead of one.
 #[derive(Args, Clone, Debug)]
@@ -16,6 +16,9 @@ pub struct ArmsArgs {
     /// Run everything so many times, in balanced order
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub repeat: u32,
+    /// How contenders take turns
+    #[arg(long, value_name = "ORDER", value_enum, default_value_t = ArmOrder::Auto)]
+    pub arm_order: ArmOrder,
     /// Compare without the control arm (the same cases on the same schedule, constraints not sent)
     #[arg(long)]
     pub no_control_arm: bool,
@@ -38,4 +41,26 @@ pub struct ArmsArgs {
     /// Print the plan, and one full request of each arm; send nothing
     #[arg(long)]
     pub dry_run: bool,
+}
+
+/// How those that are compared take turns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ArmOrder {
+    /// At once where each has a server of its own, or an embedded one and cores enough; else whole runs
+    Auto,
+    /// At once, request by request; refused where that is not possible
+    Interleaved,
+    /// Whole runs, one after the other, in balanced order
+    Blocks,
+}
+
+impl ArmOrder {
+    /// As it is typed.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Interleaved => "interleaved",
+            Self::Blocks => "blocks",
+        }
+    }
 }

@@ -16,7 +16,7 @@ use std::ffi::OsString;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-pub use arms::ArmsArgs;
+pub use arms::{ArmOrder, ArmsArgs};
 pub use bench::{
     BenchArgs, ConstraintArgs, DatasetArgs, JsonSchemaName, OutputArgs, RampUpName, SamplingArgs, ServerArgs, TrafficArgs,
 };

@@ -29,10 +29,27 @@ pub(super) struct Clock {
     started: SystemTime,
 }
 
+/// An instant from which several clocks count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Begin {
+    process_ns: u64,
+    wall: SystemTime,
+}
+
+/// A begin so long from now.
+pub(super) fn begin_in(lead: Duration) -> Begin {
+    Begin { process_ns: process_ns() + as_ns(lead), wall: SystemTime::now() + lead }
+}
+
 impl Clock {
     /// The begin is now.
     pub(super) fn start() -> Self {
         Self { begin: Instant::now(), begin_ns: process_ns(), started: SystemTime::now() }
+    }
+
+    /// The begin is an instant that others count from as well; until then it is the begin.
+    pub(super) fn start_at(begin: Begin) -> Self {
+        Self { begin: instant(begin.process_ns), begin_ns: begin.process_ns, started: begin.wall }
     }
 
     /// Nanoseconds since the begin of an instant in [`process_ns`]; one before the begin counts as the begin.
@@ -132,6 +149,15 @@ mod tests {
         for stamp in [None, Some(wall() + second), Some(wall() - 2 * MAX_WAIT), Some(Duration::ZERO)] {
             assert!(arrived_ns(stamp) >= before, "{stamp:?}");
         }
+    }
+
+    #[test]
+    fn clocks_that_share_a_begin_agree() {
+        let begin = begin_in(Duration::from_secs(3600));
+        let clocks = [Clock::start_at(begin), Clock::start_at(begin)];
+        assert_eq!(clocks[0].started(), clocks[1].started());
+        assert_eq!(clocks[0].since_begin_ns(begin.process_ns + 5), clocks[1].since_begin_ns(begin.process_ns + 5));
+        assert_eq!((clocks[0].now_ns(), clocks[0].since_begin_ns(process_ns())), (0, 0), "the begin is yet to come");
     }
 
     #[tokio::test]

@@ -19,14 +19,23 @@ pub struct Cost {
     pub machine_busy: Option<f64>,
     /// Cores that this process may use.
     pub cores: Option<usize>,
-    /// Threads that the client's work is spread over; `None` for as many as there are cores.
+    /// Threads that the client's work, and that of the other runs, is spread over; `None` for as many as there are cores.
     pub threads: Option<usize>,
+    /// Other runs that this process made at the same time: CPU time and memory are theirs as well.
+    pub other_runs: usize,
     /// The most memory that this process has had resident, the time before the run included (Linux).
     pub peak_memory_bytes: Option<u64>,
     /// Connections that the client has opened, those before the run included; `None` where the transport does not count them.
     pub connections_opened: Option<u64>,
     /// Those of them that a request had to wait for, as no open one was free: that time is between due and sent.
     pub connections_waited_for: Option<u64>,
+}
+
+impl Cost {
+    /// The same, where so many other runs went on in this process, each with as many threads.
+    pub(super) fn beside(self, other_runs: usize) -> Self {
+        Self { threads: self.threads.map(|threads| threads * (other_runs + 1)), other_runs, ..self }
+    }
 }
 
 /// A measurement under way.
@@ -47,6 +56,7 @@ impl Meter {
             cpu: process_cpu().zip(self.cpu).map(|(after, before)| after.saturating_sub(before)),
             machine_busy: machine_time().zip(self.machine).and_then(|(after, before)| after.busy_since(before)),
             threads: Some(client.thread_count()),
+            other_runs: 0,
             cores: std::thread::available_parallelism().ok().map(NonZero::get),
             peak_memory_bytes: peak_memory_bytes(),
             connections_opened: client.connections().map(|(opened, _)| opened as u64),

@@ -15,6 +15,7 @@ mod queue;
 pub mod schedule;
 mod stop;
 mod tls;
+mod together;
 mod transport;
 mod way;
 
@@ -33,6 +34,7 @@ pub use endpoint::{ApiKey, Endpoint};
 pub use files::make_room;
 pub use probe::{ModelInfo, Page, models, page, version, wait_ready};
 pub use stop::{Stop, StopState, Stopper, stop};
+pub use together::{Outside, PHASE, Seat, seats};
 pub(crate) use transport::Socket;
 
 use crate::backend::{Adapter, RequestOptions, unsupported};
@@ -126,11 +128,12 @@ pub async fn run(
             seen.keep(*observation);
         }
     };
-    let Ran { duration_ns, cost, .. } = run_telling(client, adapter, request, cases, schedule, stop, told).await?;
+    let Ran { duration_ns, cost, .. } = run_telling(client, adapter, request, cases, schedule, stop.into(), told).await?;
     Ok(RunOutcome { observations: seen.into_observations(), duration_ns, started, cost })
 }
 
-/// [`run`] for runs of any size: hands every observation over when its request ends, and keeps none.
+/// [`run`] for runs of any size: hands every observation over when its request ends, and keeps none. With a seat it begins together
+/// with others.
 ///
 /// Errors: as for [`run`].
 pub async fn run_telling(
@@ -139,11 +142,11 @@ pub async fn run_telling(
     request: &RequestOptions,
     cases: &[Case],
     schedule: &Schedule,
-    stop: Stop,
+    outside: Outside<'_>,
     tell: impl FnMut(Told),
 ) -> Result<Ran> {
     let queue = prepare(adapter.as_ref(), request, cases, &schedule.due, "")?;
-    Ok(drive(client, adapter, request, queue, schedule, stop, tell).await)
+    Ok(drive(client, adapter, request, queue, schedule, outside, tell).await)
 }
 
 /// Sends every case as soon as a slot is free, as [`run`] would if all were due at once: the warm-ups.
@@ -164,7 +167,7 @@ pub async fn warm_up(
             seen.keep(*observation);
         }
     };
-    drive(client, adapter, request, queue, &schedule, stop, keep).await;
+    drive(client, adapter, request, queue, &schedule, stop.into(), keep).await;
     Ok(seen.into_observations())
 }
 
@@ -177,14 +180,20 @@ async fn drive(
     request: &RequestOptions,
     queue: Queue,
     schedule: &Schedule,
-    stop: Stop,
+    outside: Outside<'_>,
     mut hand_over: impl FnMut(Told),
 ) -> Ran {
+    let Outside { stop, seat } = outside;
     let (wanted, spare) = ahead(&schedule.due, client.options().max_concurrency);
     client.open_ahead(wanted, spare).await;
     let (tell, mut told) = unbounded_channel();
+    let begin = match seat {
+        Some(seat) => Some(seat.begin().await),
+        None => None,
+    };
+    let others = seat.map_or(0, Seat::others);
     let meter = Meter::start();
-    let clock = Clock::start();
+    let clock = begin.map_or_else(Clock::start, Clock::start_at);
     let max_concurrency = client.options().max_concurrency;
     let terms = Terms { max_concurrency, until: schedule.until, stop: stop.clone() };
     let sender = Sender { client: client.clone(), adapter, stream: request.stream, clock, stop };
@@ -209,7 +218,7 @@ async fn drive(
             }
         }
     }
-    let cost = meter.stop(client, clock.now_ns());
+    let cost = meter.stop(client, clock.now_ns()).beside(others);
     for index in ended.missing() {
         hand_over(Told::Ended(Box::new(lost(index, schedule.due.get(index).copied().unwrap_or_default()))));
     }

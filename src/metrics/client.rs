@@ -60,6 +60,9 @@ pub struct ClientCost {
     pub connections_opened: Option<u64>,
     /// Those of them that a request had to wait for; the wait is part of its own delay, and of no TTFT.
     pub connections_waited_for: Option<u64>,
+    /// Other runs of a comparison that this process made at the same time: threads, CPU and memory are those of all.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub other_runs: usize,
     /// Whether the embedded server ran in this very process: CPU and memory are then those of both.
     pub includes_server: bool,
 }
@@ -126,6 +129,12 @@ pub enum Measure {
     DisorderedRequests,
 }
 
+/// Serde asks with a reference.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn is_none(count: &usize) -> bool {
+    *count == 0
+}
+
 impl ClientCost {
     /// The cores that the client's threads can fill; all of them where the embedded server's threads are in the same count.
     fn fillable_cores(&self) -> Option<usize> {
@@ -155,6 +164,8 @@ impl ClientPart {
             cpu_s_per_million_output_tokens: cost
                 .cpu_s
                 .zip(output)
+                // What other runs brought is not in this one's tokens.
+                .filter(|_| cost.other_runs == 0)
                 .and_then(|(cpu_s, tokens)| (tokens > 0).then(|| cpu_s * 1e6 / tokens as f64)),
             own_delay_ms: Summary::of(delays.collect(), &OWN_DELAY_PERCENTILES),
             burst: first.iter().max().map(|&last| Burst { requests: first.len(), width_ms: last as f64 / NS_PER_MS }),

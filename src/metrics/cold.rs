@@ -86,6 +86,11 @@ pub fn ttfts(samples: &[Sample<'_>], options: &MetricsOptions, known: &HashSet<S
     (cold, warm)
 }
 
+/// The constraints that were sent, as fingerprints.
+pub fn fingerprints(samples: &[Sample<'_>]) -> HashSet<String> {
+    by_constraint(samples).into_iter().map(|(name, _)| name).collect()
+}
+
 /// Constrained requests that were sent, by the fingerprint of their constraint, in the order of sending.
 fn by_constraint<'s, 'a>(samples: &'s [Sample<'a>]) -> Vec<(String, Vec<&'s Sample<'a>>)> {
     let mut names = Fingerprints::default();

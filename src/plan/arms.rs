@@ -1,12 +1,16 @@
 //! Flags to several runs that are held side by side, each complete before anything is sent. Opens nothing.
 
+mod order;
+
+use std::num::NonZero;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+pub use self::order::{Apart, AtOnce, Order};
 use super::{RunPlan, ServerTarget, Target, unconstrained};
 use crate::backend::{ConstraintDialect, ServerKind};
-use crate::cli::{BenchArgs, JsonSchemaName};
+use crate::cli::{ArmOrder, BenchArgs, JsonSchemaName};
 use crate::dataset::{DatasetName, OwnInput};
 use crate::error::{Error, Result};
 use crate::metrics::Slo;
@@ -39,6 +43,7 @@ pub enum BenchPlan {
 #[derive(Clone, Debug)]
 pub struct ArmsPlan {
     pub contenders: Vec<ContenderPlan>,
+    pub order: Order,
     /// Names, in the order of the tables.
     pub datasets: Vec<String>,
     pub loads: Vec<Load>,
@@ -106,6 +111,10 @@ pub fn bench_plan(arguments: &BenchArgs, api_key: Option<String>) -> Result<Benc
         || !flags.sweep_max_concurrency.is_empty()
         || !flags.save_comparison.is_empty();
     if !is_several {
+        if flags.arm_order != ArmOrder::Auto {
+            return Err(Error::usage(format!("one run has no order among others: --arm-order {}", flags.arm_order.name()))
+                .hint("name what is compared, e.g. --target NAME=URL --target NAME=URL, or leave it out"));
+        }
         let run = RunPlan::new(arguments, api_key)?;
         return Ok(if flags.dry_run {
             BenchPlan::DryRun(Box::new(ArmsPlan::single(run)))
@@ -125,6 +134,7 @@ impl ArmsPlan {
         let runs = vec![PlannedRun { dataset: 0, load: 0, treatment: Treatment::Constrained, plan: run }];
         Self {
             contenders: vec![ContenderPlan { name: "run".to_owned(), how, runs }],
+            order: Order::Blocks(Apart::Alone),
             datasets: vec![dataset],
             loads: vec![Load::AsGiven],
             repeats: 1,
@@ -171,7 +181,9 @@ impl ArmsPlan {
         };
         let contenders: Vec<ContenderPlan> = entrants.into_iter().map(contender).collect::<Result<_>>()?;
         let slo = contenders.first().and_then(|it| it.runs.first()).and_then(|it| it.plan.metrics.goodput);
+        let cores = std::thread::available_parallelism().ok().map(NonZero::get);
         Ok(Self {
+            order: Order::of(flags.arm_order, &contenders, cores)?,
             contenders,
             datasets: datasets.iter().map(|name| name.name().to_owned()).collect(),
             loads,

@@ -39,8 +39,14 @@ pub(super) fn table(report: &Report) -> Option<String> {
     rows.into_iter().for_each(|(name, value)| builder.push_record([name.to_owned(), value]));
     let mut table = builder.build();
     table.with(Style::psql().remove_horizontals()).with(Modify::new(Columns::new(1..)).with(Alignment::right()));
-    let shared =
-        if cost.includes_server { "\nCPU and memory include the embedded server, which runs in this process" } else { "" };
+    let mut shared = String::new();
+    if cost.includes_server {
+        shared.push_str("\nCPU and memory include the embedded server, which runs in this process");
+    }
+    if cost.other_runs > 0 {
+        shared
+            .push_str(&format!("\nCPU and memory include the other runs of this process at the same time: {}", cost.other_runs));
+    }
     Some(format!("{table}{shared}\n{}", sentence(part)))
 }
 

@@ -122,7 +122,7 @@ impl Settling<'_> {
     }
 
     fn sending<'s>(&'s self, request: &'s RequestOptions) -> Sending<'s> {
-        Sending { session: self.session, adapter: Arc::clone(self.adapter), request, stop: self.stop.clone() }
+        Sending { session: self.session, adapter: Arc::clone(self.adapter), request, stop: self.stop.clone(), company: None }
     }
 
     /// What to do about a dropped constraint; `None` where nobody is asked.

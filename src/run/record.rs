@@ -110,6 +110,7 @@ fn cost(cost: &Cost, includes_server: bool) -> ClientCost {
         cpu_s: cost.cpu.map(|it| it.as_secs_f64()),
         cores: cost.cores,
         threads: cost.threads,
+        other_runs: cost.other_runs,
         machine_busy_percent: cost.machine_busy.map(|it| 100.0 * it),
         peak_memory_mib: cost.peak_memory_bytes.map(|it| it as f64 / f64::from(1 << 20)),
         connections_opened: cost.connections_opened,

@@ -1,9 +1,10 @@
 //! Sending the run's requests: first alone, as a trial, then as warm-ups, then measured. Knows no verdict and no report.
 
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::named_model::Overhearing;
+use super::setting::Company;
 use crate::backend::{Adapter, RequestOptions, ServerKind, unsupported};
 use crate::case::{Arm, Case};
 use crate::constraint::{Constraint, GrammarDialect};
@@ -28,6 +29,8 @@ pub(super) struct Sending<'a> {
     pub(super) adapter: Arc<dyn Adapter>,
     pub(super) request: &'a RequestOptions,
     pub(super) stop: Stop,
+    /// Other runs that go on at the same time.
+    pub(super) company: Option<&'a Company>,
 }
 
 /// How a trial run ended that did not fail.
@@ -99,10 +102,13 @@ impl Sending<'_> {
     /// The requests that are measured; each goes to the log when it has ended.
     pub(super) async fn measure(&self, cases: &[Case], schedule: &Schedule, mode: Mode, log: Teller) -> Result<Ran> {
         let words = Words { unit: "requests", failed: "without an answer" };
-        let progress = match schedule.until {
+        let runs = self.company.map_or(1, Company::runs);
+        let begun = || match schedule.until {
             Until::Cycling(_) => Progress::open(mode, words),
-            Until::LastCase | Until::Time(_) => Progress::new(mode, cases.len(), words),
+            Until::LastCase | Until::Time(_) => Progress::new(mode, cases.len() * runs, words),
         };
+        let own = OnceLock::new();
+        let progress = self.company.map_or(&own, |company| &*company.progress).get_or_init(begun);
         let tell = |told: Told| match told {
             Told::Began { started } => log.began(started),
             Told::Sent { .. } => {}
@@ -112,9 +118,12 @@ impl Sending<'_> {
             }
         };
         let adapter = Arc::clone(&self.adapter);
-        let (client, stop) = (&self.session.client, self.stop.clone());
-        let ran = driver::run_telling(client, adapter, self.request, cases, schedule, stop, tell).await;
-        progress.finish();
+        let outside = Company::outside(self.company, &self.stop);
+        let ran = driver::run_telling(&self.session.client, adapter, self.request, cases, schedule, outside, tell).await;
+        // Where there are others, it is theirs as well.
+        if let Some(own) = own.get() {
+            own.finish();
+        }
         ran
     }
 

@@ -1,5 +1,7 @@
 //! Backends side by side, as a program: embedded engines, named servers, servers that are started and ended, loads, files of flags.
 
+mod at_once;
+
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::path::Path;

@@ -95,6 +95,15 @@ fn one_thread_on_many_cores_is_full_at_one() {
 }
 
 #[test]
+fn what_several_runs_took_is_no_cost_of_one_ones_tokens() {
+    let run = [sent(1000, 1000, 1000)];
+    let alone = part(&run, idle());
+    let beside = part(&run, ClientCost { other_runs: 1, ..idle() });
+    assert!(alone.cpu_s_per_million_output_tokens.is_some());
+    assert_eq!((beside.cpu_s_per_million_output_tokens, beside.cpu_percent), (None, alone.cpu_percent));
+}
+
+#[test]
 fn what_nobody_measured_is_nothing() {
     let judged = part(&[Made { sent: None, ready: None, end: None, chunks: vec![], ..made() }], ClientCost::default());
     assert_eq!((judged.cpu_percent, judged.cpu_s_per_million_output_tokens, judged.burst), (None, None, None));

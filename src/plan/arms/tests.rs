@@ -135,3 +135,56 @@ fn what_makes_no_comparison_is_refused() {
         assert!(error.hint.is_some(), "{arguments:?}");
     }
 }
+
+#[test]
+fn contenders_run_at_once_where_each_has_a_server_of_its_own() {
+    let check = |flags: &[&str], cores: usize, expected: &str, asked: Option<&str>| {
+        let plan = plan(flags).unwrap();
+        let order = |wanted| Order::of(wanted, &plan.contenders, Some(cores));
+        assert!(
+            order(ArmOrder::Auto).unwrap().to_string().starts_with(expected),
+            "{flags:?}: {}",
+            order(ArmOrder::Auto).unwrap()
+        );
+        assert!(!order(ArmOrder::Blocks).unwrap().is_interleaved());
+        match (order(ArmOrder::Interleaved), asked) {
+            (Ok(order), Some(words)) => assert!(order.is_interleaved() && order.to_string().contains(words), "{order}"),
+            (Err(error), None) => assert!(error.exit_code() == 2 && error.hint.is_some(), "{error}"),
+            (found, _) => panic!("{flags:?}: {found:?}"),
+        }
+    };
+    let (of_its_own, one) = ("a server of its own", "whole runs, one after the other (two name one server");
+    let engines = ["--guided-decoding-backend", "xgrammar,guidance"];
+    check(&["--target", "a=http://h:1", "--target", "b=http://h:2/v1"], 1, "interleaved", Some(of_its_own));
+    check(&["--target", "a=http://h", "--target", "b=https://h"], 1, "interleaved", Some(of_its_own));
+    check(&["--target", "a=http://h", "--target", "b=http://h:80/v1"], 64, one, None);
+    check(&["--target", "a=http://localhost:1", "--target", "c=http://h:1", "--target", "b=http://127.0.0.1:1"], 64, one, None);
+    check(&engines, 10, "interleaved, request by request (an embedded server for each, on 10 cores)", Some("10 cores"));
+    check(&engines, 9, "whole runs, one after the other (embedded servers on 9 cores", Some("share 9 cores"));
+    check(&["--base-url", "http://h", "--repeat", "2"], 64, "whole runs, one after the other (there is nobody", None);
+    let per_request = ["--base-url", "http://h", "--constraint-dialect", "guided"];
+    check(&[&engines[..], &per_request].concat(), 64, "whole runs, one after the other (one server does the work of all", None);
+    let launch = ["--launch", "serve {port} {backend}"];
+    check(&[&engines[..], &launch].concat(), 64, "whole runs, one after the other (servers are started one at a time", None);
+}
+
+#[test]
+fn servers_that_share_a_machine_are_told_apart_from_those_that_do_not() {
+    let shared = |flags: &[&str]| match plan(flags).unwrap().order {
+        Order::Interleaved(AtOnce::ServersOfTheirOwn { shared_host }) => shared_host,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(shared(&["--target", "a=http://one:1", "--target", "b=http://two:1"]), None);
+    let three = ["--target", "a=http://one:1", "--target", "b=http://localhost:1", "--target", "c=http://127.0.0.1:2"];
+    assert_eq!(shared(&three).as_deref(), Some("127.0.0.1"));
+}
+
+#[test]
+fn one_run_has_no_order() {
+    assert!(matches!(bench(&["--arm-order", "auto"]).unwrap(), BenchPlan::Run(_)));
+    for order in ["interleaved", "blocks"] {
+        assert_eq!(bench(&["--arm-order", order]).unwrap_err().exit_code(), 2);
+    }
+    assert_eq!(bench(&["--arm-order", "interleaved", "--repeat", "2"]).unwrap_err().exit_code(), 2);
+    assert!(matches!(bench(&["--arm-order", "blocks", "--repeat", "2"]).unwrap(), BenchPlan::Compare(_)));
+}

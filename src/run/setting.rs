@@ -1,0 +1,143 @@
+//! What a run heeds besides its plan: what its server knows already, and other runs that go on at the same time. Knows no request.
+
+use std::collections::HashSet;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use tokio::runtime::Runtime;
+use tokio::task::JoinHandle;
+
+use crate::driver::schedule::Until;
+use crate::driver::{self, Outside, PHASE, Seat, Stop, StopState};
+use crate::error::{Error, Result};
+use crate::progress::Progress;
+
+/// What a run heeds besides its plan.
+#[derive(Default)]
+pub struct Setting {
+    pub past: Past,
+    pub company: Option<Company>,
+}
+
+/// What the server was sent before, as fingerprints of constraints.
+#[derive(Clone, Debug)]
+pub enum Past {
+    /// At least these; it may have been sent others by others.
+    Partly(HashSet<String>),
+    /// These and no others: it is ours, and has done nothing else since it was started.
+    Wholly(HashSet<String>),
+}
+
+/// Other runs that go on at the same time, each on a thread of its own.
+pub struct Company {
+    pub seat: Seat,
+    /// One wish to stop is everybody's.
+    pub stop: Stop,
+    /// The one progress that all of them are counted in.
+    pub progress: Arc<OnceLock<Progress>>,
+    /// The names of the others.
+    pub others: Vec<String>,
+}
+
+/// A stop, and who listens for the user's wish where that is the run's own matter.
+pub(super) type Listening = (Stop, Option<JoinHandle<()>>);
+
+impl Default for Past {
+    fn default() -> Self {
+        Self::Partly(HashSet::new())
+    }
+}
+
+impl Past {
+    /// What it is known to have been sent.
+    pub(super) fn constraints(&self) -> &HashSet<String> {
+        match self {
+            Self::Partly(known) | Self::Wholly(known) => known,
+        }
+    }
+}
+
+impl Setting {
+    /// Waits for the turn to get ready, which is at once where there is nobody else.
+    ///
+    /// # Errors
+    /// The user stopped it meanwhile.
+    pub(super) fn wait_for_turn(&self, runtime: &Runtime) -> Result<()> {
+        let Some(company) = &self.company else { return Ok(()) };
+        runtime.block_on(company.seat.turn());
+        match company.stop.state() {
+            StopState::Running => Ok(()),
+            StopState::Draining | StopState::Now => {
+                Err(Error::interrupted("stopped before it began").hint("nothing was measured"))
+            }
+        }
+    }
+
+    /// Waits until everybody is ready.
+    pub(super) fn meet(&self, runtime: &Runtime) {
+        if let Some(company) = &self.company {
+            runtime.block_on(company.seat.meet());
+        }
+    }
+
+    /// Waits until everybody has sent and heard everything, and then for the turn to judge and to report: that takes CPU time, which
+    /// those who still measure are not to miss.
+    pub(super) fn wait_for_all(&self, runtime: &Runtime) {
+        if let Some(company) = &self.company {
+            self.meet(runtime);
+            if let Some(progress) = company.progress.get() {
+                progress.finish();
+            }
+            runtime.block_on(company.seat.turn());
+        }
+    }
+
+    /// The stop of this run, and who signals it.
+    pub(super) fn listen(&self, runtime: &Runtime) -> Listening {
+        match &self.company {
+            Some(company) => (company.stop.clone(), None),
+            None => {
+                let (stopper, stop) = driver::stop();
+                (stop, Some(runtime.spawn(super::watch_ctrl_c(stopper))))
+            }
+        }
+    }
+
+    /// The run's due times, so that of several runs another one goes first at every request.
+    pub(super) fn due(&self, due: Vec<Duration>, until: Until) -> Vec<Duration> {
+        match &self.company {
+            Some(company) => company.seat.in_turn(&due, until.time()),
+            None => due,
+        }
+    }
+
+    /// How many runs go on at once.
+    pub(super) fn runs(&self) -> usize {
+        self.company.as_ref().map_or(1, Company::runs)
+    }
+
+    /// What the reader of the run has to know.
+    pub(super) fn notice(&self) -> Option<String> {
+        let company = self.company.as_ref()?;
+        let most_us = PHASE.as_micros() * company.others.len() as u128;
+        Some(format!(
+            "ran at once with other runs of a comparison, from the same begin: {}; at each request another one goes first and the \
+             others follow {} us apart, so that requests are due up to {most_us} us later than by the schedule; CPU time, memory and the \
+             machine's load are those of all",
+            company.others.join(", "),
+            PHASE.as_micros(),
+        ))
+    }
+}
+
+impl Company {
+    /// What the driver heeds.
+    pub(super) fn outside<'a>(company: Option<&'a Self>, stop: &Stop) -> Outside<'a> {
+        Outside { stop: stop.clone(), seat: company.map(|it| &it.seat) }
+    }
+
+    /// How many runs go on at once, this one included.
+    pub(super) fn runs(&self) -> usize {
+        self.others.len() + 1
+    }
+}
