@@ -8,6 +8,7 @@ mod cold;
 mod explain;
 mod extent;
 mod files;
+mod first_use;
 mod judge;
 mod named_model;
 mod place;
@@ -25,6 +26,8 @@ use std::time::SystemTime;
 
 use tokio::runtime::Runtime;
 
+pub use self::first_use::FirstUse;
+use self::first_use::first_use;
 use self::preflight::Settling;
 pub(crate) use self::record::date;
 use self::sending::Sending;
@@ -66,6 +69,8 @@ pub struct Finished {
     /// Why the log is not whole.
     pub log_failure: Option<Error>,
     pub interrupted: bool,
+    /// What the first use of the run's constraint cost, where the setting made it known as such.
+    pub first_use: Option<FirstUse>,
     /// Whether a client that stood in the way is a failure (`--strict-client`).
     pub strict_client: bool,
     /// What is said of the bounds that the run does not keep (`--require`), and whether it keeps enough of them.
@@ -222,6 +227,7 @@ fn finish(
         run_log: driven.sink.path().map(ToOwned::to_owned),
         log_failure: driven.sink.failure().cloned(),
         interrupted: driven.interrupted,
+        first_use: driven.first_use,
         strict_client: plan.traffic.strict_client,
     })
 }
@@ -254,6 +260,7 @@ struct Driven {
     /// The log, with every request.
     sink: Sink,
     interrupted: bool,
+    first_use: Option<FirstUse>,
     /// What happened in the run that the reader has to know.
     notices: Vec<String>,
 }
@@ -285,6 +292,9 @@ fn drive(
     let candidates = settling.candidates(cases)?;
     let mut notices: Vec<String> = room_notice(traffic.max_concurrency, cases.len(), setting.runs()).into_iter().collect();
     notices.iter().for_each(|notice| progress::warn(notice));
+    let first = candidates.first().ok_or_else(|| Error::internal("a run without a request to send"))?;
+    let (tried_first, first_use) = runtime.block_on(first_use(&settling.sending(first), &setting.past, cases))?;
+    notices.extend(first_use.map(FirstUse::notice));
     let settled = runtime.block_on(settling.settle(candidates, cases))?;
     notices.extend(settled.notices);
     if settled.request.dialect != session.dialect {
@@ -299,14 +309,14 @@ fn drive(
     notices.extend(trial.notices);
     notices.extend((warmups.failed > 0).then(|| format!("{} of {} warm-ups got no answer", warmups.failed, warmups.sent)));
     let known = &trial.constraints | setting.past.constraints();
-    let (trials, warmups, enforcement) = (trial.requests, warmups.sent, settled.enforcement);
+    let (trials, warmups, enforcement) = (trial.requests + tried_first, warmups.sent, settled.enforcement);
     let before = Before { trials, known, warmups, enforcement, notices };
     let header = record::header(plan, session, dataset, tokenizer, before);
     let (ran, sink, mut notices) = logged(plan, &sending, &schedule, cases, header, runtime)?;
     let interrupted = sending.stop.state() != StopState::Running;
     watcher.iter().for_each(|watcher| watcher.abort());
     notices.extend(extent::notice(plan.dataset.name, schedule.until, cases.len(), ran.cases));
-    Ok(Driven { ran, sink, interrupted, notices })
+    Ok(Driven { ran, sink, interrupted, first_use, notices })
 }
 
 /// Sends what is measured, and has it written down on a thread of its own meanwhile.

@@ -12,10 +12,10 @@ use crate::metrics::{Sample, cold};
 use crate::plan::{ArmsPlan, AtOnce, How, Order};
 use crate::report::About as RunConditions;
 use crate::report::arms::{
-    About, Comparison, Control, FORMAT, FORMAT_VERSION, Fate, Figures, KneeRow, Load, Row, RunAbout, Treatment,
+    About, ColdFrom, Comparison, Control, FORMAT, FORMAT_VERSION, Fate, Figures, KneeRow, Load, Row, RunAbout, Treatment,
 };
 use crate::report::enforcement::State;
-use crate::run::{Finished, Past};
+use crate::run::{Finished, FirstUse, Past};
 use crate::runlog::RunLog;
 
 /// The tail that tables show.
@@ -52,6 +52,7 @@ struct Done {
     duration_s: f64,
     answers: Sums,
     rates: Rates,
+    first_use: Option<FirstUse>,
     about: RunConditions,
     /// Whether the client stood in the way.
     is_distrusted: bool,
@@ -157,6 +158,7 @@ impl Gathered {
                 control: quality.control_rate,
                 within,
             },
+            first_use: finished.first_use,
             about: report.about.clone(),
             is_distrusted: finished.distrust().is_some(),
         };
@@ -252,7 +254,7 @@ fn figures(plan: &ArmsPlan, cell: &Cell) -> Option<Figures> {
     let runs = &cell.constrained;
     let first = runs.first()?;
     let pooled = |of: fn(&Timed) -> Option<f64>| Summary::of(values(runs, of), &TAIL);
-    let pool = |of: fn(&Seen) -> &Vec<f64>| Summary::of(runs.iter().flat_map(|run| of(&run.seen).clone()).collect(), &TAIL);
+    let (cold_from, [cold_ttft_ms, warm_ttft_ms]) = uses(runs);
     let engine = first.about.engine.as_ref();
     Some(Figures {
         runs: runs.len(),
@@ -267,13 +269,29 @@ fn figures(plan: &ArmsPlan, cell: &Cell) -> Option<Figures> {
         request_throughput: per_second(runs, |sums| sums.requests_per_s),
         output_throughput: per_second(runs, |sums| sums.tokens_per_s),
         valid_throughput: per_second(runs, |sums| sums.valid_per_s),
-        cold_ttft_ms: pool(|seen| &seen.cold_ttft_ms),
-        warm_ttft_ms: pool(|seen| &seen.warm_ttft_ms),
+        cold_ttft_ms,
+        warm_ttft_ms,
+        cold_from,
         control: control(plan, cell),
         distrusted_runs: runs.iter().chain(&cell.control).filter(|run| run.is_distrusted).count(),
         server_version: first.about.server_version.clone(),
         engine: engine.map(|it| it.version.as_ref().map_or_else(|| it.name.clone(), |version| format!("{} {version}", it.name))),
     })
+}
+
+/// First and later uses of constraints: those of the runs themselves, or where none was cold there, those that were asked for alone. The
+/// two are never mixed, as one has a load around it and the other has not.
+fn uses(runs: &[Done]) -> (Option<ColdFrom>, [Summary; 2]) {
+    let summary = |values: Vec<f64>| Summary::of(values, &TAIL);
+    let of_runs = |of: fn(&Seen) -> &Vec<f64>| summary(runs.iter().flat_map(|run| of(&run.seen).clone()).collect());
+    let cold = of_runs(|seen| &seen.cold_ttft_ms);
+    let alone = |of: fn(FirstUse) -> f64| summary(runs.iter().filter_map(|run| run.first_use).map(of).collect());
+    let alone_cold = alone(|it| it.cold_ttft_ms);
+    match (cold.n, alone_cold.n) {
+        (1.., _) => (Some(ColdFrom::Run), [cold, of_runs(|seen| &seen.warm_ttft_ms)]),
+        (0, 1..) => (Some(ColdFrom::Alone), [alone_cold, alone(|it| it.warm_ttft_ms)]),
+        (0, 0) => (None, [cold, of_runs(|seen| &seen.warm_ttft_ms)]),
+    }
 }
 
 fn control(plan: &ArmsPlan, cell: &Cell) -> Option<Control> {
@@ -410,10 +428,16 @@ fn notices(plan: &ArmsPlan, gathered: &Gathered, rows: &[Row]) -> Vec<String> {
         "control runs came first more often than constrained ones, and what they left behind on the server (a warm cache of prompts) is in \
          the overhead: an even --repeat has each first as often",
     );
+    let has_unknown = measured().any(|figures| figures.cold_from.is_none());
+    let is_ours = plan.contenders.iter().all(|it| matches!(it.how, How::Embedded | How::Launched { .. }));
     say(
-        measured().next().is_some() && measured().all(|figures| figures.cold_ttft_ms.n == 0),
-        "no first use of a constraint was measured, because the trial request had compiled it: --dataset json-unique, or \
-         --cold-schema-every K, shows cold TTFT",
+        has_unknown && !is_ours,
+        "cold TTFT is not known of servers that were running, as they may have compiled the constraints before: --cold-schema-every K \
+         sends schemas that no server has seen, and --launch starts servers anew",
+    );
+    say(
+        has_unknown && is_ours,
+        "cold TTFT is not known where an earlier run of the same server had sent the constraints, and where the first answers had no TTFT",
     );
     say(
         measured().any(|figures| figures.ttft_ms.n > 0 && figures.tpot_ms.n == 0),

@@ -121,7 +121,7 @@ impl Settling<'_> {
         Ok(Settled { request, trial, enforcement, notices })
     }
 
-    fn sending<'s>(&'s self, request: &'s RequestOptions) -> Sending<'s> {
+    pub(super) fn sending<'s>(&'s self, request: &'s RequestOptions) -> Sending<'s> {
         Sending { session: self.session, adapter: Arc::clone(self.adapter), request, stop: self.stop.clone(), company: None }
     }
 

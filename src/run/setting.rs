@@ -49,6 +49,11 @@ impl Default for Past {
 }
 
 impl Past {
+    /// Whether the server is known never to have been sent this.
+    pub(super) fn excludes(&self, fingerprint: &str) -> bool {
+        matches!(self, Self::Wholly(known) if !known.contains(fingerprint))
+    }
+
     /// What it is known to have been sent.
     pub(super) fn constraints(&self) -> &HashSet<String> {
         match self {

@@ -1,7 +1,7 @@
 //! The table as cells, for every form alike; lines of a cell are kept apart by line feeds. Knows no layout.
 
 use super::words::reasons;
-use super::{Comparison, Control, Fate, Figures, Load, Row};
+use super::{ColdFrom, Comparison, Control, Fate, Figures, Load, Row};
 use crate::metrics::overhead::Overhead;
 use crate::metrics::stats::{Rate, Summary};
 use crate::printable::printable;
@@ -72,7 +72,7 @@ fn columns(comparison: &Comparison, swept: bool) -> Vec<(&'static str, Show)> {
         columns.push(("overhead\nTTFT %", |it| overhead(it, |control| control.ttft_overhead.as_ref())));
         columns.push(("overhead\nTPOT %", |it| overhead(it, |control| control.tpot_overhead.as_ref())));
     }
-    columns.push(("cold/warm\nTTFT ms", |it| two(&uses(&it.cold_ttft_ms), &uses(&it.warm_ttft_ms))));
+    columns.push(("cold/warm\nTTFT ms", |it| two(&uses(it, &it.cold_ttft_ms), &uses(it, &it.warm_ttft_ms))));
     columns
 }
 
@@ -114,8 +114,10 @@ fn doubted(figures: &Figures, figure: String) -> String {
     if figures.distrusted_runs > 0 && figure != UNKNOWN { format!("{figure}?") } else { figure }
 }
 
-fn uses(summary: &Summary) -> String {
-    summary.median.map_or_else(|| UNKNOWN.to_owned(), |median| format!("{} ({})", figure(Some(median)), summary.n))
+/// The median and the number of uses, with a mark where they had no load around them.
+fn uses(figures: &Figures, summary: &Summary) -> String {
+    let mark = if figures.cold_from == Some(ColdFrom::Alone) { "+" } else { "" };
+    summary.median.map_or_else(|| UNKNOWN.to_owned(), |median| format!("{} ({}){mark}", figure(Some(median)), summary.n))
 }
 
 fn overhead(figures: &Figures, of: fn(&Control) -> Option<&Overhead>) -> String {

@@ -107,15 +107,27 @@ pub struct Figures {
     pub valid_throughput: Option<f64>,
     /// Constrained requests that were valid and met every objective.
     pub valid_within_objectives: Option<Rate>,
-    /// TTFT of first uses of a constraint, and of later ones.
+    /// TTFT of first uses of a constraint, and of later ones, on servers that are known not to have had it before.
     pub cold_ttft_ms: Summary,
     pub warm_ttft_ms: Summary,
+    /// Where those first uses are from; `None` where none is known to be one.
+    pub cold_from: Option<ColdFrom>,
     pub control: Option<Control>,
     /// Runs, controls among them, in which the client itself stood in the way: their latencies are no evidence.
     pub distrusted_runs: usize,
     pub server_version: Option<String>,
     /// The decoding engine as the server names it, with its version.
     pub engine: Option<String>,
+}
+
+/// Where first uses of constraints are from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ColdFrom {
+    /// The runs themselves, with the load around them.
+    Run,
+    /// Requests before the runs, each alone: the first use of the run's one constraint, and the same once more.
+    Alone,
 }
 
 /// The same cases on the same schedule, without their constraint.

@@ -1,6 +1,8 @@
 //! A comparison in which everything happens, for the tests of its forms.
 
-use super::{About, Comparison, Control, FORMAT, FORMAT_VERSION, Fate, Figures, KneeRow, Load, Row, RunAbout, Treatment};
+use super::{
+    About, ColdFrom, Comparison, Control, FORMAT, FORMAT_VERSION, Fate, Figures, KneeRow, Load, Row, RunAbout, Treatment,
+};
 use crate::metrics::Slo;
 use crate::metrics::knee::knee;
 use crate::metrics::overhead::Overhead;
@@ -27,6 +29,7 @@ fn figures(hits: usize) -> Figures {
         valid_within_objectives: Rate::of(hits, 200),
         cold_ttft_ms: summary(2, 80.0),
         warm_ttft_ms: summary(198, 12.0),
+        cold_from: Some(ColdFrom::Run),
         control: Some(Control {
             runs: 2,
             requests: 200,
@@ -55,7 +58,9 @@ pub(super) fn eventful() -> Comparison {
             loads[1],
             Fate::Measured(Box::new(Figures {
                 control: None,
-                cold_ttft_ms: Summary::default(),
+                cold_ttft_ms: summary(2, 80.0),
+                warm_ttft_ms: summary(2, 9.0),
+                cold_from: Some(ColdFrom::Alone),
                 distrusted_runs: 1,
                 ..figures(150)
             })),

@@ -1,6 +1,6 @@
 //! The sentences around the table, the same in every form. Knows no layout.
 
-use super::{Comparison, Fate};
+use super::{ColdFrom, Comparison, Fate, Row};
 use crate::metrics::knee::Knee;
 use crate::metrics::stats::Rate;
 use crate::printable::printable;
@@ -53,7 +53,18 @@ pub(super) fn legend(comparison: &Comparison) -> Vec<&'static str> {
              runs); below it, the figure of each repeat",
         );
     }
-    lines.push("cold, warm: median TTFT of first and of later uses of a constraint (number of them)");
+    lines.push(
+        "cold, warm: median TTFT of first and of later uses of a constraint (number of them); cold only where the server is known not to \
+         have had it before",
+    );
+    let is_alone = |row: &Row| matches!(&row.fate, Fate::Measured(figures) if figures.cold_from == Some(ColdFrom::Alone));
+    if comparison.rows.iter().any(is_alone) {
+        lines.push(
+            "+: alone, before each run, since all its requests have one constraint: the first use of it on a server that had just been \
+             started, and the same request once more, both after the same prompt without it. A server that keeps what it compiles on disk \
+             may have had it before",
+        );
+    }
     if comparison.runs.iter().any(|run| run.distrust.is_some()) {
         lines.push("?: the client itself stood in the way in a run that the figure is of; it is no evidence");
     }

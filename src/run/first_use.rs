@@ -1,0 +1,128 @@
+//! What the first use of a constraint costs on a server that is known never to have had it, where a run has only the one: asked for alone,
+//! before the clock starts. Knows no figure but its own.
+//!
+//! In the run itself nothing would be cold: its trial request has the constraint compiled. Three requests with one prompt tell the cost: the
+//! first without the constraint, so that neither the prompt nor whatever a server does at the first request of its life counts as the
+//! constraint's; the second with it, which is *cold*; and the same once more, which is *warm*, and as alone as the cold one was.
+
+use super::sending::Sending;
+use super::setting::Past;
+use crate::backend::unsupported;
+use crate::case::{Arm, Case};
+use crate::error::Result;
+use crate::observation::Observation;
+
+/// TTFTs of the first use of a constraint and of the one after it, in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FirstUse {
+    pub cold_ttft_ms: f64,
+    pub warm_ttft_ms: f64,
+}
+
+/// Asks for the first use; `None` where it would tell nothing, or got no answer. Returns the requests that it took as well.
+///
+/// # Errors
+/// A request cannot be sent at all.
+pub(super) async fn first_use(sending: &Sending<'_>, past: &Past, cases: &[Case]) -> Result<(usize, Option<FirstUse>)> {
+    let only = only_constraint(cases).filter(|_| sending.request.stream);
+    let Some(cold) = only.filter(|case| is_new(case, past) && unsupported(sending.adapter.kind(), case).is_none()) else {
+        return Ok((0, None));
+    };
+    let opener = Case { arm: Arm::Control, ..cold.clone() };
+    let mut ttfts_ms = Vec::new();
+    for (sent, (case, label)) in [(&opener, "opener"), (cold, "first-use"), (cold, "second-use")].into_iter().enumerate() {
+        let Some(ttft_ms) = ttft_ms(&sending.send(case, label).await?) else { return Ok((sent + 1, None)) };
+        ttfts_ms.push(ttft_ms);
+    }
+    let found = FirstUse { cold_ttft_ms: ttfts_ms[1], warm_ttft_ms: ttfts_ms[2] };
+    Ok((ttfts_ms.len(), Some(found)))
+}
+
+impl FirstUse {
+    /// What the reader of the run has to know.
+    pub(super) fn notice(self) -> String {
+        format!(
+            "the server's first use of the constraint: {:.2} ms to the first token, and {:.2} ms at the next use; both alone, before the run \
+             and before its trial request, after the same prompt without the constraint",
+            self.cold_ttft_ms, self.warm_ttft_ms
+        )
+    }
+}
+
+fn is_new(case: &Case, past: &Past) -> bool {
+    case.constraint.as_ref().is_some_and(|constraint| past.excludes(&constraint.fingerprint()))
+}
+
+/// The first constrained case of a run in which all have one constraint.
+fn only_constraint(cases: &[Case]) -> Option<&Case> {
+    let constrained = || cases.iter().filter(|case| case.arm == Arm::Constrained);
+    let first = constrained().next()?;
+    constrained().all(|case| case.constraint == first.constraint).then_some(first)
+}
+
+/// The TTFT of a streamed answer.
+fn ttft_ms(seen: &Observation) -> Option<f64> {
+    let timing = &seen.timing;
+    let is_timed = seen.outcome.is_answer() && timing.streamed;
+    let first_ns = timing.first_content_ns().filter(|_| is_timed)?;
+    Some(first_ns.checked_sub(timing.sent_ns?)? as f64 / 1e6)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::case::Prompt;
+    use crate::constraint::Constraint;
+    use crate::observation::{Outcome, Timing};
+
+    fn case(regex: &str, arm: Arm) -> Case {
+        Case {
+            id: "t-0".to_owned(),
+            prompt: Prompt::Text("?".into()),
+            constraint: Some(Arc::new(Constraint::Regex(regex.into()))),
+            arm,
+            output_len: 8,
+            completion: None,
+            tags: Vec::new(),
+            grammar_oracle: None,
+        }
+    }
+
+    #[test]
+    fn only_a_run_with_one_constraint_that_is_new_asks() {
+        let asks = |cases: &[Case], past: &Past| only_constraint(cases).is_some_and(|case| is_new(case, past));
+        let one = [case("a", Arm::Control), case("a", Arm::Constrained), case("a", Arm::Constrained)];
+        let nothing = Past::Wholly(HashSet::new());
+        let sent = one[1].constraint.as_ref().map(|it| it.fingerprint());
+        for (cases, past, expected) in [
+            (&one[..], &nothing, true),
+            (&one[..], &Past::Wholly(sent.into_iter().collect()), false),
+            (&one[..], &Past::default(), false),
+            (&[case("a", Arm::Constrained), case("b", Arm::Constrained)], &nothing, false),
+            (&one[..1], &nothing, false),
+        ] {
+            assert_eq!(asks(cases, past), expected, "{past:?}");
+        }
+    }
+
+    #[test]
+    fn the_time_is_from_sent_to_first_content() {
+        let timing =
+            Timing { sent_ns: Some(2_000_000), chunks_ns: vec![5_500_000, 9_000_000], streamed: true, ..Timing::default() };
+        let seen = Observation {
+            case_index: 0,
+            outcome: Outcome::Completed,
+            timing,
+            text: String::new(),
+            reasoning: String::new(),
+            finish_reason: None,
+            usage: None,
+        };
+        assert_eq!(ttft_ms(&seen), Some(3.5));
+        assert_eq!(ttft_ms(&Observation { outcome: Outcome::Cancelled, ..seen.clone() }), None);
+        assert_eq!(ttft_ms(&Observation { timing: Timing::default(), ..seen }), None);
+    }
+}
