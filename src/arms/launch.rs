@@ -11,6 +11,8 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 
 use super::watch::{Group, Watch};
+#[cfg(unix)]
+use super::watchdog::Watchdog;
 use crate::driver::{self, Client};
 use crate::error::{Error, Result};
 use crate::printable::printable;
@@ -37,6 +39,9 @@ pub(super) struct Launched {
     pub(super) log: PathBuf,
     watch: Watch,
     has_ended: bool,
+    /// Ends it where this program is killed.
+    #[cfg(unix)]
+    watchdog: Option<Watchdog>,
 }
 
 impl Launched {
@@ -57,7 +62,30 @@ impl Launched {
         std::os::unix::process::CommandExt::process_group(&mut starting, 0);
         let process = starting.spawn().map_err(|error| Error::environment(format!("cannot be started ({error}): {command}")))?;
         watch.guard(Some(process.id()));
-        Ok(Self { process, port, log, watch: watch.clone(), has_ended: false })
+        let launched = Self {
+            process,
+            port,
+            log,
+            watch: watch.clone(),
+            has_ended: false,
+            #[cfg(unix)]
+            watchdog: None,
+        };
+        launched.watched()
+    }
+
+    /// The same, which does not outlive this program.
+    #[cfg(unix)]
+    fn watched(mut self) -> Result<Self> {
+        let watchdog = Watchdog::over(self.process.id());
+        let watchdog = watchdog.map_err(|error| Error::environment(format!("nobody can watch over a server: {error}")))?;
+        self.watchdog = Some(watchdog);
+        Ok(self)
+    }
+
+    #[cfg(not(unix))]
+    fn watched(self) -> Result<Self> {
+        Ok(self)
     }
 
     /// Waits until it answers.
@@ -102,6 +130,10 @@ impl Launched {
         end(group, &mut self.process);
         let _ = self.process.wait();
         self.watch.guard(None);
+        #[cfg(unix)]
+        if let Some(watchdog) = self.watchdog.take() {
+            watchdog.dismiss();
+        }
     }
 
     async fn ending(&mut self) -> ExitStatus {

@@ -7,6 +7,8 @@ mod launch;
 mod order;
 mod together;
 mod watch;
+#[cfg(unix)]
+mod watchdog;
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};

@@ -157,6 +157,35 @@ fn ctrl_c_ends_the_server_as_well() {
     assert!(is_gone, "the server of {log} still answers");
 }
 
+#[cfg(unix)]
+#[test]
+fn a_program_that_is_killed_leaves_no_server_behind() {
+    use std::process::{Command, Stdio};
+    let program = env!("CARGO_BIN_EXE_sobench");
+    let command = format!("{program} serve --port {{port}} --embedded-itl-ms 50");
+    let mut running = Command::new(program)
+        .args(["--launch", &command, "--no-control-arm", "--num-prompts", "5000", "--max-concurrency", "2"])
+        .env("XDG_CACHE_HOME", cache())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(running.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let started = lines.by_ref().find(|line| line.contains("which prints to")).expect("it says where the server prints to");
+    let log = &logs_of_servers(&started)[0];
+    while !std::fs::read_to_string(log).unwrap().contains("http://127.0.0.1:") {
+        std::thread::yield_now();
+    }
+    let port = port_in(log);
+    assert!(TcpStream::connect(("127.0.0.1", port)).is_ok(), "the server runs");
+    // What no program can hear.
+    running.kill().unwrap();
+    running.wait().unwrap();
+    while TcpStream::connect(("127.0.0.1", port)).is_ok() {
+        std::thread::yield_now();
+    }
+}
+
 #[test]
 fn validity_stands_beside_latency_at_every_load() {
     let flags = ["--dataset", "choice", "--num-prompts", "10", "--no-control-arm", "--sweep-max-concurrency", "4,1"];
