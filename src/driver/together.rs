@@ -191,7 +191,7 @@ mod tests {
     #[test]
     fn another_one_goes_first_at_every_request() {
         let ms = Duration::from_millis;
-        let due = [ms(0), ms(10), ms(10), ms(20), ms(30)];
+        let due = [ms(0), ms(10), ms(15), ms(20), ms(30)];
         let all: Vec<Vec<Duration>> = seats(3).iter().map(|seat| seat.in_turn(&due, None)).collect();
         assert!(all.iter().all(|one| one[0].is_zero() && one.is_sorted()), "{all:?}");
         let order = |index: usize| {
@@ -203,6 +203,8 @@ mod tests {
         for (index, due) in due.iter().enumerate().skip(1) {
             assert!(all.iter().all(|one| one[index] >= *due && one[index] <= *due + 2 * PHASE));
         }
+        let together = seats(3)[1].in_turn(&[ms(10), ms(10), ms(10)], None);
+        assert_eq!(together, [ms(10) + PHASE, ms(10) + 2 * PHASE, ms(10) + 2 * PHASE], "nothing overtakes");
         let two = seats(2);
         assert_eq!(
             two[1].in_turn(&[ms(2), ms(5), ms(6)], Some(ms(5))),
