@@ -1,5 +1,9 @@
-//! The pseudo-random streams of CPython's `random` and NumPy's legacy `RandomState`, so that a seed means here what it means there.
-//! Knows nothing of what is drawn for.
+//! The pseudo-random streams of CPython's `random`, NumPy's legacy `RandomState` and its `default_rng`, so that a seed means here what
+//! it means there. Knows nothing of what is drawn for.
+
+mod generator;
+
+pub use generator::NumpyGenerator;
 
 use std::collections::HashSet;
 
@@ -140,6 +144,31 @@ impl PythonRandom {
         }
     }
 
+    /// `choice(range(population))`, or `randrange(population)` as an index.
+    ///
+    /// # Panics
+    /// If `population` is 0.
+    pub fn choice(&mut self, population: usize) -> usize {
+        self.below(population as u64) as usize
+    }
+
+    /// `choices(range(population), k=count)`, without weights.
+    ///
+    /// # Panics
+    /// If `population` is 0 and `count` is not.
+    pub fn choices(&mut self, population: usize, count: usize) -> Vec<usize> {
+        assert!(population > 0 || count == 0, "there is nothing to choose from");
+        (0..count).map(|_| (self.random() * population as f64).floor() as usize).collect()
+    }
+
+    /// `shuffle(items)`.
+    pub fn shuffle<T>(&mut self, items: &mut [T]) {
+        for last in (1..items.len()).rev() {
+            let place = self.choice(last + 1);
+            items.swap(last, place);
+        }
+    }
+
     /// `sample(range(population), count)`, in the order drawn.
     ///
     /// CPython keeps a pool where the population is small against the sample, and a set of what it has drawn otherwise; the two
@@ -202,6 +231,39 @@ impl NumpyRandom {
     /// `random_sample()`: uniform in [0, 1).
     pub fn random(&mut self) -> f64 {
         self.twister.next_f64()
+    }
+
+    /// `randint(0, bound, size=count)` of the default type, on which it draws with a mask and again until it fits.
+    ///
+    /// # Panics
+    /// If `bound` is 0 or above 2^32 - 1.
+    pub fn randint(&mut self, bound: u64, count: usize) -> Vec<u64> {
+        let most = bound.checked_sub(1).and_then(|most| u32::try_from(most).ok()).expect("bounds are numbers of rows or tokens");
+        (0..count).map(|_| u64::from(self.up_to(most))).collect()
+    }
+
+    /// `permutation(count)`.
+    pub fn permutation(&mut self, count: usize) -> Vec<usize> {
+        let mut items: Vec<usize> = (0..count).collect();
+        for last in (1..count).rev() {
+            let most = u32::try_from(last).expect("a dataset has fewer rows than 2^32");
+            items.swap(last, self.up_to(most) as usize);
+        }
+        items
+    }
+
+    /// `random_interval`, or `buffered_bounded_masked_uint32`: uniform in `0..=most`; 0 draws nothing.
+    fn up_to(&mut self, most: u32) -> u32 {
+        if most == 0 {
+            return 0;
+        }
+        let mask = u32::MAX >> most.leading_zeros();
+        loop {
+            let drawn = self.twister.next_u32() & mask;
+            if drawn <= most {
+                return drawn;
+            }
+        }
     }
 
     /// `gamma(shape, scale)`. Mean `shape * scale`; `shape` is not negative (0 gives 0, as there).
@@ -336,6 +398,36 @@ mod tests {
         let mut random = PythonRandom::new(0);
         assert_eq!(random.getrandbits(128), 0xe3e7_0682_c209_4cac_629f_6fbe_d82c_07cd);
         assert_eq!(random.getrandbits(70), 0x10_0a5d_2f34_6baa_9455);
+    }
+
+    /// CPython 3.11.
+    #[test]
+    fn shuffles_and_chooses_as_cpython_does() {
+        for (seed, shuffled, chosen) in [
+            (0, [1, 9, 8, 5, 10, 2, 3, 7, 4, 0, 11, 6], [4, 1, 2, 1, 0, 4, 2, 4, 4, 1]),
+            (3, [1, 7, 10, 0, 6, 11, 4, 5, 2, 8, 9, 3], [3, 2, 4, 1, 1, 3, 4, 4, 3, 3]),
+        ] {
+            let mut random = PythonRandom::new(seed);
+            let mut items: Vec<usize> = (0..12).collect();
+            random.shuffle(&mut items);
+            assert_eq!(items, shuffled);
+            assert_eq!([(); 10].map(|()| random.choice(5)), chosen);
+        }
+        assert_eq!(PythonRandom::new(5).choices(14, 8), [8, 10, 11, 13, 10, 12, 0, 6]);
+    }
+
+    /// NumPy 2.3.5.
+    #[test]
+    fn draws_integers_as_numpys_legacy_generator_does() {
+        let mut random = NumpyRandom::new(0);
+        assert_eq!(random.randint(600, 8), [559, 192, 359, 9, 277, 599, 70, 472]);
+        assert_eq!(random.randint(128256, 5), [39512, 52620, 80186, 17089, 32230]);
+        assert_eq!(random.permutation(10), [2, 3, 8, 4, 5, 1, 0, 6, 9, 7]);
+        assert_eq!(random.randint(1, 2), [0, 0]);
+        assert_eq!(random.randint(2, 5), [0, 1, 0, 1, 1]);
+        let mut random = NumpyRandom::new(7);
+        assert_eq!(random.permutation(9)[..4], [2, 7, 0, 8]);
+        assert_eq!(random.randint(9, 12), [7, 8, 8, 7, 6, 4, 0, 7, 0, 7, 6, 3]);
     }
 
     /// `numpy.random.seed(seed)`, then five of `numpy.random.gamma(shape, scale)`; NumPy 2.4.6.

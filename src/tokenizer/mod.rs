@@ -1,6 +1,7 @@
 //! Token counts and chat templates. Knows neither datasets nor servers; files on the Hub come through `dataset::hub`.
 
 mod config;
+mod ids;
 pub mod python_json;
 pub mod strftime;
 mod template;
@@ -31,6 +32,8 @@ pub struct Tokenizer {
     id: String,
     vocabulary: Vocabulary,
     template: Option<ChatTemplate>,
+    /// Ids that the settings name as special, in rising order.
+    special_ids: Vec<u32>,
     unix_time_s: i64,
 }
 
@@ -47,6 +50,7 @@ impl Tokenizer {
             id: "cl100k_base (embedded)".to_owned(),
             vocabulary: Vocabulary::Embedded,
             template: None,
+            special_ids: Vec::new(),
             unix_time_s: TEMPLATE_UNIX_TIME_S,
         }
     }
@@ -139,11 +143,13 @@ impl Tokenizer {
         })?;
         let folder = file.parent().map_or_else(PathBuf::new, Path::to_path_buf);
         let config = Config::read(&folder)?;
+        let special_ids = ids::special(&vocabulary, &config.special_tokens);
         let template = config.chat_template.map(|source| ChatTemplate::new(source, config.special_tokens));
         Ok(Self {
             id: id.to_owned(),
             vocabulary: Vocabulary::HuggingFace(Box::new(vocabulary)),
             template,
+            special_ids,
             unix_time_s: TEMPLATE_UNIX_TIME_S,
         })
     }
