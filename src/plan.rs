@@ -4,6 +4,7 @@
 mod arms;
 mod calibrate;
 mod compare;
+mod dataset;
 mod engines;
 mod mask;
 mod preflight;
@@ -14,17 +15,16 @@ mod traffic;
 mod unconstrained;
 
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
 use crate::backend::{ConstraintDialect, Sampling, ServerKind};
-use crate::cli::{BenchArgs, ConstraintArgs, DatasetArgs, JsonSchemaName, OutputArgs, SamplingArgs, ServerArgs};
+use crate::cli::{BenchArgs, ConstraintArgs, OutputArgs, SamplingArgs, ServerArgs};
 use crate::compare::gate::Undecided;
 use crate::compare::rules::Limit;
-use crate::constraint::{GrammarDialect, GrammarSpelling};
-use crate::dataset::{Constraints, DatasetName, DatasetPlan, JsonSchemaSource, OwnInput};
+use crate::constraint::GrammarDialect;
+use crate::dataset::{DatasetName, DatasetPlan, JsonSchemaSource};
 use crate::driver::{ApiKey, Endpoint};
 use crate::engine::{EngineName, EnginePolicy};
 use crate::error::{Error, Result};
@@ -151,11 +151,12 @@ impl RunPlan {
     pub fn new(arguments: &BenchArgs, api_key: Option<String>) -> Result<Self> {
         let backend = arguments.server.backend.unwrap_or(ServerKind::Vllm);
         unconstrained::refuse(arguments, backend)?;
+        let dataset = dataset::name(arguments, backend)?;
         let target = target(arguments, backend, api_key)?;
         let (traffic, num_prompts) = traffic::traffic(&arguments.traffic)?;
         Ok(Self {
             backend,
-            dataset: dataset(arguments, backend, num_prompts)?,
+            dataset: dataset::plan(arguments, backend, dataset, num_prompts)?,
             constraint: ConstraintPlan {
                 dialect: arguments.constraint.dialect(),
                 grammar_dialect: arguments.constraint.grammar_notation(),
@@ -164,7 +165,7 @@ impl RunPlan {
                 preflight: preflighting(&arguments.constraint),
             },
             traffic,
-            request: request(arguments, backend)?,
+            request: request(arguments, backend, dataset)?,
             evaluate: EvaluateOptions { assert_formats: !arguments.constraint.no_format_assertion },
             metrics: metrics(&arguments.output, backend, streams(arguments, backend))?,
             output: output(&arguments.output, backend)?,
@@ -190,11 +191,28 @@ impl RunPlan {
             );
         }
         warnings.extend(self.endpoint_warning());
+        warnings.extend(self.going_on());
         let named = self.output.directory.is_some() || self.output.filename.is_some() || !self.output.metadata.is_empty();
         if named && !self.output.save && !self.output.failures {
             warnings.push("--result-dir, --result-filename and --metadata do nothing without --save-result".to_owned());
         }
         warnings
+    }
+
+    /// Whether a request of the run can have a constraint.
+    pub fn takes_constraints(&self) -> bool {
+        self.backend.takes_constraints() && !self.dataset.name.is_plain()
+    }
+
+    /// What is asked of servers because the dataset is what it is.
+    fn going_on(&self) -> Option<String> {
+        let name = self.dataset.name;
+        (self.request.ignore_eos && dataset::is_random(name)).then(|| {
+            format!(
+                "servers are asked to go on past the end of their answers (ignore_eos), as vllm bench serve asks with the dataset \
+                 {name}; --disable-ignore-eos lets them end"
+            )
+        })
     }
 
     /// A path that the backend's requests do not fit.
@@ -276,34 +294,6 @@ fn bracketed(host: &str) -> String {
     if host.contains(':') && !host.starts_with('[') { format!("[{host}]") } else { host.to_owned() }
 }
 
-fn dataset(arguments: &BenchArgs, backend: ServerKind, num_prompts: usize) -> Result<DatasetPlan> {
-    let DatasetArgs { dataset, dataset_path, json_schema_path, json_schema, .. } = &arguments.dataset;
-    let name = dataset.first().map_or(Ok(unconstrained::default_dataset(backend)), |name| DatasetName::from_str(name))?;
-    refuse_stray_flags(name, &arguments.dataset, arguments.constraint.grammar_notation().is_some())?;
-    refuse_odd_choices(arguments.dataset.choice.as_deref().unwrap_or_default())?;
-    if arguments.traffic.output_len == 0 {
-        return Err(Error::usage("--output-len is 0").hint("allow at least one token"));
-    }
-    Ok(DatasetPlan {
-        name,
-        num_prompts,
-        output_len: arguments.traffic.output_len,
-        seed: arguments.traffic.seed,
-        constrained_ratio: if backend.takes_constraints() { constrained_ratio(&arguments.constraint)? } else { 0.0 },
-        constraints: if backend.takes_constraints() { Constraints::Kept } else { Constraints::LeftOut },
-        prompt_form: unconstrained::prompt_form(backend, &arguments.dataset)?,
-        audio: unconstrained::audio(&arguments.dataset),
-        json_schema: JsonSchemaSource::of(json_schema_path.as_ref(), *json_schema == JsonSchemaName::Nested),
-        grammar_path: arguments.dataset.grammar_path.clone(),
-        grammar_dialect: GrammarDialect::Ebnf,
-        grammar_spelling: GrammarSpelling::AsWritten,
-        grammar_oracle: arguments.dataset.grammar_oracle.clone(),
-        regex: arguments.dataset.regex.clone(),
-        choice: arguments.dataset.choice.clone(),
-        dataset_path: dataset_path.clone(),
-    })
-}
-
 fn preflighting(flags: &ConstraintArgs) -> Option<Unenforced> {
     match (flags.skip_preflight, flags.allow_unenforced) {
         (true, _) => None,
@@ -312,54 +302,13 @@ fn preflighting(flags: &ConstraintArgs) -> Option<Unenforced> {
     }
 }
 
-/// A flag that the chosen dataset would ignore is a mistake worth stopping for.
-fn refuse_stray_flags(name: DatasetName, flags: &DatasetArgs, has_grammar_dialect: bool) -> Result<()> {
-    let rows = [
-        ("--grammar-dialect", has_grammar_dialect, OwnInput::GrammarDialect),
-        ("--json-schema-path", flags.json_schema_path.is_some(), OwnInput::JsonSchema),
-        ("--json-schema", flags.json_schema != JsonSchemaName::Brief, OwnInput::JsonSchema),
-        ("--grammar-path", flags.grammar_path.is_some(), OwnInput::Grammar),
-        ("--grammar-oracle", flags.grammar_oracle.is_some(), OwnInput::GrammarOracle),
-        ("--regex", flags.regex.is_some(), OwnInput::Regex),
-        ("--choice", flags.choice.is_some(), OwnInput::Choice),
-        ("--dataset-path", flags.dataset_path.is_some(), OwnInput::Path),
-        ("--audio-path", !flags.audio_path.is_empty(), OwnInput::Audio),
-        ("--audio-seconds", flags.audio_seconds.is_some(), OwnInput::Audio),
-    ];
-    match rows.iter().find(|(_, given, input)| *given && !name.reads(*input)) {
-        None => Ok(()),
-        Some((flag, _, input)) => {
-            let takers = DatasetName::ALL.into_iter().filter(|taker| taker.reads(*input));
-            let takers: Vec<String> = takers.map(|taker| format!("--dataset {taker}")).collect();
-            Err(Error::usage(format!("{flag} has no meaning with --dataset {name}"))
-                .hint(format!("use it with {}, or leave it out", takers.join(" or "))))
-        }
-    }
-}
-
-fn refuse_odd_choices(choices: &[String]) -> Result<()> {
-    let odd = choices.iter().enumerate().find(|(place, choice)| choice.is_empty() || choices[..*place].contains(choice));
-    odd.map_or(Ok(()), |(_, choice)| {
-        Err(Error::usage(format!("--choice has an empty or repeated choice: {choice:?}"))
-            .hint("give different words, e.g. yes,no"))
-    })
-}
-
-fn constrained_ratio(constraint: &ConstraintArgs) -> Result<f64> {
-    let ratio = if constraint.no_guided_decoding { 0.0 } else { constraint.guided_decoding_ratio.unwrap_or(1.0) };
-    if (0.0..=1.0).contains(&ratio) {
-        return Ok(ratio);
-    }
-    Err(Error::usage(format!("--guided-decoding-ratio is not between 0 and 1: {ratio}")).hint("1.0 constrains every request"))
-}
-
-fn request(arguments: &BenchArgs, backend: ServerKind) -> Result<RequestPlan> {
+fn request(arguments: &BenchArgs, backend: ServerKind, dataset: DatasetName) -> Result<RequestPlan> {
     let SamplingArgs { extra_body, ignore_eos, .. } = &arguments.sampling;
     let own = extra_body.as_deref().map(json_object).transpose()?;
     Ok(RequestPlan {
         stream: streams(arguments, backend),
         sampling: sampling(&arguments.sampling, backend),
-        ignore_eos: *ignore_eos,
+        ignore_eos: *ignore_eos || dataset::goes_on(&arguments.dataset, backend, dataset),
         extra_body: if arguments.traffic.continuous_usage { Some(counting(backend, own)?) } else { own },
         request_id_prefix: arguments.server.request_id_prefix.clone(),
     })

@@ -88,6 +88,11 @@ impl ServerKind {
         super::shape::Shape::of(self).asks_usage
     }
 
+    /// Whether its body has a field that makes servers go on past the end of an answer.
+    pub fn takes_ignore_eos(self) -> bool {
+        super::shape::Shape::of(self).ignores_eos
+    }
+
     /// The name used in flags, files and messages.
     pub fn name(self) -> &'static str {
         match self {

@@ -7,11 +7,10 @@ use clap::{Args, ValueEnum};
 
 use crate::backend::{ConstraintDialect, ServerKind};
 use crate::constraint::GrammarDialect;
-use crate::dataset::DatasetName;
 use crate::engine::{EngineName, SERVER_ONLY};
 use crate::report::junit::JunitPer;
 
-use super::{ArmsArgs, EmbeddedArgs, EngineArgs};
+use super::{ArmsArgs, DatasetArgs, EmbeddedArgs, EngineArgs};
 
 /// Everything that a benchmark run can be told.
 #[derive(Args, Clone, Debug)]
@@ -82,54 +81,6 @@ pub struct ServerArgs {
     pub ready_check_timeout_sec: u64,
 }
 
-/// What is asked.
-#[derive(Args, Clone, Debug)]
-pub struct DatasetArgs {
-    /// Dataset [default: json; audio with --backend openai-audio]; several are run one after the other
-    #[arg(long, visible_alias = "dataset-name", value_name = "NAME", value_delimiter = ',',
-          value_parser = PossibleValuesParser::new(DatasetName::ALL.map(DatasetName::name)))]
-    pub dataset: Vec<String>,
-    /// File of the dataset (custom: JSONL; xgrammar_bench: parquet, JSON, JSONL or a Hub id)
-    #[arg(long, value_name = "PATH")]
-    pub dataset_path: Option<String>,
-    /// Own JSON Schema for json and json-unique
-    #[arg(long, value_name = "PATH", conflicts_with = "json_schema")]
-    pub json_schema_path: Option<PathBuf>,
-    /// Shipped JSON Schema for json and json-unique
-    #[arg(long, value_name = "NAME", value_enum, default_value_t = JsonSchemaName::Brief)]
-    pub json_schema: JsonSchemaName,
-    /// Own grammar for the grammar dataset (.lark, .ebnf or .gbnf); converted where the server reads only the other notation
-    #[arg(long, value_name = "PATH")]
-    pub grammar_path: Option<PathBuf>,
-    /// A pest grammar that judges the answers instead of the general recogniser
-    #[arg(long, value_name = "PATH")]
-    pub grammar_oracle: Option<PathBuf>,
-    /// Own regular expression for the regex dataset
-    #[arg(long, value_name = "REGEX", allow_hyphen_values = true)]
-    pub regex: Option<String>,
-    /// Own choices for the choice dataset
-    #[arg(long, value_name = "A,B,C", value_delimiter = ',', allow_hyphen_values = true)]
-    pub choice: Option<Vec<String>>,
-    /// Own files of sound for the audio dataset, sent in turn [default: generated WAV files]
-    #[arg(long, value_name = "PATH", num_args = 1.., conflicts_with = "audio_seconds")]
-    pub audio_path: Vec<PathBuf>,
-    /// Length of each generated file of sound [default: 5]
-    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
-    pub audio_seconds: Option<f64>,
-    /// Documents of each request to rank them, for --backend vllm-rerank [default: 1]
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
-    pub rerank_documents: Option<usize>,
-}
-
-/// The JSON Schemas that ship.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum JsonSchemaName {
-    /// The structured-output script's brief user profile
-    Brief,
-    /// The nested user profile of its predecessors
-    Nested,
-}
-
 /// Which requests are constrained, and how the constraint travels.
 #[derive(Args, Clone, Debug)]
 pub struct ConstraintArgs {
@@ -174,9 +125,9 @@ pub struct TrafficArgs {
     /// Stop sending after so many seconds; requests under way may end
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     pub duration: Option<f64>,
-    /// Most tokens of an answer (max_tokens)
-    #[arg(long, default_value_t = 128, allow_negative_numbers = true)]
-    pub output_len: u32,
+    /// Most tokens of an answer (max_tokens) [default: 128, or by dataset]
+    #[arg(long, value_name = "OUTPUT_LEN", allow_negative_numbers = true)]
+    pub output_len: Option<u32>,
     /// Requests per second; inf sends all at once
     #[arg(long, value_name = "RPS", default_value_t = f64::INFINITY, allow_negative_numbers = true)]
     pub request_rate: f64,

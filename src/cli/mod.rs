@@ -5,6 +5,7 @@ mod bench;
 mod calibrate;
 mod compare;
 pub mod config;
+mod dataset;
 mod engine;
 mod mask;
 mod preflight;
@@ -17,11 +18,10 @@ use std::ffi::OsString;
 use clap::{CommandFactory, Parser, Subcommand};
 
 pub use arms::{ArmOrder, ArmsArgs};
-pub use bench::{
-    BenchArgs, ConstraintArgs, DatasetArgs, JsonSchemaName, OutputArgs, RampUpName, SamplingArgs, ServerArgs, TrafficArgs,
-};
+pub use bench::{BenchArgs, ConstraintArgs, OutputArgs, RampUpName, SamplingArgs, ServerArgs, TrafficArgs};
 pub use calibrate::{CalibrateArgs, CalibrateFormat};
 pub use compare::{CompareArgs, CompareFormat, UndecidedName};
+pub use dataset::{DatasetArgs, DrawingArgs, JsonSchemaName};
 pub use engine::{EmbeddedArgs, EngineArgs};
 pub use mask::{MaskArgs, MaskFormat, MaskOutputArgs};
 pub use preflight::{PreflightArgs, PreflightFormat};

@@ -5,20 +5,19 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
-use super::{Constraints, Dataset, DatasetPlan, PromptForm, Row, Rows, RowsKind};
+use super::{Constraints, Dataset, DatasetPlan, OutputLength, PromptForm, Row, Rows, RowsKind, Shortfall};
 use crate::case::{Arm, Case, Prompt};
 use crate::constraint::Constraint;
 use crate::error::{Error, Result};
 use crate::random::PythonRandom;
 use crate::tokenizer::Tokenizer;
 
-/// Deals the rows into the plan's number of cases, row `i mod rows` as case `i`.
+/// Deals the rows into the plan's number of cases, or into fewer where no row is to be asked again.
 pub(super) fn deal(plan: &DatasetPlan, rows: Rows, tokenizer: &Tokenizer) -> Result<Dataset> {
     let Rows { rows, kind, source, converted_from, mut notices } = rows;
     let available = rows.len();
-    if kind == RowsKind::Collected && available < plan.num_prompts {
-        notices.push(format!("{available} rows cycled to {} prompts", plan.num_prompts));
-    }
+    let places = places(plan, kind, available);
+    notices.extend(repetition(plan, kind, available));
     let is_templated = |row: &Row| takes_text(plan.prompt_form) && matches!(row.prompt, Prompt::Messages(_));
     if let Some(date) = tokenizer.template_date().filter(|_| rows.iter().any(is_templated)) {
         notices.push(format!("the chat template prints the present day, which is set to {date} to keep prompts the same"));
@@ -29,15 +28,48 @@ pub(super) fn deal(plan: &DatasetPlan, rows: Rows, tokenizer: &Tokenizer) -> Res
         PromptForm::Ranking { documents } => rankings(rows, documents),
         PromptForm::Text | PromptForm::Messages | PromptForm::Audio => rows,
     };
-    let is_constrained = constrained(plan);
+    let is_constrained = constrained(plan, places.len());
     let mut hash = AskedHash::default();
-    let mut cases = Vec::with_capacity(plan.num_prompts);
-    for (index, is_constrained) in is_constrained.into_iter().enumerate() {
-        let case = case(&rows[index % rows.len()], plan, index, is_constrained);
+    let mut cases = Vec::with_capacity(places.len());
+    for (index, (place, is_constrained)) in places.into_iter().zip(is_constrained).enumerate() {
+        let case = case(&rows[place], plan, index, is_constrained);
         hash.add(&case);
         cases.push(case);
     }
     Ok(Dataset { cases, rows: available, sha256: hash.hex(), source, converted_from, notices })
+}
+
+/// Which row each case is about, by its place.
+///
+/// Rows that go round are row `i mod rows` as case `i`. Of sampled ones, those beyond the last are `random.seed(seed)` and one
+/// `random.choice(rows)` each, as `vllm bench serve` fills up (`maybe_oversample_requests`).
+fn places(plan: &DatasetPlan, kind: RowsKind, available: usize) -> Vec<usize> {
+    let once = available.min(plan.num_prompts);
+    match (kind, plan.drawing.shortfall) {
+        (RowsKind::Whole, _) | (RowsKind::Collected | RowsKind::Sampled, Shortfall::Fewer) => (0..once).collect(),
+        (RowsKind::Generated, _) | (RowsKind::Collected, Shortfall::AskAgain) => {
+            (0..plan.num_prompts).map(|index| index % available).collect()
+        }
+        (RowsKind::Sampled, Shortfall::AskAgain) => {
+            let mut random = PythonRandom::new(plan.seed);
+            (0..once).chain((once..plan.num_prompts).map(|_| random.choice(available))).collect()
+        }
+    }
+}
+
+/// What the reader has to know where there are fewer rows than prompts.
+fn repetition(plan: &DatasetPlan, kind: RowsKind, available: usize) -> Option<String> {
+    let wanted = plan.num_prompts;
+    let is_short = available < wanted;
+    match (kind, plan.drawing.shortfall) {
+        _ if !is_short => None,
+        (RowsKind::Generated | RowsKind::Whole, _) => None,
+        (_, Shortfall::Fewer) => Some(format!("there are {available} rows for {wanted} prompts, and none is asked again")),
+        (RowsKind::Collected, Shortfall::AskAgain) => Some(format!("{available} rows cycled to {wanted} prompts")),
+        (RowsKind::Sampled, Shortfall::AskAgain) => {
+            Some(format!("{available} rows for {wanted} prompts: the other {} are drawn from them again", wanted - available))
+        }
+    }
 }
 
 /// Whether chat messages have to be put into a template.
@@ -77,10 +109,10 @@ fn rankings(rows: Vec<Row>, documents: usize) -> Vec<Row> {
 
 /// For each case, whether its constraint is sent: `int(N * ratio)` of them, chosen as `random.seed(seed);
 /// random.sample(range(N), int(N * ratio))` of CPython chooses, which is how vLLM's script does it.
-fn constrained(plan: &DatasetPlan) -> Vec<bool> {
-    let count = (plan.num_prompts as f64 * plan.constrained_ratio) as usize;
-    let mut is_constrained = vec![false; plan.num_prompts];
-    for index in PythonRandom::new(plan.seed).sample(plan.num_prompts, count) {
+fn constrained(plan: &DatasetPlan, cases: usize) -> Vec<bool> {
+    let count = (cases as f64 * plan.constrained_ratio) as usize;
+    let mut is_constrained = vec![false; cases];
+    for index in PythonRandom::new(plan.seed).sample(cases, count) {
         is_constrained[index] = true;
     }
     is_constrained
@@ -91,6 +123,10 @@ fn prepared(mut row: Row, plan: &DatasetPlan, tokenizer: &Tokenizer) -> Result<R
     if let (Prompt::Messages(messages), true) = (&row.prompt, takes_text(plan.prompt_form)) {
         let text = tokenizer.apply_chat_template(messages, true).map_err(|error| at(&row.name, error))?;
         row.prompt = Prompt::Text(text.into());
+    }
+    if plan.drawing.output == OutputLength::OfEveryRow && row.output_len.is_none() {
+        return Err(Error::usage(format!("{}: no output_len or output_tokens", row.name))
+            .hint("with --custom-output-len -1 every row has to say how long its answer may be"));
     }
     if plan.constraints == Constraints::LeftOut {
         row = Row { constraint: None, grammar_oracle: None, completion: None, ..row };
@@ -108,7 +144,10 @@ fn case(row: &Row, plan: &DatasetPlan, index: usize, is_constrained: bool) -> Ca
             (Some(_), true) => Arm::Constrained,
             (Some(_), false) => Arm::Control,
         },
-        output_len: row.output_len.unwrap_or(plan.output_len),
+        output_len: match plan.drawing.output {
+            OutputLength::OfThePlan => plan.output_len,
+            OutputLength::OfTheRow | OutputLength::OfEveryRow => row.output_len.unwrap_or(plan.output_len),
+        },
         completion: row.completion.clone(),
         tags: row.tags.clone(),
         grammar_oracle: row.grammar_oracle.clone(),

@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 pub(crate) const CONSTRAINTS: [&str; 6] = ["json", "json_object", "regex", "choice", "grammar", "structural_tag"];
 
 /// Every name that a row may use.
-pub(crate) const FIELDS: [&str; 11] = [
+pub(crate) const FIELDS: [&str; 12] = [
     "prompt",
     "messages",
     "json",
@@ -26,6 +26,7 @@ pub(crate) const FIELDS: [&str; 11] = [
     "grammar",
     "structural_tag",
     "output_len",
+    "output_tokens",
     "completion",
     "tags",
 ];
@@ -58,7 +59,7 @@ fn row(line: &str, name: &str) -> std::result::Result<Row, String> {
     Ok(Row {
         prompt: prompt(members)?,
         constraint: constraint(members)?.map(Arc::new),
-        output_len: members.get("output_len").map(output_len).transpose()?,
+        output_len: length(members)?,
         completion: members.get("completion").map(|value| text("completion", value)).transpose()?,
         tags: members.get("tags").map_or(Ok(Vec::new()), |value| texts("tags", value))?,
         grammar_oracle: None,
@@ -139,10 +140,20 @@ fn grammar(value: &Value) -> std::result::Result<Constraint, String> {
     Ok(Constraint::Grammar { dialect, text: text.as_str().into() })
 }
 
-fn output_len(value: &Value) -> std::result::Result<u32, String> {
+/// `output_len`, or `output_tokens`, as `vllm bench serve` calls it.
+fn length(members: &Map<String, Value>) -> std::result::Result<Option<u32>, String> {
+    match (members.get("output_len"), members.get("output_tokens")) {
+        (Some(_), Some(_)) => Err("a row has output_len or output_tokens, not both".to_owned()),
+        (Some(value), None) => output_len("output_len", value).map(Some),
+        (None, Some(value)) => output_len("output_tokens", value).map(Some),
+        (None, None) => Ok(None),
+    }
+}
+
+fn output_len(field: &str, value: &Value) -> std::result::Result<u32, String> {
     // JSON Schema takes 64.0 for an integer, and so must the loader, which has it as its contract.
     let double = value.as_f64().filter(|length| length.fract() == 0.0 && (1.0..=f64::from(u32::MAX)).contains(length));
-    double.map(|length| length as u32).ok_or_else(|| format!("output_len has to be an integer from 1 to {}", u32::MAX))
+    double.map(|length| length as u32).ok_or_else(|| format!("{field} has to be an integer from 1 to {}", u32::MAX))
 }
 
 fn text(field: &str, value: &Value) -> std::result::Result<String, String> {

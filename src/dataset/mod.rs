@@ -1,21 +1,35 @@
 //! Names and files to cases. Knows nothing of servers, but for which form of prompt and grammar they take.
 
 mod audio;
+mod bfcl;
+mod burstgpt;
 mod cases;
 mod choice;
 pub(crate) mod custom;
+mod document;
+mod drawing;
+mod exact;
 pub(crate) mod file;
 mod grammar;
+mod hf;
 pub mod hub;
 mod json;
 mod json_mode_eval;
+mod jsonschemabench;
+mod maskbench;
 mod message;
 mod notation;
 pub(crate) mod parquet;
 mod plan;
+mod prefix_repetition;
+mod random;
 mod regex;
+mod sharegpt;
+mod sonnet;
+mod table;
 
 pub use audio::{MAX_AUDIO_SECONDS, MAX_CLIP_BYTES, MAX_CLIPS_BYTES};
+pub use drawing::{Drawing, Lengths, MAX_MADE_TOKENS, MAX_PROMPT_TOKENS, Order, OutputLength, Part, Shortfall};
 pub use file::{MAX_DATASET_BYTES, MAX_ROWS};
 pub use plan::{
     AudioSource, Constraints, DatasetName, DatasetPlan, JsonSchemaSource, MAX_DOCUMENTS, MAX_PROMPTS, OwnInput, PromptForm,
@@ -104,8 +118,12 @@ impl Rows {
 enum RowsKind {
     /// The same request again and again is what the dataset is.
     Generated,
-    /// Somebody's rows; repeating them changes what is measured.
+    /// Somebody's rows; repeating them changes what is measured. They go round.
     Collected,
+    /// The same; those that are asked again are drawn, as vLLM draws them.
+    Sampled,
+    /// As many as there are to be; none is asked again.
+    Whole,
 }
 
 /// Where generated rows come from when the user gave nothing of their own.
@@ -135,9 +153,20 @@ pub fn load_with(plan: &DatasetPlan, tokenizer: &Tokenizer, hub: &HubSettings) -
         DatasetName::XgrammarBench => json_mode_eval::rows(plan, hub),
         DatasetName::Custom => custom::rows(plan),
         DatasetName::Audio => audio::rows(plan),
+        DatasetName::Random | DatasetName::RandomPrefix => random::rows(plan, tokenizer),
+        DatasetName::PrefixRepetition => prefix_repetition::rows(plan, tokenizer),
+        DatasetName::Sharegpt => sharegpt::rows(plan, tokenizer),
+        DatasetName::Burstgpt => burstgpt::rows(plan, tokenizer),
+        DatasetName::Sonnet => sonnet::rows(plan, tokenizer),
+        DatasetName::Hf => hf::rows(plan, tokenizer, hub),
+        DatasetName::Jsonschemabench => jsonschemabench::rows(plan, hub),
+        DatasetName::Maskbench => maskbench::rows(plan),
+        DatasetName::Bfcl => bfcl::rows(plan, hub),
     }?;
     cases::deal(plan, rows, tokenizer)
 }
 
+#[cfg(test)]
+mod golden;
 #[cfg(test)]
 mod tests;

@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use super::drawing::Drawing;
 use crate::constraint::{GrammarDialect, GrammarSpelling};
 use crate::error::{Error, Result};
 
@@ -41,6 +42,36 @@ pub enum DatasetName {
     /// Sound, generated or the user's own, without constraints.
     #[serde(rename = "audio")]
     Audio,
+    /// Tokens in a row from a random place of the vocabulary; no constraint, like all that follow up to `hf`.
+    #[serde(rename = "random")]
+    Random,
+    /// The same behind a beginning that all prompts share.
+    #[serde(rename = "random-prefix")]
+    RandomPrefix,
+    /// Random tokens behind one of several beginnings.
+    #[serde(rename = "prefix_repetition")]
+    PrefixRepetition,
+    /// First turns of conversations, from a file in ShareGPT's layout.
+    #[serde(rename = "sharegpt")]
+    Sharegpt,
+    /// Lengths of requests and answers from a file in BurstGPT's layout.
+    #[serde(rename = "burstgpt")]
+    Burstgpt,
+    /// Lines of a poem.
+    #[serde(rename = "sonnet")]
+    Sonnet,
+    /// Texts or chats of a repository on the Hub, or of local files.
+    #[serde(rename = "hf")]
+    Hf,
+    /// `epfl-dlab/JSONSchemaBench`: schemas from the field.
+    #[serde(rename = "jsonschemabench")]
+    Jsonschemabench,
+    /// The schemas of MaskBench, from its test files.
+    #[serde(rename = "maskbench")]
+    Maskbench,
+    /// The Berkeley Function-Calling Leaderboard: questions, functions, and the calls that answer them.
+    #[serde(rename = "bfcl")]
+    Bfcl,
 }
 
 /// Something of the user's own that takes the place of what ships, or is all there is.
@@ -55,6 +86,25 @@ pub enum OwnInput {
     Choice,
     Path,
     Audio,
+    /// Whether rows are shuffled.
+    Order,
+    /// What becomes of too few rows.
+    Shortfall,
+    /// A length of every input.
+    InputLength,
+    RandomLengths,
+    PrefixRepetition,
+    ShareGpt,
+    Sonnet,
+    /// How own rows are taken.
+    CustomRows,
+    /// Which rows of a repository.
+    Part,
+    /// Which columns of a repository.
+    Columns,
+    /// The length of answers to rows of a repository.
+    HubLength,
+    Categories,
 }
 
 impl DatasetName {
@@ -66,18 +116,75 @@ impl DatasetName {
             OwnInput::GrammarDialect => matches!(self, Self::Grammar | Self::Custom),
             OwnInput::Regex => self == Self::Regex,
             OwnInput::Choice => self == Self::Choice,
-            OwnInput::Path => self.has_rows(),
+            OwnInput::Path => self.has_rows() || matches!(self, Self::Sharegpt | Self::Burstgpt | Self::Sonnet | Self::Hf),
             OwnInput::Audio => self == Self::Audio,
+            OwnInput::Order => {
+                let is_made = self == Self::PrefixRepetition;
+                is_made || matches!(self, Self::Sharegpt | Self::Hf | Self::Jsonschemabench | Self::Maskbench | Self::Bfcl)
+            }
+            OwnInput::Shortfall => self.has_rows() || matches!(self, Self::Sharegpt | Self::Hf),
+            OwnInput::InputLength => matches!(self, Self::Random | Self::RandomPrefix | Self::Sonnet),
+            OwnInput::RandomLengths => matches!(self, Self::Random | Self::RandomPrefix),
+            OwnInput::PrefixRepetition => self == Self::PrefixRepetition,
+            OwnInput::ShareGpt => self == Self::Sharegpt,
+            OwnInput::Sonnet => self == Self::Sonnet,
+            OwnInput::CustomRows => self == Self::Custom,
+            OwnInput::Part => matches!(self, Self::Hf | Self::Jsonschemabench),
+            OwnInput::Columns => self == Self::Hf,
+            OwnInput::HubLength => matches!(self, Self::Hf | Self::Jsonschemabench | Self::Maskbench | Self::Bfcl),
+            OwnInput::Categories => self == Self::Bfcl,
         }
     }
 
     /// All of them, in the order in which they are listed to people.
-    pub const ALL: [Self; 8] =
-        [Self::Json, Self::JsonUnique, Self::Grammar, Self::Regex, Self::Choice, Self::XgrammarBench, Self::Custom, Self::Audio];
+    pub const ALL: [Self; 18] = [
+        Self::Json,
+        Self::JsonUnique,
+        Self::Grammar,
+        Self::Regex,
+        Self::Choice,
+        Self::XgrammarBench,
+        Self::Jsonschemabench,
+        Self::Maskbench,
+        Self::Bfcl,
+        Self::Custom,
+        Self::Random,
+        Self::RandomPrefix,
+        Self::PrefixRepetition,
+        Self::Sharegpt,
+        Self::Burstgpt,
+        Self::Sonnet,
+        Self::Hf,
+        Self::Audio,
+    ];
 
-    /// Whether each row brings a constraint of its own; elsewhere one constraint (with its variants) is the run's.
+    /// Whether each row brings a constraint of its own; elsewhere one constraint (with its variants) is the run's, or there is none.
     pub fn has_rows(self) -> bool {
-        matches!(self, Self::XgrammarBench | Self::Custom)
+        matches!(self, Self::XgrammarBench | Self::Custom | Self::Jsonschemabench | Self::Maskbench | Self::Bfcl)
+    }
+
+    /// Whether nothing of it has a constraint.
+    pub fn is_plain(self) -> bool {
+        match self {
+            Self::Json
+            | Self::JsonUnique
+            | Self::Grammar
+            | Self::Regex
+            | Self::Choice
+            | Self::XgrammarBench
+            | Self::Jsonschemabench
+            | Self::Maskbench
+            | Self::Bfcl
+            | Self::Custom => false,
+            Self::Audio
+            | Self::Random
+            | Self::RandomPrefix
+            | Self::PrefixRepetition
+            | Self::Sharegpt
+            | Self::Burstgpt
+            | Self::Sonnet
+            | Self::Hf => true,
+        }
     }
 
     /// The name in flags, files and messages.
@@ -91,6 +198,16 @@ impl DatasetName {
             Self::XgrammarBench => "xgrammar_bench",
             Self::Custom => "custom",
             Self::Audio => "audio",
+            Self::Random => "random",
+            Self::RandomPrefix => "random-prefix",
+            Self::PrefixRepetition => "prefix_repetition",
+            Self::Sharegpt => "sharegpt",
+            Self::Burstgpt => "burstgpt",
+            Self::Sonnet => "sonnet",
+            Self::Hf => "hf",
+            Self::Jsonschemabench => "jsonschemabench",
+            Self::Maskbench => "maskbench",
+            Self::Bfcl => "bfcl",
         }
     }
 }
@@ -198,8 +315,11 @@ pub struct DatasetPlan {
     pub regex: Option<String>,
     /// The user's own choices, for `choice`.
     pub choice: Option<Vec<String>>,
-    /// A local path; for `xgrammar_bench` also a repository of the Hub, `owner/name`.
+    /// A local path; for `xgrammar_bench`, `hf`, `jsonschemabench` and `bfcl` also a repository of the Hub, `owner/name`.
     pub dataset_path: Option<String>,
+    /// How rows are chosen or made, for the datasets that the serving benchmarks have.
+    #[serde(default)]
+    pub drawing: Drawing,
 }
 
 impl DatasetPlan {

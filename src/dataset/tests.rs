@@ -29,6 +29,7 @@ pub(super) fn plan(name: DatasetName) -> DatasetPlan {
         regex: None,
         choice: None,
         dataset_path: None,
+        drawing: Drawing::default(),
     }
 }
 
@@ -382,5 +383,5 @@ fn plans_that_mean_nothing_or_would_go_unheeded_are_refused() {
     check_refused(&missing("no/such.parquet"), "no such dataset file or folder: no/such.parquet");
     check_refused(&missing("./nothing"), "no such dataset file or folder");
     check_refused(&missing(&format!("{FIXTURES}/tokenizer/make.py")), "neither .parquet, .jsonl nor .json");
-    check_refused(&missing(&format!("{FIXTURES}/datasets")), "no file of the split train");
+    check_refused(&missing(&format!("{FIXTURES}/tokenizer")), "no file of the split train");
 }

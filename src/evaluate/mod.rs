@@ -9,6 +9,7 @@
 //! limit) is not scored, and says why; it is never taken for right or wrong.
 
 mod answer;
+pub mod call;
 mod choice;
 mod grammar;
 mod json;

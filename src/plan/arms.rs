@@ -439,6 +439,11 @@ fn leave_out_others(flags: &mut BenchArgs, dataset: DatasetName, all: &[DatasetN
     if is_others(OwnInput::Path) {
         own.dataset_path = None;
     }
+    super::dataset::leave_out(&mut own.drawing, is_others);
+    if dataset.is_plain() && all.iter().any(|it| !it.is_plain()) {
+        flags.constraint.guided_decoding_ratio = None;
+        flags.constraint.constraint_dialect = "auto".to_owned();
+    }
     if is_others(OwnInput::GrammarDialect) {
         flags.constraint.grammar_dialect = "auto".to_owned();
     }

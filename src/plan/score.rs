@@ -2,10 +2,10 @@
 
 use std::str::FromStr;
 
-use super::{refuse_odd_choices, refuse_stray_flags};
-use crate::cli::{DatasetArgs, JsonSchemaName, ScoreArgs, ScoreDatasetArgs, ScoreFormat};
+use super::dataset::{refuse_odd_choices, refuse_stray_flags};
+use crate::cli::{DatasetArgs, DrawingArgs, JsonSchemaName, ScoreArgs, ScoreDatasetArgs, ScoreFormat};
 use crate::constraint::{GrammarDialect, GrammarSpelling};
-use crate::dataset::{AudioSource, Constraints, DatasetName, DatasetPlan, JsonSchemaSource, PromptForm};
+use crate::dataset::{AudioSource, Constraints, DatasetName, DatasetPlan, Drawing, JsonSchemaSource, PromptForm};
 use crate::error::{Error, Result};
 use crate::evaluate::EvaluateOptions;
 use crate::score::{Form, ScorePlan};
@@ -47,7 +47,12 @@ fn dataset_name(flags: &ScoreDatasetArgs) -> Result<Option<DatasetName>> {
 
 fn dataset(flags: &ScoreArgs, name: DatasetName) -> Result<DatasetPlan> {
     let own = &flags.dataset;
-    if matches!(name, DatasetName::Custom | DatasetName::Audio) {
+    if name.is_plain() {
+        return Err(Error::usage(format!("the dataset has no constraint that answers could be judged by: {name}"))
+            .hint("name the dataset whose answers these are"));
+    }
+    let is_ours = matches!(name, DatasetName::Jsonschemabench | DatasetName::Maskbench | DatasetName::Bfcl);
+    if is_ours || name == DatasetName::Custom {
         return Err(Error::usage(format!("no other tool has this dataset: {name}")).hint(
             "answers to own rows are in sobench's run log, or can be written as rows of {\"constraint\": ..., \"text\": ...}",
         ));
@@ -77,6 +82,7 @@ fn dataset(flags: &ScoreArgs, name: DatasetName) -> Result<DatasetPlan> {
         regex: own.regex.clone(),
         choice: own.choice.clone(),
         dataset_path: own.dataset_path.clone(),
+        drawing: Drawing::default(),
     })
 }
 
@@ -96,6 +102,7 @@ fn as_of_a_run(flags: &ScoreDatasetArgs) -> DatasetArgs {
         audio_path: Vec::new(),
         audio_seconds: None,
         rerank_documents: None,
+        drawing: DrawingArgs::default(),
     }
 }
 

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use super::*;
 use crate::cli::{Cli, Command};
-use crate::dataset::PromptForm;
+use crate::dataset::{Constraints, PromptForm};
 
 fn plan(arguments: &[&str]) -> Result<RunPlan> {
     let arguments = std::iter::once("sobench").chain(arguments.iter().copied()).map(OsString::from);

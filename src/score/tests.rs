@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::dataset::{AudioSource, Constraints, DatasetName, JsonSchemaSource, PromptForm};
+use crate::dataset::{AudioSource, Constraints, DatasetName, Drawing, JsonSchemaSource, PromptForm};
 use crate::error::Result;
 
 fn dataset(name: DatasetName) -> DatasetPlan {
@@ -24,6 +24,7 @@ fn dataset(name: DatasetName) -> DatasetPlan {
         regex: None,
         choice: None,
         dataset_path: None,
+        drawing: Drawing::default(),
     }
 }
 

@@ -7,7 +7,9 @@ use std::path::Path;
 
 use sobench::constraint::{GrammarDialect, GrammarSpelling};
 use sobench::dataset::hub::HubSettings;
-use sobench::dataset::{AudioSource, Constraints, Dataset, DatasetName, DatasetPlan, JsonSchemaSource, PromptForm, load_with};
+use sobench::dataset::{
+    AudioSource, Constraints, Dataset, DatasetName, DatasetPlan, Drawing, JsonSchemaSource, PromptForm, load_with,
+};
 use sobench::error::{Error, Kind};
 use sobench::tokenizer::Tokenizer;
 
@@ -51,6 +53,7 @@ fn load(dataset_path: Option<&str>, settings: &HubSettings) -> Result<Dataset, E
         regex: None,
         choice: None,
         dataset_path: dataset_path.map(str::to_owned),
+        drawing: Drawing::default(),
     };
     load_with(&plan, &Tokenizer::embedded(), settings)
 }

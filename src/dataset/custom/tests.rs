@@ -24,6 +24,7 @@ const GOOD: &[&str] = &[
     r#"{"prompt":"Hi","structural_tag":{"format":{}}}"#,
     r#"{"prompt":"Hi","output_len":1,"completion":"","tags":[]}"#,
     r#"{"prompt":"Hi","output_len":64.0}"#,
+    r#"{"prompt":"Hi","output_tokens":7}"#,
     r#"{"prompt":"Hi","output_len":4294967295,"tags":["a","b"]}"#,
 ];
 
@@ -37,6 +38,8 @@ const BAD: &[(&str, &str)] = &[
     (r#"{"prompt":1}"#, "prompt has to be a text"),
     (r#"{"prompt":null}"#, "prompt has to be a text"),
     (r#"{"prompt":""}"#, "prompt is empty"),
+    (r#"{"prompt":"Hi","output_len":7,"output_tokens":7}"#, "not both"),
+    (r#"{"prompt":"Hi","output_tokens":0}"#, "output_tokens has to be an integer"),
     (r#"{"prompt":"Hi","schema":{}}"#, "no such field: schema"),
     (r#"{"prompt":"Hi","max_tokens":5}"#, "no such field: max_tokens"),
     (r#"{"messages":[]}"#, "at least one message"),

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use serde::Deserialize;
 use sobench::constraint::{Constraint, GrammarDialect, GrammarSpelling};
-use sobench::dataset::{self, AudioSource, Constraints, DatasetName, DatasetPlan, JsonSchemaSource, PromptForm};
+use sobench::dataset::{self, AudioSource, Constraints, DatasetName, DatasetPlan, Drawing, JsonSchemaSource, PromptForm};
 use sobench::evaluate::{EvaluateOptions, Evaluator};
 use sobench::tokenizer::Tokenizer;
 use sobench::verdict::Verdict;
@@ -76,6 +76,7 @@ fn asked_by(name: DatasetName, json_schema: JsonSchemaSource, grammar_dialect: G
         regex: None,
         choice: None,
         dataset_path: None,
+        drawing: Drawing::default(),
     };
     let loaded = dataset::load(&plan, &Tokenizer::embedded()).unwrap();
     Constraint::clone(loaded.cases[0].constraint.as_ref().unwrap())

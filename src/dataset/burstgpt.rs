@@ -1,0 +1,139 @@
+//! The dataset `burstgpt`: requests and answers as long as those that were logged; what is asked is made of tokens in a row. Knows no
+//! server.
+//!
+//! By the rules of `BurstGPTDataset` in vLLM 0.32: rows of GPT-4 that were answered, drawn by pandas' `DataFrame.sample(n,
+//! random_state=seed)`, again and again the same where there are too few. Request `i` is the tokens from `i` on, as they are spelt,
+//! whatever they are read as.
+
+use std::path::Path;
+
+use super::exact::check_amount;
+use super::file::{check_rows, lines, read_text};
+use super::prefix_repetition::numpy_seed;
+use super::{DatasetPlan, OutputLength, Row, Rows, RowsKind};
+use crate::case::Prompt;
+use crate::error::{Error, Result};
+use crate::random::NumpyRandom;
+use crate::tokenizer::Tokenizer;
+
+const MODEL: &str = "Model";
+const REQUEST: &str = "Request tokens";
+const RESPONSE: &str = "Response tokens";
+/// The model whose requests are taken.
+const TAKEN: &str = "GPT-4";
+
+/// What is taken of a line.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Logged {
+    request_tokens: u32,
+    response_tokens: u32,
+}
+
+/// As many rows as there are prompts.
+///
+/// # Errors
+/// The file is no such table, or holds no answered request of the model.
+pub(super) fn rows(plan: &DatasetPlan, tokenizer: &Tokenizer) -> Result<Rows> {
+    let Some(path) = &plan.dataset_path else {
+        return Err(Error::usage("the dataset burstgpt has no file").hint("give --dataset-path a CSV file in BurstGPT's layout"));
+    };
+    let logged = read(path)?;
+    check_rows(logged.len(), path)?;
+    let longest = logged.iter().map(|row| row.request_tokens).max().unwrap_or(0);
+    check_amount(u64::from(longest), plan.num_prompts)?;
+    let mut random = NumpyRandom::new(numpy_seed(plan.seed)?);
+    let count = plan.num_prompts;
+    let is_short = logged.len() < count;
+    let places: Vec<usize> = if is_short {
+        random.randint(logged.len() as u64, count).into_iter().map(|place| place as usize).collect()
+    } else {
+        random.permutation(logged.len()).into_iter().take(count).collect()
+    };
+    let size = u64::from(tokenizer.vocabulary_size());
+    let rows = places.into_iter().enumerate().map(|(index, place)| {
+        let row = logged[place];
+        let tokens: Vec<u32> = (0..u64::from(row.request_tokens)).map(|token| ((index as u64 + token) % size) as u32).collect();
+        let output_len = (plan.drawing.output != OutputLength::OfThePlan).then_some(row.response_tokens);
+        Row { output_len, name: format!("prompt {index}"), ..Row::free(Prompt::Text(tokenizer.decode(&tokens).into())) }
+    });
+    let rows: Vec<Row> = rows.collect();
+    let notices =
+        is_short.then(|| format!("{} logged requests for {count} prompts: each is drawn from all of them", logged.len()));
+    let notices = notices.into_iter().collect();
+    Ok(Rows { rows, kind: RowsKind::Whole, source: path.clone(), converted_from: None, notices })
+}
+
+fn read(path: &str) -> Result<Vec<Logged>> {
+    let text = read_text(Path::new(path))?;
+    let mut lines = lines(&text);
+    let wrong = |line: usize, words: &str| {
+        Error::usage(format!("{path}, line {line}: {words}"))
+            .hint(format!("the first line names the columns, among them {MODEL}, {REQUEST} and {RESPONSE}; nothing is in quotes"))
+    };
+    let Some((number, head)) = lines.next() else { return Ok(Vec::new()) };
+    let names: Vec<&str> = head.split(',').map(str::trim).collect();
+    let column =
+        |name: &str| names.iter().position(|column| *column == name).ok_or_else(|| wrong(number, &format!("no column {name}")));
+    let (model, request, response) = (column(MODEL)?, column(REQUEST)?, column(RESPONSE)?);
+    let mut logged = Vec::new();
+    for (number, line) in lines {
+        let fields: Vec<&str> = line.split(',').map(str::trim).collect();
+        if fields.len() != names.len() || line.contains('"') {
+            return Err(wrong(number, &format!("not {} plain fields: {}", names.len(), fields.len())));
+        }
+        if fields[model] != TAKEN {
+            continue;
+        }
+        let tokens = |place: usize| {
+            // pandas writes columns with gaps as fractions.
+            let whole = fields[place].parse::<f64>().ok().filter(|count| count.fract() == 0.0 && *count <= f64::from(u32::MAX));
+            whole.ok_or_else(|| wrong(number, &format!("{} is no number of tokens: {}", names[place], fields[place])))
+        };
+        let (request_tokens, response_tokens) = (tokens(request)?, tokens(response)?);
+        if response_tokens > 0.0 {
+            logged.push(Logged { request_tokens: request_tokens as u32, response_tokens: response_tokens as u32 });
+        }
+    }
+    Ok(logged)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dataset::DatasetName;
+    use crate::dataset::golden::check;
+    use crate::dataset::tests::{plan, tokenizer};
+
+    fn of(path: &str, seed: u64, num_prompts: usize) -> DatasetPlan {
+        DatasetPlan { seed, num_prompts, dataset_path: Some(path.to_owned()), ..plan(DatasetName::Burstgpt) }
+    }
+
+    #[test]
+    fn the_same_seed_draws_the_requests_that_vllm_draws() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/datasets/burstgpt.csv");
+        assert_eq!(check(&of(path, 0, 4), "burstgpt", "plain").notices, [""; 0]);
+        let again = check(&of(path, 9, 12), "burstgpt", "again");
+        assert_eq!(again.notices, ["8 logged requests for 12 prompts: each is drawn from all of them"]);
+    }
+
+    #[test]
+    fn bad_tables_are_named_with_line_and_column() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rows.csv");
+        let path = path.to_str().unwrap();
+        let head = "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type";
+        for (text, words) in [
+            (String::new(), "there are no rows in"),
+            ("Model,Request tokens\n".to_owned(), "line 1: no column Response tokens"),
+            (format!("{head}\n1,ChatGPT,2,3,5,API log\n"), "there are no rows in"),
+            (format!("{head}\n\n1,GPT-4,2,3\n"), "line 3: not 6 plain fields: 4"),
+            (format!("{head}\n1,GPT-4,x,3,5,API log\n"), "line 2: Request tokens is no number of tokens: x"),
+            (format!("{head}\n1,GPT-4,2,1e99,5,API log\n"), "line 2: Response tokens is no number of tokens: 1e99"),
+            (format!("{head}\n1,GPT-4,99999999,4,5,API log\n"), "more than 10000000 tokens: 99999999"),
+        ] {
+            std::fs::write(path, text).unwrap();
+            let error = rows(&of(path, 0, 1), &tokenizer()).unwrap_err();
+            assert!(error.what.contains(words), "{error}");
+        }
+    }
+}

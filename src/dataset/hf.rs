@@ -1,0 +1,236 @@
+//! The dataset `hf`: texts or chats of a repository on the Hub, or of local files. Knows no repository by name.
+//!
+//! vLLM takes a fixed list of repositories, each with code of its own; here any is taken that has a column of texts or of chats. Of a
+//! chat is asked what comes before the first reply, and the answer may be as long as that reply, where it has one (the rule of
+//! vLLM's `ConversationDataset`, with its bounds). Rows are shuffled as CPython shuffles a list; vLLM shuffles through the `datasets`
+//! library, in windows of 1000 rows, so that its order is another one.
+
+use serde_json::{Map, Value};
+
+use super::file::check_rows;
+use super::hub::HubSettings;
+use super::sharegpt::{UNASKED, is_asked};
+use super::table::{self, Wanted};
+use super::{DatasetPlan, Order, OutputLength, Row, Rows, RowsKind};
+use crate::case::{Message, Prompt};
+use crate::error::{Error, Result};
+use crate::random::PythonRandom;
+use crate::tokenizer::Tokenizer;
+
+/// Names under which columns of chats are looked for, the surest first.
+const CHATS: [&str; 5] = ["messages", "conversations", "conversation", "chat", "turns"];
+/// The same for texts.
+const TEXTS: [&str; 8] = ["prompt", "question", "instruction", "problem", "query", "input", "text", "content"];
+
+/// Rows in the order in which they are asked, no more than are needed.
+///
+/// # Errors
+/// No repository or file is named, it has no such rows or column, or a row is of another shape.
+pub(super) fn rows(plan: &DatasetPlan, tokenizer: &Tokenizer, hub: &HubSettings) -> Result<Rows> {
+    let part = &plan.drawing.part;
+    let Some(name) = &plan.dataset_path else {
+        return Err(Error::usage("the dataset hf has no repository").hint("give --hf-name owner/name, or --dataset-path a file"));
+    };
+    let wanted = Wanted { subset: part.subset.clone(), split: part.split.clone(), takes_all: false };
+    let found = table::find(name, &wanted, hub)?;
+    let mut read = Vec::new();
+    let mut column = None;
+    for (_, file) in &found.files {
+        let column = match &column {
+            Some(column) => column,
+            None => column.insert(choose(plan, &table::columns(file)?, name)?),
+        };
+        for (place, mut members) in table::read(file, &[column])? {
+            let value = members.remove(column).unwrap_or(Value::Null);
+            read.push((format!("{place}, {column}"), value));
+        }
+    }
+    check_rows(read.len(), &found.source)?;
+    if plan.drawing.order == Order::Shuffled {
+        PythonRandom::new(plan.seed).shuffle(&mut read);
+    }
+    let (mut rows, mut left_out) = (Vec::new(), 0);
+    for (place, value) in read {
+        if rows.len() == plan.num_prompts {
+            break;
+        }
+        match row(plan, tokenizer, &value, place)? {
+            Some(row) => rows.push(row),
+            None => left_out += 1,
+        }
+    }
+    if rows.is_empty() {
+        return Err(Error::usage(format!("no row has a text that is asked ({UNASKED}): {}", found.source)));
+    }
+    let mut notices = found.notices;
+    notices.extend((left_out > 0).then(|| format!("{left_out} rows are left out: empty, or {UNASKED}")));
+    let source = match &part.name {
+        Some(known) if known != name => format!("{} ({known})", found.source),
+        _ => found.source,
+    };
+    Ok(Rows { rows, kind: RowsKind::Sampled, source, converted_from: None, notices })
+}
+
+/// The column that is asked.
+fn choose(plan: &DatasetPlan, columns: &[String], name: &str) -> Result<String> {
+    let part = &plan.drawing.part;
+    let has = |column: &str| columns.iter().any(|there| there == column);
+    let named = part.messages_column.as_deref().or(part.text_column.as_deref());
+    let column = match named {
+        Some(named) => Some(named).filter(|named| has(named)),
+        None => CHATS.into_iter().chain(TEXTS).find(|column| has(column)),
+    };
+    column.map(str::to_owned).ok_or_else(|| {
+        let what = named.map_or("no column of a name that texts or chats have".to_owned(), |named| format!("no column {named}"));
+        Error::usage(format!("{what} in {name}: {}", columns.join(", ")))
+            .hint("name one with --hf-text-column or --hf-messages-column")
+    })
+}
+
+/// What is asked of one row; `None` where there is nothing to ask, or too much.
+fn row(plan: &DatasetPlan, tokenizer: &Tokenizer, value: &Value, place: String) -> Result<Option<Row>> {
+    let wrong = |words: &str| Error::usage(format!("{place}: {words}")).hint("a row is a text, a list of texts, or a chat");
+    let is_text = plan.drawing.part.messages_column.is_none();
+    match value {
+        Value::Null => Ok(None),
+        Value::String(text) if is_text => {
+            let row = (!text.is_empty()).then(|| Row { name: place, ..Row::free(Prompt::Text(text.as_str().into())) });
+            Ok(row)
+        }
+        Value::Array(items) => match items.first() {
+            None => Ok(None),
+            Some(Value::String(text)) if is_text => {
+                Ok(Some(Row { name: place, ..Row::free(Prompt::Text(text.as_str().into())) }))
+            }
+            Some(Value::Object(_)) if plan.drawing.part.text_column.is_none() => {
+                let turns = items.iter().map(|item| item.as_object().and_then(turn)).collect::<Option<Vec<Message>>>();
+                let turns = turns.ok_or_else(|| wrong("a turn has neither role and content nor from and value, as texts"))?;
+                Ok(chat(plan, tokenizer, turns, place))
+            }
+            Some(_) => Err(wrong("neither texts nor turns of a chat")),
+        },
+        _ => Err(wrong("neither a text nor a list")),
+    }
+}
+
+/// `{role, content}`, or `{from, value}` of ShareGPT's layout.
+fn turn(members: &Map<String, Value>) -> Option<Message> {
+    let role = members.get("role").or_else(|| members.get("from"))?.as_str()?;
+    let content = members.get("content").or_else(|| members.get("value"))?;
+    let role = match role {
+        "human" => "user",
+        "gpt" | "bot" | "model" => "assistant",
+        other => other,
+    };
+    (content.is_string() || content.is_array()).then(|| Message { role: role.to_owned(), content: content.clone() })
+}
+
+fn chat(plan: &DatasetPlan, tokenizer: &Tokenizer, mut turns: Vec<Message>, place: String) -> Option<Row> {
+    let reply = turns.iter().position(|turn| turn.role == "assistant");
+    let reply_tokens = reply.and_then(|place| turns[place].content.as_str()).map(|text| tokenizer.count_with_added(text));
+    turns.truncate(reply.unwrap_or(turns.len()));
+    if turns.is_empty() {
+        return None;
+    }
+    let is_fixed = plan.drawing.output == OutputLength::OfThePlan;
+    let output_len = match reply_tokens.filter(|_| !is_fixed) {
+        Some(tokens) => {
+            let asked: usize = turns.iter().filter_map(|turn| turn.content.as_str()).map(|text| tokenizer.count(text)).sum();
+            if !is_asked(asked + tokenizer.added_tokens(), tokens, false) {
+                return None;
+            }
+            u32::try_from(tokens).ok()
+        }
+        None => None,
+    };
+    Some(Row { output_len, name: place, ..Row::free(Prompt::Messages(turns.into())) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dataset::tests::{plan, tokenizer};
+    use crate::dataset::{DatasetName, Drawing, Part};
+
+    const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/datasets/hf");
+
+    fn of(file: &str, part: Part) -> DatasetPlan {
+        let drawing = Drawing { order: Order::AsStored, part, ..Drawing::default() };
+        DatasetPlan { drawing, dataset_path: Some(format!("{FIXTURES}/{file}")), ..plan(DatasetName::Hf) }
+    }
+
+    fn read(plan: &DatasetPlan) -> Result<Rows> {
+        rows(plan, &tokenizer(), &HubSettings::from_lookup(|_| None))
+    }
+
+    fn texts(rows: &Rows) -> Vec<&str> {
+        let text = |row: &'_ Row| match &row.prompt {
+            Prompt::Text(text) => text.len(),
+            other => panic!("a text was expected, and not {}", other.kind()),
+        };
+        assert!(rows.rows.iter().all(|row| text(row) > 0));
+        rows.rows.iter().filter_map(|row| if let Prompt::Text(text) = &row.prompt { Some(&**text) } else { None }).collect()
+    }
+
+    #[test]
+    fn a_column_of_texts_is_found_or_named() {
+        let found = read(&of("texts.jsonl", Part::default())).unwrap();
+        let expected = [
+            "Which river flows through the town that you were born in?",
+            "How many sheep are there on the hill behind the house?",
+        ];
+        assert_eq!(texts(&found), expected);
+        assert_eq!(found.notices.len(), 1, "an empty text is left out");
+        assert!(found.rows[1].name.ends_with("texts.jsonl, line 3, question"), "{}", found.rows[1].name);
+        let named = Part { text_column: Some("note".to_owned()), name: Some("a/b".to_owned()), ..Part::default() };
+        let named = read(&of("texts.jsonl", named)).unwrap();
+        assert_eq!(texts(&named), ["a", "b", "c"]);
+        assert!(named.source.ends_with("texts.jsonl (a/b)"), "{}", named.source);
+    }
+
+    #[test]
+    fn of_a_chat_is_asked_what_comes_before_the_reply() {
+        let chats = read(&of("chats.jsonl", Part::default())).unwrap();
+        let tokens = |text: &str| u32::try_from(tokenizer().count(text)).ok();
+        let lengths: Vec<Option<u32>> = chats.rows.iter().map(|row| row.output_len).collect();
+        assert_eq!(lengths, [tokens("Blue, if there are no clouds."), tokens("It comes and it goes."), None]);
+        let Prompt::Messages(messages) = &chats.rows[0].prompt else { panic!("a chat was expected") };
+        let said: Vec<(&str, &str)> =
+            messages.iter().map(|message| (message.role.as_str(), message.content.as_str().unwrap_or(""))).collect();
+        assert_eq!(said, [("system", "Answer in one word."), ("user", "Which colour has the sky at noon?")]);
+        let Prompt::Messages(messages) = &chats.rows[1].prompt else { panic!("a chat was expected") };
+        assert_eq!((messages.len(), messages[0].role.as_str()), (1, "user"));
+        assert!(chats.notices[0].starts_with("1 rows are left out"), "{:?}", chats.notices);
+
+        let mut fixed = of("chats.jsonl", Part::default());
+        fixed.drawing.output = OutputLength::OfThePlan;
+        assert_eq!(read(&fixed).unwrap().rows.len(), 4, "nothing is too short with a length of its own");
+    }
+
+    #[test]
+    fn rows_are_shuffled_by_the_seed() {
+        let mut shuffled = of("chats.jsonl", Part::default());
+        shuffled.drawing.order = Order::Shuffled;
+        let order = |seed: u64| -> Vec<String> {
+            let rows = read(&DatasetPlan { seed, ..shuffled.clone() }).unwrap().rows;
+            rows.into_iter().map(|row| row.name).collect()
+        };
+        assert_eq!(order(1), order(1));
+        assert!((0..8).any(|seed| order(seed) != order(0)));
+    }
+
+    #[test]
+    fn what_is_not_there_is_named() {
+        let missing = Part { messages_column: Some("chat".to_owned()), ..Part::default() };
+        let wrong = Part { messages_column: Some("note".to_owned()), ..Part::default() };
+        for (plan, words) in [
+            (of("texts.jsonl", missing), "no column chat in"),
+            (of("texts.jsonl", wrong), "line 1, note: neither a text nor a list"),
+            (of("none.jsonl", Part::default()), "no such dataset file or folder"),
+            (DatasetPlan { dataset_path: None, ..of("texts.jsonl", Part::default()) }, "has no repository"),
+        ] {
+            let error = read(&plan).unwrap_err();
+            assert!(error.what.contains(words), "{error}");
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! The dataset `jsonschemabench`: `epfl-dlab/JSONSchemaBench`, or files of its layout. Knows no other layout.
+//!
+//! Columns `json_schema` (the text of a schema) and `unique_id`. The prompt is made by us: the corpus has none. Each row's tag is its
+//! configuration. A schema that stands in two configurations, by its id, is taken once.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::file::check_rows;
+use super::hub::HubSettings;
+use super::json::parse_schema;
+use super::table::{self, Wanted};
+use super::{DatasetPlan, Order, Row, Rows, RowsKind, document};
+use crate::constraint::Constraint;
+use crate::error::{Error, Result};
+use crate::random::PythonRandom;
+
+const REPOSITORY: &str = "epfl-dlab/JSONSchemaBench";
+const SCHEMA: &str = "json_schema";
+const ID: &str = "unique_id";
+
+/// All rows of the split, of one configuration or of all.
+///
+/// # Errors
+/// There is no such repository, folder or file, or nothing in it is a schema.
+pub(super) fn rows(plan: &DatasetPlan, hub: &HubSettings) -> Result<Rows> {
+    let part = &plan.drawing.part;
+    let wanted = Wanted { subset: part.subset.clone(), split: part.split.clone(), takes_all: true };
+    let found = table::find(plan.dataset_path.as_deref().unwrap_or(REPOSITORY), &wanted, hub)?;
+    let (mut rows, mut unreadable, mut known) = (Vec::new(), Vec::new(), HashSet::new());
+    for (name, file) in &found.files {
+        let columns = table::columns(file)?;
+        if !columns.iter().any(|column| column == SCHEMA) {
+            return Err(Error::usage(format!("no column {SCHEMA} in {}: {}", file.display(), columns.join(", ")))
+                .hint("give files of JSONSchemaBench's layout; --dataset custom takes own ones"));
+        }
+        let folder = table::subset_of(name);
+        let folder = folder.rsplit('/').next().unwrap_or(folder);
+        let subset = part.subset.clone().or_else(|| (!folder.is_empty() && name != &found.source).then(|| folder.to_owned()));
+        for (place, members) in table::read(file, &[SCHEMA, ID])? {
+            let id = members.get(ID).and_then(Value::as_str);
+            if id.is_some_and(|id| !known.insert(id.to_owned())) {
+                continue;
+            }
+            match row(&members, &place) {
+                Ok(row) => rows.push(Row { tags: subset.iter().cloned().collect(), ..row }),
+                Err(words) => unreadable.push(format!("{place}: {words}")),
+            }
+        }
+    }
+    check_rows(rows.len(), &found.source)?;
+    if plan.drawing.order == Order::Shuffled {
+        PythonRandom::new(plan.seed).shuffle(&mut rows);
+    }
+    let notices = found.notices.into_iter().chain(document::unreadable(&unreadable)).collect();
+    Ok(Rows { rows, kind: RowsKind::Sampled, source: found.source, converted_from: None, notices })
+}
+
+fn row(members: &Map<String, Value>, place: &str) -> std::result::Result<Row, String> {
+    let schema = match members.get(SCHEMA) {
+        Some(Value::String(text)) => parse_schema(text),
+        Some(schema @ Value::Object(_)) => Ok(schema.clone()),
+        _ => Err("no text".to_owned()),
+    };
+    let schema = schema.map_err(|words| format!("{SCHEMA}: {words}"))?;
+    let name = match members.get(ID).and_then(Value::as_str) {
+        Some(id) => format!("{place} ({id})"),
+        None => place.to_owned(),
+    };
+    Ok(Row { name, ..Row::new(&document::prompt(&schema), Constraint::JsonSchema(Arc::new(schema))) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::case::Prompt;
+    use crate::dataset::tests::plan;
+    use crate::dataset::{DatasetName, Drawing, Part};
+
+    const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/datasets");
+
+    fn of(path: &str, subset: Option<&str>) -> DatasetPlan {
+        let part = Part { subset: subset.map(str::to_owned), ..Part::default() };
+        let drawing = Drawing { order: Order::AsStored, part, ..Drawing::default() };
+        DatasetPlan { drawing, dataset_path: Some(format!("{FIXTURES}/{path}")), ..plan(DatasetName::Jsonschemabench) }
+    }
+
+    fn read(plan: &DatasetPlan) -> Result<Rows> {
+        rows(plan, &HubSettings::from_lookup(|_| None))
+    }
+
+    #[test]
+    fn every_configuration_is_taken_or_the_one_that_is_named() {
+        let all = read(&of("jsonschemabench", None)).unwrap();
+        let tags: Vec<&str> = all.rows.iter().map(|row| row.tags[0].as_str()).collect();
+        assert_eq!(tags, ["Github_easy", "Github_easy", "Kubernetes"]);
+        assert!(all.notices[0].starts_with("1 rows are left out that cannot be read; the first: "), "{:?}", all.notices);
+        assert!(all.notices[0].contains("Kubernetes/train-00000-of-00001.parquet, row index 1: json_schema: EOF"));
+        assert!(all.rows[1].name.ends_with("row index 1 (Github_easy---1)"), "{}", all.rows[1].name);
+        let Prompt::Text(prompt) = &all.rows[1].prompt else { panic!("a text was expected") };
+        assert!(prompt.ends_with("{\"type\": \"boolean\"}"), "{prompt}");
+        let schema = serde_json::json!({"type": "boolean"});
+        assert_eq!(all.rows[1].constraint.as_deref(), Some(&Constraint::JsonSchema(schema.into())));
+
+        let one = read(&of("jsonschemabench", Some("Github_easy"))).unwrap();
+        assert_eq!((one.rows.len(), one.notices.len()), (2, 0));
+        let file = read(&of("jsonschemabench/Kubernetes/train-00000-of-00001.parquet", None)).unwrap();
+        assert_eq!((file.rows.len(), file.rows[0].tags.len()), (1, 0));
+    }
+
+    #[test]
+    fn other_layouts_are_refused() {
+        for (plan, words) in [
+            (of("jsonschemabench", Some("Nowhere")), "no file of the split train of Nowhere"),
+            (of("custom.jsonl", None), "no column json_schema in"),
+        ] {
+            let error = read(&plan).unwrap_err();
+            assert!(error.what.contains(words), "{error}");
+        }
+    }
+}

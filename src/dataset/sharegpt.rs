@@ -1,0 +1,150 @@
+//! The dataset `sharegpt`: the first turn of each conversation, and an answer as long as the one that was given. Knows no server.
+//!
+//! By the rules of `ShareGPTDataset` in vLLM 0.32: conversations of two turns or more, shuffled by `random.seed(seed)` and
+//! `random.shuffle`, those left out that are too short or too long, until there are enough.
+
+use std::path::Path;
+
+use serde::Deserialize;
+
+use super::file::{check_rows, read_text};
+use super::{DatasetPlan, Order, OutputLength, Row, Rows, RowsKind};
+use crate::case::Prompt;
+use crate::error::{Error, Result};
+use crate::random::PythonRandom;
+use crate::tokenizer::Tokenizer;
+
+/// The fewest tokens of a question, and of an answer whose length is the row's (`is_valid_sequence` of vLLM's benchmarks, like the
+/// other two).
+const MIN_TOKENS: usize = 4;
+/// The most tokens of a question.
+const MAX_PROMPT_TOKENS: usize = 1024;
+/// The most tokens of a question and its answer.
+const MAX_TOTAL_TOKENS: usize = 2048;
+/// Those bounds in words.
+pub(super) const UNASKED: &str = "shorter than 4 tokens, longer than 1024, or longer than 2048 with the reply";
+
+#[derive(Deserialize)]
+struct Entry {
+    conversations: Option<Vec<Turn>>,
+    #[serde(default)]
+    image: Option<serde::de::IgnoredAny>,
+    #[serde(default)]
+    video: Option<serde::de::IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+struct Turn {
+    value: Option<String>,
+}
+
+/// Rows in the order in which they are asked, no more than are needed.
+///
+/// # Errors
+/// The file is no list of conversations, or none of them is of a length that is asked.
+pub(super) fn rows(plan: &DatasetPlan, tokenizer: &Tokenizer) -> Result<Rows> {
+    let Some(path) = &plan.dataset_path else {
+        return Err(Error::usage("the dataset sharegpt has no file").hint("give --dataset-path a JSON file in ShareGPT's layout"));
+    };
+    let entries: Vec<Entry> = serde_json::from_str(&read_text(Path::new(path))?).map_err(|error| {
+        Error::usage(format!("{path}: not a list of conversations: {error}"))
+            .hint("each entry has \"conversations\", a list of turns, each with the text \"value\"")
+    })?;
+    let mut kept: Vec<(usize, Entry)> = entries.into_iter().enumerate().filter(|(_, entry)| turns(entry).len() >= 2).collect();
+    check_rows(kept.len(), path)?;
+    if plan.drawing.order == Order::Shuffled {
+        PythonRandom::new(plan.seed).shuffle(&mut kept);
+    }
+    let fixed = (plan.drawing.output == OutputLength::OfThePlan).then_some(plan.output_len as usize);
+    let (mut rows, mut unseen) = (Vec::new(), 0);
+    for (number, entry) in kept {
+        if rows.len() == plan.num_prompts {
+            break;
+        }
+        let name = format!("{path}, entry {number}");
+        let text = |turn: usize| {
+            let value = turns(&entry)[turn].value.as_deref();
+            value.ok_or_else(|| Error::usage(format!("{name}: conversations[{turn}] has no text \"value\"")))
+        };
+        let (question, answer) = (text(0)?, text(1)?);
+        let prompt_tokens = tokenizer.count_with_added(question);
+        let answer_tokens = fixed.unwrap_or_else(|| tokenizer.count_with_added(answer));
+        if !is_asked(prompt_tokens, answer_tokens, fixed.is_some()) {
+            continue;
+        }
+        unseen += usize::from(entry.image.is_some() || entry.video.is_some());
+        let row = Row::free(Prompt::Text(question.into()));
+        rows.push(Row { output_len: u32::try_from(answer_tokens).ok(), name, ..row });
+    }
+    if rows.is_empty() {
+        return Err(Error::usage(format!("every conversation is left out: {UNASKED}: {path}")));
+    }
+    let notices = (unseen > 0).then(|| format!("{unseen} questions are about an image or a video, which is not sent"));
+    let notices = notices.into_iter().collect();
+    Ok(Rows { rows, kind: RowsKind::Sampled, source: path.clone(), converted_from: None, notices })
+}
+
+fn turns(entry: &Entry) -> &[Turn] {
+    entry.conversations.as_deref().unwrap_or_default()
+}
+
+/// Whether question and answer are of a length that vLLM asks.
+pub(super) fn is_asked(prompt_tokens: usize, answer_tokens: usize, is_fixed: bool) -> bool {
+    let is_short = prompt_tokens < MIN_TOKENS || (!is_fixed && answer_tokens < MIN_TOKENS);
+    !is_short && prompt_tokens <= MAX_PROMPT_TOKENS && prompt_tokens + answer_tokens <= MAX_TOTAL_TOKENS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dataset::golden::check;
+    use crate::dataset::tests::{plan, tokenizer};
+    use crate::dataset::{DatasetName, Drawing, Shortfall};
+
+    const FIXTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/datasets/sharegpt.json");
+
+    fn of(seed: u64, num_prompts: usize, drawing: Drawing) -> DatasetPlan {
+        DatasetPlan { seed, num_prompts, drawing, dataset_path: Some(FIXTURE.to_owned()), ..plan(DatasetName::Sharegpt) }
+    }
+
+    #[test]
+    fn the_same_seed_selects_the_rows_that_vllm_selects() {
+        let plain = Drawing::default();
+        assert_eq!(check(&of(0, 4, plain.clone()), "sharegpt", "plain").notices, [""; 0]);
+        let again = check(&of(1, 12, plain.clone()), "sharegpt", "oversampled");
+        assert_eq!(again.notices, ["8 rows for 12 prompts: the other 4 are drawn from them again"]);
+        check(&of(1, 12, Drawing { shortfall: Shortfall::Fewer, ..plain.clone() }), "sharegpt", "short");
+        check(&of(0, 3, Drawing { order: Order::AsStored, ..plain.clone() }), "sharegpt", "in_order");
+        let fixed = Drawing { output: OutputLength::OfThePlan, ..plain };
+        check(&DatasetPlan { output_len: 2, ..of(5, 6, fixed) }, "sharegpt", "fixed");
+    }
+
+    #[test]
+    fn bad_files_are_named_with_place_and_field() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rows.json");
+        for (text, words) in [
+            ("{}", "not a list of conversations"),
+            ("[\n{\"conversations\": [{\"value\": 1}]}]", "expected a string at line 2"),
+            (r#"[{"conversations": [{"value": "x"}]}]"#, "there are no rows in"),
+            (r#"[{}, {"conversations": [{"value": "x"}, {"from": "gpt"}]}]"#, "entry 1: conversations[1] has no text \"value\""),
+            (r#"[{"conversations": [{"value": "x"}, {"value": "y"}]}]"#, "every conversation is left out: shorter than 4 tokens"),
+        ] {
+            std::fs::write(&path, text).unwrap();
+            let plan = DatasetPlan { dataset_path: path.to_str().map(str::to_owned), ..of(0, 1, Drawing::default()) };
+            let error = rows(&plan, &tokenizer()).unwrap_err();
+            assert!(error.what.contains(words) && error.what.contains("rows.json"), "{error}");
+        }
+        assert!(rows(&DatasetPlan { dataset_path: None, ..of(0, 1, Drawing::default()) }, &tokenizer()).is_err());
+    }
+
+    #[test]
+    fn images_are_left_out_and_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rows.json");
+        let turn = r#"{"value": "What is to be seen on this picture of ours?"}"#;
+        std::fs::write(&path, format!(r#"[{{"image": "a.png", "conversations": [{turn}, {turn}]}}]"#)).unwrap();
+        let plan = DatasetPlan { dataset_path: path.to_str().map(str::to_owned), ..of(0, 1, Drawing::default()) };
+        assert_eq!(rows(&plan, &tokenizer()).unwrap().notices, ["1 questions are about an image or a video, which is not sent"]);
+    }
+}
