@@ -8,6 +8,9 @@ use serde_json::Value;
 use crate::constraint::Constraint;
 use crate::sound::Clip;
 
+/// What a tag begins with that names the dataset of a case among those of a mix.
+pub const DATASET_TAG: &str = "dataset:";
+
 /// One request to be, complete before the clock starts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Case {

@@ -7,6 +7,7 @@ mod compare;
 mod dataset;
 mod engines;
 mod mask;
+mod mix;
 mod preflight;
 mod report;
 mod score;

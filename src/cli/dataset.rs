@@ -14,6 +14,10 @@ pub struct DatasetArgs {
     #[arg(long, visible_alias = "dataset-name", value_name = "NAME", value_delimiter = ',',
           value_parser = PossibleValuesParser::new(DatasetName::ALL.map(DatasetName::name)))]
     pub dataset: Vec<String>,
+    /// Several datasets in one run, their requests among each other, as NAME:SHARE or NAME=PATH:SHARE, e.g. 'sharegpt=chats.json:0.7,json:0.3';
+    /// each has its own figures in the result
+    #[arg(long, value_name = "MIX", conflicts_with = "dataset")]
+    pub mix: Option<String>,
     /// File of the dataset (custom: JSONL; sharegpt: JSON; burstgpt: CSV; sonnet: text; maskbench: a folder or JSONL; elsewhere
     /// parquet, JSON, JSONL, a folder with such files, or a Hub id)
     #[arg(long, value_name = "PATH")]

@@ -158,6 +158,13 @@ fn at(row: &str, error: Error) -> Error {
     Error { what: format!("{row}: {}", error.what), ..error }
 }
 
+/// The hash of these cases ([`Dataset::sha256`]).
+pub(super) fn sha256(cases: &[Case]) -> String {
+    let mut hash = AskedHash::default();
+    cases.iter().for_each(|case| hash.add(case));
+    hash.hex()
+}
+
 /// SHA-256 over, for each case, the JSON text of its prompt, the fingerprint of its constraint (`-` for none) and its output
 /// length, each followed by a line end.
 #[derive(Default)]

@@ -18,6 +18,7 @@ mod json_mode_eval;
 mod jsonschemabench;
 mod maskbench;
 mod message;
+mod mix;
 mod notation;
 pub(crate) mod parquet;
 mod plan;
@@ -31,6 +32,7 @@ mod table;
 pub use audio::{MAX_AUDIO_SECONDS, MAX_CLIP_BYTES, MAX_CLIPS_BYTES};
 pub use drawing::{Drawing, Lengths, MAX_MADE_TOKENS, MAX_PROMPT_TOKENS, Order, OutputLength, Part, Shortfall};
 pub use file::{MAX_DATASET_BYTES, MAX_ROWS};
+pub use mix::MixPart;
 pub use plan::{
     AudioSource, Constraints, DatasetName, DatasetPlan, JsonSchemaSource, MAX_DOCUMENTS, MAX_PROMPTS, OwnInput, PromptForm,
 };
@@ -162,6 +164,7 @@ pub fn load_with(plan: &DatasetPlan, tokenizer: &Tokenizer, hub: &HubSettings) -
         DatasetName::Jsonschemabench => jsonschemabench::rows(plan, hub),
         DatasetName::Maskbench => maskbench::rows(plan),
         DatasetName::Bfcl => bfcl::rows(plan, hub),
+        DatasetName::Mix => return mix::load(plan, tokenizer, hub),
     }?;
     cases::deal(plan, rows, tokenizer)
 }

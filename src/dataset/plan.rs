@@ -7,6 +7,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::drawing::Drawing;
+use super::mix::MixPart;
 use crate::constraint::{GrammarDialect, GrammarSpelling};
 use crate::error::{Error, Result};
 
@@ -72,6 +73,9 @@ pub enum DatasetName {
     /// The Berkeley Function-Calling Leaderboard: questions, functions, and the calls that answer them.
     #[serde(rename = "bfcl")]
     Bfcl,
+    /// Several of the others in one run; nobody asks for it by this name.
+    #[serde(rename = "mix")]
+    Mix,
 }
 
 /// Something of the user's own that takes the place of what ships, or is all there is.
@@ -136,7 +140,7 @@ impl DatasetName {
         }
     }
 
-    /// All of them, in the order in which they are listed to people.
+    /// All that can be asked for by name, in the order in which they are listed to people.
     pub const ALL: [Self; 18] = [
         Self::Json,
         Self::JsonUnique,
@@ -160,7 +164,7 @@ impl DatasetName {
 
     /// Whether each row brings a constraint of its own; elsewhere one constraint (with its variants) is the run's, or there is none.
     pub fn has_rows(self) -> bool {
-        matches!(self, Self::XgrammarBench | Self::Custom | Self::Jsonschemabench | Self::Maskbench | Self::Bfcl)
+        matches!(self, Self::XgrammarBench | Self::Custom | Self::Jsonschemabench | Self::Maskbench | Self::Bfcl | Self::Mix)
     }
 
     /// Whether nothing of it has a constraint.
@@ -173,6 +177,7 @@ impl DatasetName {
             | Self::Choice
             | Self::XgrammarBench
             | Self::Jsonschemabench
+            | Self::Mix
             | Self::Maskbench
             | Self::Bfcl
             | Self::Custom => false,
@@ -208,6 +213,7 @@ impl DatasetName {
             Self::Jsonschemabench => "jsonschemabench",
             Self::Maskbench => "maskbench",
             Self::Bfcl => "bfcl",
+            Self::Mix => "mix",
         }
     }
 }
@@ -320,6 +326,9 @@ pub struct DatasetPlan {
     /// How rows are chosen or made, for the datasets that the serving benchmarks have.
     #[serde(default)]
     pub drawing: Drawing,
+    /// The datasets of a mix.
+    #[serde(default)]
+    pub mix: Vec<MixPart>,
 }
 
 impl DatasetPlan {

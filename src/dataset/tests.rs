@@ -30,6 +30,7 @@ pub(super) fn plan(name: DatasetName) -> DatasetPlan {
         choice: None,
         dataset_path: None,
         drawing: Drawing::default(),
+        mix: Vec::new(),
     }
 }
 

@@ -149,7 +149,7 @@ impl ClientPart {
         let ready: Vec<(u64, u64, u64)> = samples
             .iter()
             .filter_map(|it| {
-                let timing = it.instants();
+                let timing = it.moments();
                 Some((timing.due_ns, timing.ready_ns?, timing.sent_ns?))
             })
             .collect();

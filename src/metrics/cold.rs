@@ -95,7 +95,7 @@ pub fn fingerprints(samples: &[Sample<'_>]) -> HashSet<String> {
 fn by_constraint<'s, 'a>(samples: &'s [Sample<'a>]) -> Vec<(String, Vec<&'s Sample<'a>>)> {
     let mut names = Fingerprints::default();
     let mut found: HashMap<String, Vec<&Sample<'_>>> = HashMap::new();
-    for sample in samples.iter().filter(|it| it.arm() == Arm::Constrained && it.instants().sent_ns.is_some()) {
+    for sample in samples.iter().filter(|it| it.arm() == Arm::Constrained && it.moments().sent_ns.is_some()) {
         if let Some(constraint) = sample.constraint() {
             found.entry(names.of(constraint)).or_default().push(sample);
         }
@@ -103,7 +103,7 @@ fn by_constraint<'s, 'a>(samples: &'s [Sample<'a>]) -> Vec<(String, Vec<&'s Samp
     let mut groups: Vec<_> = found.into_iter().collect();
     // In an order that does not depend on the map's, so that sums and draws do not either.
     groups.sort_unstable_by(|one, other| one.0.cmp(&other.0));
-    groups.iter_mut().for_each(|(_, group)| group.sort_by_key(|it| it.instants().sent_ns));
+    groups.iter_mut().for_each(|(_, group)| group.sort_by_key(|it| it.moments().sent_ns));
     groups
 }
 
@@ -137,7 +137,7 @@ fn split(group: &[&Sample<'_>], options: &MetricsOptions, is_known: bool) -> (Op
 
 impl<'s, 'a> Use<'s, 'a> {
     pub(super) fn of(sample: &'s Sample<'a>, options: &MetricsOptions) -> Option<Self> {
-        let timing = sample.instants();
+        let timing = sample.moments();
         let ttft_ms = sample.latency(options).ttft_ms.filter(|_| sample.outcome().is_answer())?;
         Some(Self { sample, sent_ns: timing.sent_ns?, first_ns: timing.first_content_ns?, ttft_ms })
     }

@@ -65,7 +65,7 @@ impl ColdLoad {
                 }
             }
         }
-        let requests = samples.iter().filter(|it| is_new(it) && it.instants().sent_ns.is_some()).count();
+        let requests = samples.iter().filter(|it| is_new(it) && it.moments().sent_ns.is_some()).count();
         Self { every, requests, window_ms, ttft: ttft.compared(options, seed), itl: itl.compared(options, seed) }
     }
 }
@@ -92,7 +92,7 @@ impl Arrivals {
     fn of(samples: &[Sample<'_>], window_ns: u64) -> Self {
         let sent = |new: bool| {
             let constrained = samples.iter().filter(|it| it.arm() == Arm::Constrained && is_new(it) == new);
-            let mut sent: Vec<u64> = constrained.filter_map(|it| it.instants().sent_ns).collect();
+            let mut sent: Vec<u64> = constrained.filter_map(|it| it.moments().sent_ns).collect();
             sent.sort_unstable();
             sent
         };

@@ -1,4 +1,4 @@
-//! Instants of chunks, written small: the gaps between them, in as many bytes as each needs (LEB128). Exact. Knows no unit of report.
+//! Times of chunks, written small: the gaps between them, in as many bytes as each needs (LEB128). Exact. Knows no unit of report.
 
 use crate::observation::Timing;
 
@@ -23,7 +23,7 @@ pub(super) fn keep(bytes: &mut Vec<u8>, timing: &Timing) {
 }
 
 impl Kept<'_> {
-    /// Instants of chunks, and tokens up to and with each.
+    /// Times of chunks, and tokens up to and with each.
     pub(super) fn read(mut self) -> (Vec<u64>, Vec<u64>) {
         let counts = take(&mut self.bytes) as usize;
         let instants = take_steps(&mut self.bytes, self.from_ns, self.chunks);

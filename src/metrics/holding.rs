@@ -28,7 +28,7 @@ pub struct LostFrom {
 /// were not, or where there are fewer than three answers on either side.
 pub(super) fn lost_from(ended: &[&Sample<'_>]) -> Option<LostFrom> {
     let mut ended: Vec<&Sample<'_>> = ended.to_vec();
-    ended.sort_by_key(|it| it.instants().sent_ns);
+    ended.sort_by_key(|it| it.moments().sent_ns);
     let is_valid = |it: &&Sample<'_>| *it.verdict() == Verdict::Valid;
     let before = ended.iter().take_while(|it| is_valid(it)).count();
     let after = &ended[before..];

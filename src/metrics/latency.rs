@@ -1,11 +1,11 @@
-//! Instants to latencies, by the definitions of the README. Knows no clock: the instants were taken by the driver.
+//! Times to latencies, by the definitions of the README. Knows no clock: the instants were taken by the driver.
 //!
 //! vLLM's `calculate_metrics` (`vllm/benchmarks/serve.py`) is the model for TTFT, TPOT, ITL and E2EL. Where this module leaves an
 //! answer out of a figure that vLLM would enter as 0, the comment says why.
 
 use serde::Serialize;
 
-use super::ledger::Instants;
+use super::ledger::Moments;
 use super::pooled::Pooled;
 use super::stats::Summary;
 use super::token_gaps::token_gaps_ms;
@@ -85,7 +85,7 @@ pub struct RequestLatency {
 impl RequestLatency {
     /// Measures one request. `output_tokens` is the best count there is; `streamed` tells whether the answer was asked for in a
     /// stream and came in one ([`Sample::streamed`]): without one, the first content is the last, and TTFT and TPOT have no meaning.
-    pub fn of(timing: &Instants, output_tokens: Option<u64>, streamed: bool) -> Self {
+    pub fn of(timing: &Moments, output_tokens: Option<u64>, streamed: bool) -> Self {
         let (first, last) = (timing.first_content_ns, timing.last_content_ns);
         Self {
             ttft_ms: between(timing.sent_ns, first).filter(|_| streamed),
@@ -131,7 +131,7 @@ impl Latency {
         let mut latency = Self::default();
         let [mut gaps, mut token_gaps, mut counted] = [(); 3].map(|()| Pooled::default());
         for sample in samples.iter().filter(|sample| sample.outcome().is_answer()) {
-            let chunks = sample.instants().chunks;
+            let chunks = sample.moments().chunks;
             latency.chunks += chunks;
             latency.empty_answers += usize::from(chunks == 0);
             if !sample.streamed(options) {
@@ -160,8 +160,8 @@ impl Reasoning {
     /// The counts; `None` where no answer has reasoning.
     fn of(samples: &[&Sample<'_>]) -> Option<Self> {
         let answers = samples.iter().filter(|it| it.outcome().is_answer());
-        let reasoned: Vec<Instants> =
-            answers.map(|it| it.instants()).filter(|timing| timing.first_reasoning_ns.is_some()).collect();
+        let reasoned: Vec<Moments> =
+            answers.map(|it| it.moments()).filter(|timing| timing.first_reasoning_ns.is_some()).collect();
         let without_answer = reasoned.iter().filter(|timing| timing.first_answer_ns.is_none()).count();
         (!reasoned.is_empty()).then(|| Self { answers: reasoned.len(), without_answer, ..Self::default() })
     }
@@ -185,7 +185,7 @@ fn tokens_per_chunk(tokens: u64, chunks: u64) -> f64 {
 
 /// vLLM's TPOT, for answers of two tokens or more. An answer in a single chunk would enter as 0 ms a token, which nobody measured:
 /// it has none.
-fn tpot_ms(timing: &Instants, output_tokens: Option<u64>) -> Option<f64> {
+fn tpot_ms(timing: &Moments, output_tokens: Option<u64>) -> Option<f64> {
     let gaps = output_tokens?.checked_sub(1).filter(|&gaps| gaps > 0)?;
     if timing.chunks < 2 {
         return None;
@@ -216,14 +216,14 @@ mod tests {
         with_samples(run, |samples| Latency::of(&samples.iter().collect::<Vec<_>>(), &options))
     }
 
-    fn timing(due: u64, sent: Option<u64>, chunks: &[u64]) -> Instants {
-        Instants {
+    fn timing(due: u64, sent: Option<u64>, chunks: &[u64]) -> Moments {
+        Moments {
             due_ns: due * MS,
             sent_ns: sent.map(|at| at * MS),
             first_content_ns: chunks.first().map(|at| at * MS),
             last_content_ns: chunks.last().map(|at| at * MS),
             chunks: chunks.len() as u64,
-            ..Instants::default()
+            ..Moments::default()
         }
     }
 

@@ -1,7 +1,7 @@
 //! Every request of a run in some hundred bytes each, so that a run of a million fits into memory: what the figures are made from.
 //! Knows no figure, no file and no clock.
 //!
-//! What many requests share (question, verdict, outcome) is kept once. Instants of chunks are kept as the gaps between them, as far
+//! What many requests share (question, verdict, outcome) is kept once. Times of chunks are kept as the gaps between them, as far
 //! as there is room; what there is no room for, [`Again`] brings back from where it is written.
 
 mod sample;
@@ -32,7 +32,7 @@ const LEFT_OUT: &str = "…";
 const NONE_NS: u64 = u64::MAX;
 const NONE: u32 = u32::MAX;
 
-/// Instants of chunks in nanoseconds since the begin, and the tokens up to and with each, where the server counts them.
+/// Times of chunks in nanoseconds since the begin, and the tokens up to and with each, where the server counts them.
 pub type ChunksAndTokens = (Vec<u64>, Vec<u64>);
 
 /// Brings back what was not kept.
@@ -54,7 +54,7 @@ pub struct Question {
 
 /// The instants of a request without those of its chunks but the first and the last; see [`Timing`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Instants {
+pub struct Moments {
     pub due_ns: u64,
     pub ready_ns: Option<u64>,
     pub sent_ns: Option<u64>,
@@ -443,7 +443,7 @@ mod tests {
         let (case, observation, _) = Made { chunks: vec![], sent: None, ready: None, end: None, ..made() }.parts(0);
         ledger.push(&case, &observation, 0);
         let found = ledger.get(0).unwrap();
-        assert_eq!((found.instants().first_content_ns, found.instants().sent_ns, found.chunks_ns()), (None, None, vec![]));
+        assert_eq!((found.moments().first_content_ns, found.moments().sent_ns, found.chunks_ns()), (None, None, vec![]));
         assert_eq!((found.is_judged(), found.verdict()), (false, &Verdict::NotScored { why: NotScored::Cancelled }));
     }
 }

@@ -17,6 +17,7 @@ pub mod latency;
 pub mod ledger;
 pub mod offered;
 pub mod overhead;
+pub mod parts;
 pub mod pooled;
 pub mod quality;
 pub mod stats;
@@ -213,12 +214,12 @@ impl Default for MetricsOptions {
 impl Sample<'_> {
     /// The latencies of this request.
     pub fn latency(&self, options: &MetricsOptions) -> RequestLatency {
-        RequestLatency::of(&self.instants(), self.tokens().output, self.streamed(options))
+        RequestLatency::of(&self.moments(), self.tokens().output, self.streamed(options))
     }
 
     /// Whether the answer was asked for in a stream and came in one: only then its chunks tell TTFT, TPOT and ITL.
     pub fn streamed(&self, options: &MetricsOptions) -> bool {
-        options.streamed && self.instants().streamed
+        options.streamed && self.moments().streamed
     }
 }
 

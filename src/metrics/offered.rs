@@ -25,7 +25,7 @@ pub struct Offered {
 impl Offered {
     /// Looks at every request, whatever became of it.
     pub fn of(samples: &[Sample<'_>]) -> Self {
-        let timings = || samples.iter().map(|it| it.instants()).filter(|it| it.sent_ns.is_some());
+        let timings = || samples.iter().map(|it| it.moments()).filter(|it| it.sent_ns.is_some());
         let sent = timings().count();
         let over = |last_ns: Option<u64>| last_ns.filter(|&ns| ns > 0).map(|ns| sent as f64 / (ns as f64 / NS_PER_S));
         let scheduled_rps = over(timings().map(|it| it.due_ns).max());

@@ -177,7 +177,7 @@ fn ended<'s, 'a>(constrained: &[&'s Sample<'a>]) -> Vec<&'s Sample<'a>> {
 fn coverage(constrained: &[&Sample<'_>]) -> Tally {
     let mut tally = Tally::default();
     for sample in constrained {
-        let taken_up = sample.outcome().is_answer() || sample.instants().first_content_ns.is_some();
+        let taken_up = sample.outcome().is_answer() || sample.moments().first_content_ns.is_some();
         if taken_up || *sample.outcome() != Outcome::Cancelled {
             tally.add(taken_up);
         }

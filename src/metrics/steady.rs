@@ -118,7 +118,7 @@ impl SteadyState {
 impl<'s, 'a> Flight<'s, 'a> {
     /// A request that never ended was under way until the run's end.
     fn of(sample: &'s Sample<'a>, duration_ns: u64) -> Option<Self> {
-        let timing = sample.instants();
+        let timing = sample.moments();
         let sent_ns = timing.sent_ns?;
         let end_ns = timing.end_ns.or(timing.last_content_ns).unwrap_or(duration_ns);
         Some(Self { sample, sent_ns, end_ns: end_ns.max(sent_ns) })

@@ -108,7 +108,7 @@ struct Peaks {
 
 impl Peaks {
     fn of(answers: &[&Sample<'_>], made: Answers) -> Self {
-        let Some(start_ns) = answers.iter().filter_map(|it| it.instants().sent_ns).min() else {
+        let Some(start_ns) = answers.iter().filter_map(|it| it.moments().sent_ns).min() else {
             return Self::default();
         };
         // Maps, not arrays: a broken instant must cost an entry, not the memory of all the seconds before it.
@@ -117,7 +117,7 @@ impl Peaks {
         let mut touching: BTreeMap<u64, i64> = BTreeMap::new();
         let bucket = |at_ns: u64| at_ns.saturating_sub(start_ns) / NS_PER_S;
         for sample in answers {
-            let timing = sample.instants();
+            let timing = sample.moments();
             let weight = sample.tokens().output.map_or(0.0, |tokens| tokens as f64 / timing.chunks.max(1) as f64);
             for at_ns in sample.chunks_ns() {
                 *chunks.entry(bucket(at_ns)).or_default() += 1;
@@ -141,7 +141,7 @@ impl Peaks {
 
 /// The most requests between being sent and ending. A request that never ended was under way until the run's end.
 fn max_in_flight(samples: &[&Sample<'_>], duration_ns: u64) -> Option<u64> {
-    let timings = samples.iter().map(|it| it.instants());
+    let timings = samples.iter().map(|it| it.moments());
     let steps = timings.filter_map(|timing| {
         let sent_ns = timing.sent_ns?;
         let end_ns = timing.end_ns.or(timing.last_content_ns).unwrap_or(duration_ns).max(sent_ns.saturating_add(1));

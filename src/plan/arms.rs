@@ -362,6 +362,7 @@ fn launched(arguments: &BenchArgs, command: &str) -> Result<Vec<Entrant>> {
 fn datasets(arguments: &BenchArgs) -> Result<Vec<DatasetName>> {
     let backend = arguments.server.backend.unwrap_or(ServerKind::Vllm);
     let names: Vec<DatasetName> = match &arguments.dataset.dataset[..] {
+        [] if arguments.dataset.mix.is_some() => vec![DatasetName::Mix],
         [] => vec![unconstrained::default_dataset(backend)],
         names => names.iter().map(|name| DatasetName::from_str(name)).collect::<Result<_>>()?,
     };
@@ -401,7 +402,9 @@ fn one_run(
     api_key: Option<&str>,
 ) -> Result<RunPlan> {
     let mut flags = flags.clone();
-    flags.dataset.dataset = vec![dataset.name().to_owned()];
+    if dataset != DatasetName::Mix {
+        flags.dataset.dataset = vec![dataset.name().to_owned()];
+    }
     leave_out_others(&mut flags, dataset, all);
     match load {
         Load::AsGiven => {}
@@ -419,7 +422,7 @@ fn one_run(
 }
 
 /// Own inputs of one dataset are none of another's. What none of them reads stays, and is refused with the run.
-fn leave_out_others(flags: &mut BenchArgs, dataset: DatasetName, all: &[DatasetName]) {
+pub(super) fn leave_out_others(flags: &mut BenchArgs, dataset: DatasetName, all: &[DatasetName]) {
     let is_others = |input: OwnInput| !dataset.reads(input) && all.iter().any(|it| it.reads(input));
     let own = &mut flags.dataset;
     if is_others(OwnInput::JsonSchema) {

@@ -23,6 +23,9 @@ const DOCUMENT_OUTPUT_LEN: u32 = 512;
 /// # Errors
 /// There is none of this name.
 pub(super) fn name(arguments: &BenchArgs, backend: ServerKind) -> Result<DatasetName> {
+    if arguments.dataset.mix.is_some() {
+        return Ok(DatasetName::Mix);
+    }
     let named = arguments.dataset.dataset.first();
     named.map_or(Ok(unconstrained::default_dataset(backend)), |name| DatasetName::from_str(name))
 }
@@ -32,6 +35,9 @@ pub(super) fn name(arguments: &BenchArgs, backend: ServerKind) -> Result<Dataset
 /// # Errors
 /// Usage errors that name the flag and its value.
 pub(super) fn plan(arguments: &BenchArgs, backend: ServerKind, name: DatasetName, num_prompts: usize) -> Result<DatasetPlan> {
+    if let Some(mix) = &arguments.dataset.mix {
+        return super::mix::plan(arguments, backend, mix, num_prompts);
+    }
     let DatasetArgs { dataset_path, json_schema_path, json_schema, drawing: rows, .. } = &arguments.dataset;
     refuse_stray_flags(name, &arguments.dataset, arguments.constraint.grammar_notation().is_some())?;
     refuse_odd_choices(arguments.dataset.choice.as_deref().unwrap_or_default())?;
@@ -71,6 +77,7 @@ pub(super) fn plan(arguments: &BenchArgs, backend: ServerKind, name: DatasetName
             },
             categories: rows.bfcl_categories.iter().map(|name| name.trim().to_owned()).collect(),
         },
+        mix: Vec::new(),
     })
 }
 
@@ -103,6 +110,7 @@ fn output_len(name: DatasetName, flags: &DrawingArgs, general: Option<u32>) -> R
         | Name::Choice
         | Name::XgrammarBench
         | Name::Audio
+        | Name::Mix
         | Name::Burstgpt => ("--output-len", None, DEFAULT_OUTPUT_LEN),
     };
     let length = above_zero("--output-len", general)?.or(above_zero(flag, own)?);

@@ -83,6 +83,7 @@ fn dataset(flags: &ScoreArgs, name: DatasetName) -> Result<DatasetPlan> {
         choice: own.choice.clone(),
         dataset_path: own.dataset_path.clone(),
         drawing: Drawing::default(),
+        mix: Vec::new(),
     })
 }
 
@@ -92,6 +93,7 @@ fn as_of_a_run(flags: &ScoreDatasetArgs) -> DatasetArgs {
         flags.clone();
     DatasetArgs {
         dataset: dataset.into_iter().collect(),
+        mix: None,
         dataset_path,
         json_schema_path,
         json_schema,

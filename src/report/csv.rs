@@ -65,7 +65,7 @@ pub fn write(view: &View<'_>, out: &mut dyn Write) -> Result<()> {
 
 fn cells(view: &View<'_>, sample: &Sample<'_>) -> [String; COLUMNS.len()] {
     let options = &view.report.metrics.options;
-    let (question, timing, tokens) = (sample.question(), sample.instants(), sample.tokens());
+    let (question, timing, tokens) = (sample.question(), sample.moments(), sample.tokens());
     let latency = sample.latency(options);
     let gaps: Vec<f64> = if sample.streamed(options) { chunk_gaps_ms(&sample.chunks_ns()).collect() } else { Vec::new() };
     let mean_gap = (!gaps.is_empty()).then(|| gaps.iter().sum::<f64>() / gaps.len() as f64);

@@ -65,7 +65,7 @@ impl Details {
     pub fn of(samples: &[Sample<'_>], options: &MetricsOptions) -> Self {
         let mut details = Self::default();
         for sample in samples {
-            let timing = sample.instants();
+            let timing = sample.moments();
             let latency = sample.latency(options);
             let seconds = |ms: Option<f64>| ms.map(|ms| ms / MS_PER_S);
             details.ttfts.push(seconds(latency.ttft_ms));

@@ -190,6 +190,9 @@ fn own_part(report: &Report) -> Value {
     put(&mut own, "failures", &metrics.failures);
     put(&mut own, "overall", &metrics.overall);
     put(&mut own, "arms", &metrics.arms);
+    if !report.parts.is_empty() {
+        put(&mut own, "datasets", &report.parts);
+    }
     Value::Object(own)
 }
 

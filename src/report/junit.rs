@@ -140,7 +140,7 @@ fn dataset<'a>(view: &View<'a>) -> &'a str {
 
 /// One request.
 fn test(view: &View<'_>, place: usize, sample: &Sample<'_>) -> Result<String> {
-    let timing = sample.instants();
+    let timing = sample.moments();
     let kind = sample.constraint().map_or("none", |it| it.kind());
     let class = format!("{}.{kind}.{}", dataset(view), arm_name(sample.arm()));
     let taken_ns = timing.sent_ns.zip(timing.end_ns).map_or(0, |(sent, end)| end.saturating_sub(sent));

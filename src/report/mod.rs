@@ -53,6 +53,7 @@ use crate::backend::Sampling;
 use crate::error::Error;
 use crate::metrics::Metrics;
 use crate::metrics::client::ClientPart;
+use crate::metrics::parts::Part;
 
 /// The version of the saved file's own part (`sobench`), raised whenever a key changes its meaning or goes away.
 pub const FORMAT_VERSION: u32 = 1;
@@ -68,6 +69,8 @@ pub struct Report {
     pub load: Option<LoadReport>,
     /// The client's own part in them, and whether it stood in the way.
     pub client: Option<ClientPart>,
+    /// The datasets of a mix, each by itself.
+    pub parts: Vec<Part>,
     /// What the saved file holds of every request, where the user asked for it.
     pub details: Option<Details>,
 }
@@ -224,7 +227,7 @@ impl Report {
     /// A report of what vLLM prints by default: TTFT, TPOT and ITL, without the details of each request.
     pub fn new(about: About, metrics: Metrics) -> Self {
         let percentile_metrics = vec![LatencyMetric::Ttft, LatencyMetric::Tpot, LatencyMetric::Itl];
-        Self { about, metrics, percentile_metrics, load: None, client: None, details: None }
+        Self { about, metrics, percentile_metrics, load: None, client: None, parts: Vec::new(), details: None }
     }
 }
 

@@ -41,6 +41,7 @@ pub(super) fn all(report: &Report) -> Vec<(&'static str, String)> {
         ("Where the vLLM script's formula says something else (share of those it scores)", disagreements(quality)),
         ("Reasoning before the answers", reasoning(report)),
         ("By arm", arms(report)),
+        ("By dataset of the mix", parts(report)),
         (certainty::TITLE, certainty::table(report)),
         ("The client's own part", Some(client(report))),
         ("What the client took, and whether it stood in the way", super::client::table(report)),
@@ -179,6 +180,29 @@ fn arms(report: &Report) -> Option<String> {
     if is_alone {
         return None;
     }
+    Some(columns(report, "arm", &arms, &[]))
+}
+
+/// One of the rates of a quality.
+type RateOf = fn(&Quality) -> Option<Rate>;
+
+/// The datasets of a mix beside each other; nothing of a run that has one.
+fn parts(report: &Report) -> Option<String> {
+    if report.parts.is_empty() {
+        return None;
+    }
+    let percent =
+        |rate: Option<Rate>| rate.map_or_else(|| "n/a".to_owned(), |it| format!("{:.2} ({}/{})", it.percent, it.hits, it.of));
+    let quality: [(&str, RateOf); 2] = [("correct %", |it| it.correct_rate), ("compliance %", |it| it.compliance)];
+    let rows = quality.map(|(name, rate)| {
+        std::iter::once(name.to_owned()).chain(report.parts.iter().map(|part| percent(rate(&part.quality)))).collect()
+    });
+    let datasets: Vec<(&str, &ArmMetrics)> = report.parts.iter().map(|part| (part.name.as_str(), &part.metrics)).collect();
+    Some(columns(report, "dataset", &datasets, &rows))
+}
+
+/// Groups of requests beside each other, a column each; `more` rows come last.
+fn columns(report: &Report, head: &str, arms: &[(&str, &ArmMetrics)], more: &[Vec<String>]) -> String {
     let mut builder = Builder::default();
     let mut push = |name: String, cell: &dyn Fn(&ArmMetrics) -> String| {
         builder.push_record(std::iter::once(name).chain(arms.iter().map(|(_, arm)| cell(arm))));
@@ -196,10 +220,11 @@ fn arms(report: &Report) -> Option<String> {
         }
     }
     push("output tok/s of the whole run".to_owned(), &|arm| figure(arm.throughput.output_throughput));
-    builder.insert_record(0, std::iter::once("arm".to_owned()).chain(arms.iter().map(|(name, _)| (*name).to_owned())));
+    more.iter().for_each(|row| builder.push_record(row.clone()));
+    builder.insert_record(0, std::iter::once(head.to_owned()).chain(arms.iter().map(|(name, _)| (*name).to_owned())));
     let mut table = builder.build();
     table.with(Style::psql()).with(Modify::new(Columns::new(1..)).with(Alignment::right()));
-    Some(table.to_string())
+    table.to_string()
 }
 
 /// When reasoning began and when answers did; nothing where no answer has reasoning.

@@ -49,7 +49,7 @@ impl OutputUnit {
 impl Timeline {
     /// Cuts a run of `duration_ns` into so many steps; `None` where it took no time or nothing was sent.
     pub fn of(samples: &[Sample<'_>], duration_ns: u64, steps: usize) -> Option<Self> {
-        let is_sent = samples.iter().any(|it| it.instants().sent_ns.is_some());
+        let is_sent = samples.iter().any(|it| it.moments().sent_ns.is_some());
         if duration_ns == 0 || steps == 0 || !is_sent {
             return None;
         }
@@ -59,7 +59,7 @@ impl Timeline {
         let answers = || samples.iter().filter(|it| it.outcome().is_answer());
         let is_counted = answers().all(|it| it.tokens().output.is_some());
         for sample in samples {
-            let timing = sample.instants();
+            let timing = sample.moments();
             let tokens = sample.tokens().output.filter(|_| is_counted).map(|it| it as f64 / timing.chunks.max(1) as f64);
             let weight = if is_counted { tokens.unwrap_or(0.0) } else { 1.0 };
             if sample.outcome().is_answer() {
@@ -95,7 +95,7 @@ impl Timeline {
 
 /// The highest level of each step; one that nothing happens in keeps the level of the one before.
 fn add_in_flight(made: &mut [Step], samples: &[Sample<'_>], duration_ns: u64, place: impl Fn(u64) -> usize) {
-    let timings = samples.iter().map(|it| it.instants());
+    let timings = samples.iter().map(|it| it.moments());
     let mut changes: Vec<(u64, i64)> = timings
         .filter_map(|timing| {
             let sent_ns = timing.sent_ns?;

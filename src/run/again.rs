@@ -14,6 +14,7 @@ use crate::metrics::client::ClientPart;
 use crate::metrics::cold::FirstUses;
 use crate::metrics::cold_load::ColdLoad;
 use crate::metrics::offered::Offered;
+use crate::metrics::parts::parts;
 use crate::metrics::steady::SteadyState;
 use crate::metrics::{Metrics, Sample, summarise};
 use crate::plan::ReportPlan;
@@ -92,6 +93,7 @@ pub(super) fn report(log: &RunLog, detailed: bool) -> Result<Report> {
     report.percentile_metrics.clone_from(&header.percentile_metrics);
     report.load = Some(load(header, &samples, duration_ns)?);
     report.client = log.footer.as_ref().map(|footer| ClientPart::of(&samples, &header.metrics, footer.cost));
+    report.parts = parts(&samples, duration_ns, &header.metrics);
     report.details = detailed.then(|| Details::of(&samples, &header.metrics));
     report.about.notices.extend(rounded(&report.metrics));
     log.check()?;
@@ -100,7 +102,7 @@ pub(super) fn report(log: &RunLog, detailed: bool) -> Result<Report> {
 
 /// Of a run that nobody saw the end of.
 fn duration_ns(samples: &[Sample<'_>]) -> u64 {
-    let sent = samples.iter().map(Sample::instants).filter(|it| it.sent_ns.is_some());
+    let sent = samples.iter().map(Sample::moments).filter(|it| it.sent_ns.is_some());
     sent.filter_map(|timing| timing.end_ns).max().unwrap_or(0)
 }
 

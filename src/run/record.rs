@@ -140,7 +140,7 @@ fn about(plan: &RunPlan, session: &Session, dataset: &Dataset, tokenizer: &Token
             grammar_converted_from: dataset.converted_from.map(|dialect| dialect.name().to_owned()),
         },
         num_prompts: Some(dataset.cases.len()),
-        output_len: plan.backend.generates().then_some(plan.dataset.output_len),
+        output_len: output_len(plan),
         seed: Some(plan.dataset.seed),
         request: request(plan),
         constrained_ratio: plan.takes_constraints().then_some(plan.dataset.constrained_ratio),
@@ -163,6 +163,13 @@ fn about(plan: &RunPlan, session: &Session, dataset: &Dataset, tokenizer: &Token
         notices: notices(plan, session, dataset, before.notices),
         enforcement: before.enforcement,
     }
+}
+
+/// The most tokens of an answer, where all may have as many.
+fn output_len(plan: &RunPlan) -> Option<u32> {
+    let of_all = plan.dataset.output_len;
+    let is_one = plan.dataset.mix.iter().all(|part| part.plan.output_len == of_all);
+    (plan.backend.generates() && is_one).then_some(of_all)
 }
 
 fn request(plan: &RunPlan) -> RequestAbout {

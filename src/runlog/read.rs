@@ -156,7 +156,7 @@ fn changed(source: &Source) -> Error {
     Error::usage(format!("the run log changed while it was read: {}", source.name())).hint("let nothing write to it")
 }
 
-/// Instants of chunks, read from the file once more.
+/// Times of chunks, read from the file once more.
 #[derive(Debug)]
 struct Chunks {
     source: Source,

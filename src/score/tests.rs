@@ -25,6 +25,7 @@ fn dataset(name: DatasetName) -> DatasetPlan {
         choice: None,
         dataset_path: None,
         drawing: Drawing::default(),
+        mix: Vec::new(),
     }
 }
 

@@ -54,6 +54,7 @@ fn load(dataset_path: Option<&str>, settings: &HubSettings) -> Result<Dataset, E
         choice: None,
         dataset_path: dataset_path.map(str::to_owned),
         drawing: Drawing::default(),
+        mix: Vec::new(),
     };
     load_with(&plan, &Tokenizer::embedded(), settings)
 }

@@ -14,6 +14,7 @@ mod hub;
 mod load;
 mod mask;
 mod mask_command;
+mod mix;
 mod preflight;
 mod ratchet;
 mod readme;

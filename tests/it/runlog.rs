@@ -326,7 +326,7 @@ fn the_first_signal_lets_requests_under_way_end() {
     assert_eq!(log.requests.len(), 500, "what was not sent is in the log, too");
     for request in log.requests.iter() {
         let is_cancelled = *request.outcome() == Outcome::Cancelled;
-        assert_eq!(is_cancelled, request.instants().sent_ns.is_none(), "{:?}", request.observation());
+        assert_eq!(is_cancelled, request.moments().sent_ns.is_none(), "{:?}", request.observation());
     }
     assert!(log.is_partial() && log.footer.is_some_and(|footer| footer.interrupted));
 }
@@ -361,7 +361,7 @@ fn interrupted(drain_timeout: &str, signals: usize) {
     let (ran, log, again, _folder) = running.end();
     assert_eq!((ran.code, &again), (130, &ran.stdout));
     let cut =
-        |request: &sobench::metrics::Sample<'_>| *request.outcome() == Outcome::Cancelled && request.instants().sent_ns.is_some();
+        |request: &sobench::metrics::Sample<'_>| *request.outcome() == Outcome::Cancelled && request.moments().sent_ns.is_some();
     assert_eq!((log.requests.len(), log.requests.iter().filter(cut).count()), (20, 3), "those under way were cut off");
 }
 

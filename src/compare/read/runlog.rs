@@ -22,7 +22,7 @@ const NS_PER_S: f64 = 1e9;
 /// A figure that is no JSON, which is a defect.
 pub fn of_log(file: &str, log: &RunLog) -> Result<Run> {
     let samples = log.requests.samples();
-    let last_ns = samples.iter().filter_map(|sample| sample.instants().end_ns).max();
+    let last_ns = samples.iter().filter_map(|sample| sample.moments().end_ns).max();
     let duration_ns = log.footer.as_ref().map(|footer| footer.duration_ns).or(last_ns).unwrap_or(0);
     let header = &log.header;
     let metrics = summarise(&samples, duration_ns, &header.metrics);
@@ -66,7 +66,7 @@ fn request(sample: &Sample<'_>, options: &MetricsOptions) -> Request {
     let latency = sample.latency(options);
     let ended = *outcome == Outcome::Completed && sample.finish_reason().is_some_and(|it| ENDED_BY_ITSELF.contains(&it));
     let answered = outcome.is_answer();
-    let taken_up = answered || sample.instants().first_content_ns.is_some();
+    let taken_up = answered || sample.moments().first_content_ns.is_some();
     let failure = failure_words(outcome);
     Request {
         case: Some(sample.id()),
@@ -80,7 +80,7 @@ fn request(sample: &Sample<'_>, options: &MetricsOptions) -> Request {
         tpot_ms: latency.tpot_ms,
         e2el_ms: latency.e2el_ms,
         gaps: Gaps::Each(if sample.streamed(options) { chunk_gaps_ms(&sample.chunks_ns()).collect() } else { Vec::new() }),
-        sent_s: sample.instants().sent_ns.map(|ns| ns as f64 / NS_PER_S),
+        sent_s: sample.moments().sent_ns.map(|ns| ns as f64 / NS_PER_S),
         input_tokens: tokens.input,
         output_tokens: tokens.output,
         answer: Some(Answer {

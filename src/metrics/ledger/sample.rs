@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{
-    ChunksAndTokens, IN_ORDER, Instants, NONE, NONE_NS, Question, SCRIPT_CORRECT, SCRIPT_SCORES, STREAMED, WHITE_SPACE_RUN,
+    ChunksAndTokens, IN_ORDER, Moments, NONE, NONE_NS, Question, SCRIPT_CORRECT, SCRIPT_SCORES, STREAMED, WHITE_SPACE_RUN,
 };
 use crate::case::{Arm, Case};
 use crate::constraint::Constraint;
@@ -66,7 +66,7 @@ impl<'a> Sample<'a> {
 
     /// What was observed, as far as it is kept: without the server's own counts, and without what only the log has.
     pub fn observation(&self) -> Observation {
-        let at = self.instants();
+        let at = self.moments();
         let (chunks_ns, chunk_tokens) = self.counted_chunks();
         Observation {
             case_index: self.case_index(),
@@ -91,12 +91,12 @@ impl<'a> Sample<'a> {
     }
 
     /// When what happened.
-    pub fn instants(&self) -> Instants {
+    pub fn moments(&self) -> Moments {
         let row = self.row;
         let first_ns = instant(row.first_ns);
         let (first_reasoning_ns, first_answer_ns) =
             self.ledger.reasoned.get(&row.case_index).copied().unwrap_or((None, first_ns));
-        Instants {
+        Moments {
             due_ns: row.due_ns,
             ready_ns: instant(row.ready_ns),
             sent_ns: instant(row.sent_ns),

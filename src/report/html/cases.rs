@@ -147,7 +147,7 @@ fn add_facts(page: &mut String, sample: &Sample<'_>) {
     facts.extend(
         sample.tokens().output.map(|tokens| format!("{tokens} output tokens of at most {}", sample.question().output_len)),
     );
-    facts.extend(sample.instants().sent_ns.map(|at_ns| format!("sent at {:.3} s", at_ns as f64 / 1e9)));
+    facts.extend(sample.moments().sent_ns.map(|at_ns| format!("sent at {:.3} s", at_ns as f64 / 1e9)));
     if !sample.question().tags.is_empty() {
         facts.push(format!("tags {}", printable(&sample.question().tags.join(" "), WORDS_MAX_CHARS)));
     }

@@ -77,6 +77,7 @@ fn asked_by(name: DatasetName, json_schema: JsonSchemaSource, grammar_dialect: G
         choice: None,
         dataset_path: None,
         drawing: Drawing::default(),
+        mix: Vec::new(),
     };
     let loaded = dataset::load(&plan, &Tokenizer::embedded()).unwrap();
     Constraint::clone(loaded.cases[0].constraint.as_ref().unwrap())
