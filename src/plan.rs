@@ -34,7 +34,7 @@ use crate::metrics::{Answers, MetricsOptions, Slo};
 use crate::preflight::gate::Unenforced;
 use crate::report::LatencyMetric;
 use crate::report::format::{self, FormOptions};
-pub use arms::{Apart, ArmsPlan, AtOnce, BenchPlan, ContenderPlan, How, Order, PORT, PlannedRun, bench_plan};
+pub use arms::{ArmsPlan, AtOnce, BenchPlan, ContenderPlan, How, Order, PORT, PlannedRun, bench_plan};
 pub use calibrate::calibrate_plan;
 pub use compare::compare_plan;
 pub use engines::Pace;

@@ -365,6 +365,7 @@ fn about(plan: &ArmsPlan, gathered: &Gathered, stopped: bool) -> About {
         backend: run.map(|run| run.backend.name().to_owned()).unwrap_or_default(),
         servers: servers(plan).to_owned(),
         order: order(plan),
+        interleaved: plan.order.is_interleaved(),
         num_prompts: run.map_or(0, |run| run.dataset.num_prompts),
         output_len: run.map_or(0, |run| run.dataset.output_len),
         seed: seed(plan),
@@ -463,8 +464,8 @@ fn neighbours(plan: &ArmsPlan) -> Option<String> {
             "servers on one machine that run at once may take each other's time (--arm-order blocks asks one after the other): {host}"
         )),
         Order::Interleaved(AtOnce::InSpiteOfCores { cores }) => Some(format!(
-            "the embedded servers ran at once on so few cores that each makes the others look slow ({cores}): only their differences say \
-             anything"
+            "the embedded servers ran at once on so few cores that each makes the others look slow ({cores}): no latency is that of its \
+             engine alone"
         )),
         Order::Interleaved(_) | Order::Blocks(_) => None,
     }

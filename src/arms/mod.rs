@@ -23,7 +23,7 @@ use self::watch::Watch;
 use crate::driver::{Client, DriverOptions};
 use crate::ending::Ending;
 use crate::error::{Error, Kind, Result};
-use crate::plan::{Apart, ArmsPlan, ContenderPlan, How, Order, RunPlan, Target};
+use crate::plan::{ArmsPlan, ContenderPlan, How, Order, RunPlan, Target};
 use crate::progress;
 use crate::report::EngineChoice;
 use crate::report::arms::{Form, RunAbout, render};
@@ -129,11 +129,11 @@ impl Running<'_> {
         }
     }
 
+    /// A number for the server: that of the first contender that names it.
     fn server_of(&self, step: &Step) -> usize {
-        match self.plan.order {
-            Order::Blocks(Apart::SameServer { .. }) => 0,
-            Order::Blocks(_) | Order::Interleaved(_) => step.contender,
-        }
+        let contenders = &self.plan.contenders;
+        let address = contenders[step.contender].address().filter(|_| contenders[step.contender].how == How::Running);
+        contenders.iter().position(|it| address.is_some() && it.address() == address).unwrap_or(step.contender)
     }
 
     /// Takes in what came of a run. Where it failed, the contender is given up on this dataset, or altogether.

@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-pub use self::order::{Apart, AtOnce, Order};
+use self::order::Apart;
+pub use self::order::{AtOnce, Order};
 use super::{RunPlan, ServerTarget, Target, unconstrained};
 use crate::backend::{ConstraintDialect, ServerKind};
 use crate::cli::{ArmOrder, BenchArgs, JsonSchemaName};

@@ -127,7 +127,7 @@ impl Setting {
         let most_us = PHASE.as_micros() * company.others.len() as u128;
         Some(format!(
             "ran at once with other runs of a comparison, from the same begin: {}; at each request another one goes first and the \
-             others follow {} us apart, so that requests are due up to {most_us} us later than by the schedule; CPU time, memory and the \
+             others follow {} us apart, so that requests after the begin are due up to {most_us} us later than by the schedule; CPU time, memory and the \
              machine's load are those of all",
             company.others.join(", "),
             PHASE.as_micros(),

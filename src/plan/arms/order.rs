@@ -101,7 +101,7 @@ fn possible(contenders: &[ContenderPlan], cores: Option<usize>) -> std::result::
             cores.filter(|cores| *cores >= wanted).map(|cores| AtOnce::Cores { cores }).ok_or(Apart::FewCores { cores, wanted })
         }
         How::Running => {
-            let addresses: Vec<(String, u16)> = contenders.iter().filter_map(address).collect();
+            let addresses: Vec<(String, u16)> = contenders.iter().filter_map(ContenderPlan::address).collect();
             match twice(addresses.iter()) {
                 Some((host, port)) => Err(Apart::SameServer { address: format!("{host}:{port}") }),
                 None => {
@@ -113,13 +113,15 @@ fn possible(contenders: &[ContenderPlan], cores: Option<usize>) -> std::result::
     }
 }
 
-/// Host and port of a contender's server; this machine has one name here.
-fn address(contender: &ContenderPlan) -> Option<(String, u16)> {
-    let Target::Server(target) = &contender.runs.first()?.plan.target else { return None };
-    let url = Url::parse(&target.endpoint.base_url).ok()?;
-    let host = url.host_str()?;
-    let host = if matches!(host, "localhost" | "[::1]" | "0.0.0.0") || host.starts_with("127.") { "127.0.0.1" } else { host };
-    Some((host.to_owned(), url.port_or_known_default()?))
+impl ContenderPlan {
+    /// Host and port of its server, if it names one; this machine has one name here.
+    pub fn address(&self) -> Option<(String, u16)> {
+        let Target::Server(target) = &self.runs.first()?.plan.target else { return None };
+        let url = Url::parse(&target.endpoint.base_url).ok()?;
+        let host = url.host_str()?;
+        let host = if matches!(host, "localhost" | "[::1]" | "0.0.0.0") || host.starts_with("127.") { "127.0.0.1" } else { host };
+        Some((host.to_owned(), url.port_or_known_default()?))
+    }
 }
 
 /// The first that is there a second time.

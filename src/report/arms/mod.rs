@@ -52,6 +52,8 @@ pub struct About {
     pub servers: String,
     /// In which order the runs were made, in words.
     pub order: String,
+    /// Whether the contenders of a dataset and load ran at once.
+    pub interleaved: bool,
     /// Requests of one run.
     pub num_prompts: usize,
     /// The most tokens of an answer.

@@ -93,6 +93,7 @@ pub(super) fn eventful() -> Comparison {
             backend: "vllm".to_owned(),
             servers: "servers that were running".to_owned(),
             order: "one after the other".to_owned(),
+            interleaved: false,
             num_prompts: 100,
             output_len: 128,
             seed: 0,

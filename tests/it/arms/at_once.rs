@@ -92,6 +92,7 @@ fn no_server_gets_its_next_request_before_the_others_have_theirs() {
     for place in 0..SERVERS {
         assert_eq!(row(&found, &format!("s{place}"), "choice")["correct_rate"]["hits"].as_u64(), Some(7));
     }
+    assert_eq!(found["about"]["interleaved"], true);
     let order = found["about"]["order"].as_str().unwrap();
     assert!(order.starts_with("interleaved, request by request (each names a server of its own)"), "{order}");
     assert!(ran.stdout.contains("servers on one machine that run at once"), "{}", ran.stdout);
@@ -150,7 +151,10 @@ fn what_cannot_run_at_once_is_refused_with_the_reason_or_told() {
     let refused = |flags: &[&str], reason: &str| {
         assert_fails(&sobench(&[&interleaved[..], flags].concat()), 2, &["--arm-order interleaved", reason]);
     };
-    refused(&["--launch", "serve {port} {backend}", "--guided-decoding-backend", "a,b"], "servers are started one at a time");
+    refused(
+        &["--launch", "serve {port} {backend}", "--guided-decoding-backend", "xgrammar,guidance"],
+        "servers are started one at a time",
+    );
     refused(&["--target", "one=http://localhost:1", "--target", "two=http://127.0.0.1:1/v1"], "two name one server");
     refused(&["--repeat", "2"], "there is nobody to run beside");
     refused(&[], "one run has no order among others");
