@@ -42,7 +42,7 @@ fn row<'a>(comparison: &'a Value, contender: &str, dataset: &str) -> &'a Value {
 fn engines_of_the_embedded_server_stand_side_by_side_and_one_that_cannot_is_a_row() {
     let flags =
         ["--guided-decoding-backend", "xgrammar,outlines", "--dataset", "choice,grammar", "--num-prompts", "12", "--repeat", "2"];
-    let (ran, found) = compared(&flags);
+    let (ran, found) = compared(&[&flags[..], &["--arm-order", "blocks"]].concat());
     assert_eq!(ran.code, 3, "outlines reads no grammars: {}", ran.stderr);
     for (contender, dataset) in [("xgrammar", "choice"), ("xgrammar", "grammar"), ("outlines", "choice")] {
         let row = row(&found, contender, dataset);
@@ -50,6 +50,9 @@ fn engines_of_the_embedded_server_stand_side_by_side_and_one_that_cannot_is_a_ro
         assert_eq!((row["correct_rate"]["hits"].as_u64(), row["control"]["requests"].as_u64()), (Some(24), Some(24)), "{row}");
         assert_eq!(row["control"]["ttft_overhead"]["pairs"].as_u64(), Some(24), "{row}");
     }
+    let of_choice = row(&found, "outlines", "choice");
+    let uses = ["cold_ttft_ms", "warm_ttft_ms"].map(|it| of_choice[it]["n"].as_u64());
+    assert_eq!((of_choice["cold_from"].as_str(), uses), (Some("alone"), [Some(2); 2]), "once for each server: {of_choice}");
     let refused = row(&found, "outlines", "grammar");
     assert!(refused["reason"].as_str().unwrap().contains("grammar"), "{refused}");
     assert!(ran.stdout.contains("(1) did not run:") && ran.stdout.contains("run (1)"), "{}", ran.stdout);
@@ -74,11 +77,35 @@ fn named_servers_are_told_apart() {
     assert_eq!(row(&found, "good", "json")["correct_rate"]["hits"].as_u64(), Some(15));
     assert!(row(&found, "bad", "json")["correct_rate"]["hits"].as_u64() < Some(15));
     assert!(ran.stdout.contains("CONSTRAINT NOT ENFORCED: bad, json, constrained"), "{}", ran.stdout);
+    assert_eq!(row(&found, "good", "json")["cold_from"], Value::Null, "nobody knows what it was asked before");
+    assert!(ran.stdout.contains("cold TTFT is not known of servers that were running"), "{}", ran.stdout);
     // Without leave to measure it, the same server is a row with the reason, and the other one is measured all the same.
     let (ran, found) = compared(&flags);
     assert_eq!(ran.code, 3, "{}", ran.stderr);
     assert_eq!(row(&found, "good", "json")["fate"], "measured");
     assert_eq!(row(&found, "bad", "json")["fate"], "did_not_run");
+}
+
+#[test]
+fn a_running_server_has_cold_uses_of_schemas_that_are_new_to_all() {
+    let server = EmbeddedServer::start(EmbeddedOptions::default()).unwrap();
+    let flags =
+        ["--base-url", server.base_url(), "--no-control-arm", "--repeat", "2", "--max-concurrency", "1", "--num-prompts", "9"];
+    let (ran, found) = compared(&[&flags[..], &["--dataset", "json", "--cold-schema-every", "3"]].concat());
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let of_json = row(&found, "server", "json");
+    assert_eq!((of_json["cold_from"].as_str(), of_json["cold_ttft_ms"]["n"].as_u64()), (Some("run"), Some(6)), "{of_json}");
+    assert_eq!(of_json["warm_ttft_ms"]["n"].as_u64(), Some(12));
+    // Their schemas are random, and the seed's: after the first run the server knows them, and before it nobody can tell.
+    let (ran, found) = compared(&[&flags[..], &["--dataset", "json-unique"]].concat());
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert_eq!(row(&found, "server", "json-unique")["cold_from"], Value::Null);
+    let known = |place: usize| {
+        let log = std::fs::read_to_string(found["runs"][place]["run_log"].as_str().unwrap()).unwrap();
+        let header: Value = serde_json::from_str(log.lines().next().unwrap()).unwrap();
+        header["header"]["known_constraints"].as_array().unwrap().len()
+    };
+    assert_eq!((known(0), known(1)), (1, 9), "the trial request's, and then all");
 }
 
 #[test]
@@ -114,6 +141,7 @@ fn servers_are_started_one_at_a_time_and_ended() {
     for (contender, dataset) in [("xgrammar", "json"), ("guidance", "json"), ("xgrammar", "regex"), ("guidance", "regex")] {
         assert_eq!(row(&found, contender, dataset)["correct_rate"]["hits"].as_u64(), Some(5), "{found}");
         assert!(row(&found, contender, dataset)["engine"].as_str().unwrap().starts_with(contender));
+        assert_eq!(row(&found, contender, dataset)["cold_from"], "alone", "it was started for this");
     }
     for dataset in ["json", "regex"] {
         let reason = row(&found, "lm-format-enforcer", dataset)["reason"].as_str().unwrap();
