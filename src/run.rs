@@ -206,7 +206,7 @@ fn finish(
     if let Some(error) = driven.sink.finish(judged, &footer) {
         progress::say(&format!("error: {error}"));
     }
-    let saved = if plan.output.save { record::save(plan, &report).map(Some) } else { Ok(None) };
+    let saved = if plan.output.save { record::save(plan, &report, driven.sink.path()).map(Some) } else { Ok(None) };
     let saved_at = saved.as_ref().ok().and_then(Option::as_deref);
     let mut console = Vec::new();
     let written = again::with_view(&log, &report, |view| {
@@ -294,9 +294,12 @@ fn drive(
     notices.iter().for_each(|notice| progress::warn(notice));
     let first = candidates.first().ok_or_else(|| Error::internal("a run without a request to send"))?;
     let (tried_first, first_use) = runtime.block_on(first_use(&settling.sending(first), &setting.past, cases))?;
-    notices.extend(first_use.map(FirstUse::notice));
+    let first = first.dialect;
     let settled = runtime.block_on(settling.settle(candidates, cases))?;
     notices.extend(settled.notices);
+    // In a dialect that was given up, the constraint may never have come to use.
+    let first_use = first_use.filter(|_| settled.request.dialect == first);
+    notices.extend(first_use.map(FirstUse::notice));
     if settled.request.dialect != session.dialect {
         session.speak(plan, settled.request.dialect);
     }

@@ -225,14 +225,14 @@ pub(super) fn make_room(plan: &RunPlan) -> Result<()> {
 }
 
 /// Writes the result file and tells where. A name that the user gave is written over, as vLLM's tools do; one of our own making
-/// never is.
+/// never is, nor does it stand beside the log of another run: `log` is its own.
 ///
 /// # Errors
 /// The file cannot be written.
-pub(super) fn save(plan: &RunPlan, report: &Report) -> Result<PathBuf> {
+pub(super) fn save(plan: &RunPlan, report: &Report, log: Option<&Path>) -> Result<PathBuf> {
     let path = match &plan.output.filename {
         Some(name) => directory(plan).join(name),
-        None => free_path(directory(plan), &report::filename(report, report.about.date.as_deref().unwrap_or_default()))?,
+        None => free_path(directory(plan), &report::filename(report, report.about.date.as_deref().unwrap_or_default()), log)?,
     };
     let result = report::json::render(report, plan.output.detailed);
     let write = || -> std::io::Result<()> {
@@ -279,11 +279,16 @@ pub(super) fn planned_name(about: &About, load: &LoadTerms, stamp: &str) -> Stri
     report::filename(&report, stamp)
 }
 
-/// Runs that begin in the same second would have the same name: the later ones get a number.
-fn free_path(directory: &Path, name: &str) -> Result<PathBuf> {
+/// Runs that begin in the same second would have the same name: the later ones get a number, by which result and log of each belong
+/// together.
+fn free_path(directory: &Path, name: &str, log: Option<&Path>) -> Result<PathBuf> {
+    let is_of_another = |path: &Path| {
+        let beside = super::place::beside(path);
+        log != Some(&*beside) && beside.exists()
+    };
     let stem = name.strip_suffix(".json").unwrap_or(name);
     let names = std::iter::once(name.to_owned()).chain((2..=MAX_SAME_NAMES).map(|number| format!("{stem}-{number}.json")));
-    for path in names.map(|name| directory.join(name)) {
+    for path in names.map(|name| directory.join(name)).filter(|path| !is_of_another(path)) {
         match OpenOptions::new().write(true).create_new(true).open(&path) {
             Ok(_) => return Ok(path),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
@@ -301,4 +306,22 @@ pub(super) fn directory(plan: &RunPlan) -> &Path {
 fn cannot_write(path: &Path, error: &std::io::Error) -> Error {
     Error::environment(format!("the result cannot be written ({error}): {}", path.display()))
         .hint("give --result-dir a folder that can be written to")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn result_and_log_of_a_run_have_one_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        // Two runs that began in the same second: the log of the second one was there first.
+        ["run.jsonl", "run-2.jsonl"].iter().for_each(|name| std::fs::write(at(name), "").unwrap());
+        let free = |log: &str| free_path(folder.path(), "run.json", Some(&at(log))).unwrap();
+        assert_eq!(free("run-2.jsonl"), at("run-2.json"));
+        assert_eq!(free("run.jsonl"), at("run.json"));
+        assert_eq!(free_path(folder.path(), "run.json", None).unwrap(), at("run-3.json"), "a run without a log has no other's");
+        assert_eq!(free("elsewhere.jsonl"), at("run-4.json"));
+    }
 }

@@ -104,9 +104,11 @@ fn a_run_beside_others_is_the_run_that_it_is_alone() {
         [EmbeddedServer::start(EmbeddedOptions::default()).unwrap(), EmbeddedServer::start(EmbeddedOptions::default()).unwrap()];
     let common = ["--dataset", "json", "--num-prompts", "12", "--request-rate", "100", "--request-id-prefix", "sobench-"];
     let targets = [format!("one={}", servers[0].base_url()), format!("two={}", servers[1].base_url())];
-    let (ran, found) = compared(&[&common[..], &["--target", &targets[0], "--target", &targets[1], "--repeat", "2"]].concat());
-    assert_eq!(ran.code, 0, "{}", ran.stderr);
     let folder = tempfile::tempdir().unwrap();
+    let results = folder.path().join("results");
+    let several = ["--target", &targets[0], "--target", &targets[1], "--repeat", "2", "--save-result", "--result-dir"];
+    let (ran, found) = compared(&[&common[..], &several, &[results.to_str().unwrap()]].concat());
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
     let path = folder.path().join("alone.jsonl");
     let alone_path = path.to_str().unwrap();
     let alone = sobench(&[&common[..], &["--base-url", servers[0].base_url(), "--run-log", alone_path]].concat());
@@ -117,6 +119,10 @@ fn a_run_beside_others_is_the_run_that_it_is_alone() {
     assert_eq!(order, ["one", "two", "one", "two", "two", "one", "two", "one"], "places change from repeat to repeat");
     let treatments: Vec<&str> = runs.iter().step_by(2).map(|run| run["treatment"].as_str().unwrap()).collect();
     assert_eq!(treatments, ["control", "constrained", "constrained", "control"]);
+    for run in runs {
+        let [result, log] = ["result", "run_log"].map(|it| Path::new(run[it].as_str().unwrap()).with_extension(""));
+        assert_eq!(result, log, "result and log of a run have one name");
+    }
     for pair in runs.chunks(2) {
         let logs: Vec<Vec<Value>> = pair.iter().map(|run| log(run["run_log"].as_str().unwrap())).collect();
         let begin = |log: &[Value]| log[0]["header"]["started_unix_ns"].as_u64().unwrap();
