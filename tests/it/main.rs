@@ -6,6 +6,7 @@ mod cli;
 mod compare;
 mod contracts;
 mod conversions;
+mod datasets;
 mod engines;
 mod forms;
 mod gate;

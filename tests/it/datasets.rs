@@ -1,0 +1,120 @@
+//! Promise: the datasets of the serving benchmarks run from end to end, on the embedded engine and on a server, with and without
+//! constraints.
+
+use serde_json::Value;
+
+use crate::cli::assert_fails;
+use crate::scripted::{Scripted, models, whole};
+use crate::support::{sobench, sobench_result};
+
+const DATASETS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/datasets");
+const TOKENIZER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/tokenizer");
+
+/// A run on the embedded engine, and its result.
+fn run(arguments: &[&str]) -> (String, String, Value) {
+    let (ran, result) = sobench_result(arguments);
+    assert_eq!(ran.code, 0, "{arguments:?}\n{}\n{}", ran.stdout, ran.stderr);
+    (ran.stdout, ran.stderr, result)
+}
+
+fn path(name: &str) -> String {
+    format!("{DATASETS}/{name}")
+}
+
+#[test]
+fn plain_datasets_have_no_quality_and_all_the_rest() {
+    let (sharegpt, burstgpt) = (path("sharegpt.json"), path("burstgpt.csv"));
+    let (sonnet, texts) = (path("sonnet.txt"), path("hf/texts.jsonl"));
+    for (arguments, requests, words) in [
+        (&["random", "--random-input-len", "20", "--random-output-len", "4", "--num-prompts", "6"][..], 6, "ignore_eos"),
+        (
+            &["random-prefix", "--input-len", "8", "--output-len", "4", "--random-prefix-len", "9", "--num-prompts", "6"],
+            6,
+            "ignore_eos",
+        ),
+        (
+            &["prefix_repetition", "--prefix-repetition-num-prefixes", "2", "--output-len", "4", "--num-prompts", "7"],
+            6,
+            "6 prompts of 7",
+        ),
+        (&["sharegpt", "--dataset-path", &sharegpt, "--output-len", "4", "--num-prompts", "12"], 12, "drawn from them again"),
+        (
+            &["sharegpt", "--dataset-path", &sharegpt, "--output-len", "4", "--no-oversample", "--num-prompts", "99"],
+            11,
+            "none is asked again",
+        ),
+        (&["burstgpt", "--dataset-path", &burstgpt, "--output-len", "4", "--num-prompts", "5"], 5, ""),
+        (&["sonnet", "--dataset-path", &sonnet, "--output-len", "4", "--num-prompts", "4"], 4, "sent without one"),
+        (&["hf", "--dataset-path", &texts, "--hf-output-len", "4", "--num-prompts", "4"], 4, "2 rows for 4 prompts"),
+    ] {
+        let (stdout, stderr, result) = run(&[&["--dataset"], arguments].concat());
+        assert_eq!(result["completed"].as_u64(), Some(requests), "{arguments:?}\n{stdout}");
+        assert!(stderr.contains(words), "{arguments:?}: no {words:?} in\n{stderr}");
+        assert!(result["correct_rate(%)"].is_null() && result["sobench"]["constrained_ratio"].is_null(), "{arguments:?}");
+        assert!(!stdout.contains("correct rate"), "{arguments:?}\n{stdout}");
+        assert!(result["mean_ttft_ms"].as_f64().is_some_and(|ms| ms > 0.0), "{arguments:?}");
+        let most = result["total_output_tokens"].as_u64().unwrap();
+        assert!(most <= 4 * requests, "{arguments:?}: {most} tokens");
+        assert!(words != "ignore_eos" || most == 4 * requests, "{arguments:?}: {most} tokens, where none may end early");
+    }
+}
+
+#[test]
+fn schemas_of_the_field_are_judged() {
+    let (bench, mask, calls) = (path("jsonschemabench"), path("maskbench"), path("bfcl"));
+    for (arguments, rows) in [
+        (&["jsonschemabench", "--dataset-path", &bench, "--hf-output-len", "200"][..], 3),
+        (&["jsonschemabench", "--dataset-path", &bench, "--hf-subset", "Github_easy"], 2),
+        (&["maskbench", "--dataset-path", &mask], 3),
+        (&["bfcl", "--dataset-path", &calls, "--bfcl-categories", "simple,parallel", "--backend", "openai-chat"], 4),
+        (&["bfcl", "--dataset-path", &calls, "--bfcl-categories", "simple", "--tokenizer", TOKENIZER], 3),
+    ] {
+        let (stdout, _, result) =
+            run(&[&["--num-prompts", "8", "--guided-decoding-ratio", "0.5", "--dataset"], arguments].concat());
+        assert_eq!(result["completed"].as_u64(), Some(8), "{arguments:?}\n{stdout}");
+        assert_eq!(result["sobench"]["dataset"]["rows"].as_u64(), Some(rows), "{arguments:?}: {}", result["sobench"]["dataset"]);
+        assert_eq!(result["sobench"]["constrained_ratio"].as_f64(), Some(0.5), "{arguments:?}");
+        assert!(stdout.contains("correct rate"), "{arguments:?}\n{stdout}");
+    }
+}
+
+/// What a server is sent for these arguments.
+fn sent(arguments: &[&str]) -> Vec<Value> {
+    let answer = r#"{"choices": [{"index": 0, "text": "ok", "finish_reason": "stop"}]}"#;
+    let server =
+        Scripted::answering(
+            move |request| if request.asks_for_models() { models() } else { whole("200 OK", "application/json", answer) },
+        );
+    let fixed = ["--base-url", &server.base_url, "--disable-stream", "--disable-tqdm", "--no-run-log", "--num-prompts", "3"];
+    let ran = sobench(&[&fixed[..], arguments].concat());
+    assert_eq!(ran.code, 0, "{}\n{}", ran.stdout, ran.stderr);
+    let asked = server.requests().into_iter().filter(|request| request.line.starts_with("POST "));
+    asked.skip(1).map(|request| serde_json::from_slice(&request.body).unwrap()).collect()
+}
+
+#[test]
+fn random_requests_go_on_to_their_length_unless_told_otherwise() {
+    let random = ["--dataset", "random", "--random-input-len", "12", "--random-range-ratio", "0.5", "--tokenizer", TOKENIZER];
+    let bodies = sent(&random);
+    assert_eq!(bodies.len(), 3, "no question is asked beforehand about constraints that nobody sends");
+    for body in &bodies {
+        assert_eq!(body["ignore_eos"], true);
+        assert!(body.get("structured_outputs").is_none());
+        assert!(body["max_tokens"].as_u64().is_some_and(|length| (64..=192).contains(&length)), "{body}");
+    }
+    let bodies = sent(&[&random[..], &["--disable-ignore-eos"]].concat());
+    assert!(bodies.iter().all(|body| body.get("ignore_eos").is_none()));
+}
+
+#[test]
+fn what_cannot_be_is_refused_before_anything_is_sent() {
+    for (arguments, what) in [
+        (&["--dataset", "random", "--guided-decoding-ratio", "1"][..], "the dataset random has no constraint"),
+        (&["--dataset", "sharegpt"], "the dataset sharegpt has no file"),
+        (&["--dataset", "hf"], "the dataset hf has no repository"),
+        (&["--dataset", "random", "--cold-schema-every", "2"], "--cold-schema-every"),
+        (&["score", "x.json", "--dataset", "random"], "no constraint that answers could be judged by"),
+    ] {
+        assert_fails(&sobench(arguments), 2, &[what]);
+    }
+}
