@@ -21,6 +21,8 @@ pub(super) struct Config {
     pub(super) chat_template: Option<String>,
     /// `bos_token`, `eos_token` and so on, with their text.
     pub(super) special_tokens: Vec<(String, String)>,
+    /// Special tokens that have no such name.
+    pub(super) more_special_tokens: Vec<String>,
 }
 
 impl Config {
@@ -28,7 +30,9 @@ impl Config {
     pub(super) fn read(folder: &Path) -> Result<Self> {
         let settings = read_object(&folder.join(CONFIG_FILE))?;
         let mut special_tokens = special_tokens(&settings);
-        for (name, text) in special_tokens_of_older(folder)? {
+        let older = read_object(&folder.join(SPECIAL_TOKENS_FILE))?;
+        let more_special_tokens = more_special_tokens(&settings).into_iter().chain(more_special_tokens(&older)).collect();
+        for (name, text) in self::special_tokens(&older) {
             if !settings.contains_key(&name) {
                 special_tokens.push((name, text));
             }
@@ -39,19 +43,31 @@ impl Config {
         } else {
             default_template(&settings, &folder.join(CONFIG_FILE))?
         };
-        Ok(Self { chat_template, special_tokens })
+        Ok(Self { chat_template, special_tokens, more_special_tokens })
     }
-}
-
-fn special_tokens_of_older(folder: &Path) -> Result<Vec<(String, String)>> {
-    Ok(special_tokens(&read_object(&folder.join(SPECIAL_TOKENS_FILE))?))
 }
 
 /// Every `*_token` with a text: either a string, or an object whose `content` is the string.
 fn special_tokens(settings: &Map<String, Value>) -> Vec<(String, String)> {
-    let text = |value: &Value| Some(value.as_str().or_else(|| value.get("content")?.as_str())?.to_owned());
     let named = settings.iter().filter(|(name, _)| name.ends_with("_token"));
-    named.filter_map(|(name, value)| Some((name.clone(), text(value)?))).collect()
+    named.filter_map(|(name, value)| Some((name.clone(), token(value)?))).collect()
+}
+
+/// `extra_special_tokens`, a list or an object of tokens, and what it was called before.
+fn more_special_tokens(settings: &Map<String, Value>) -> Vec<String> {
+    let members = ["extra_special_tokens", "additional_special_tokens"].into_iter().filter_map(|name| settings.get(name));
+    members
+        .flat_map(|member| match member {
+            Value::Array(items) => items.iter().filter_map(token).collect(),
+            Value::Object(named) => named.values().filter_map(token).collect(),
+            _ => Vec::new(),
+        })
+        .collect()
+}
+
+/// A token is its text, or an object whose `content` is.
+fn token(value: &Value) -> Option<String> {
+    Some(value.as_str().or_else(|| value.get("content")?.as_str())?.to_owned())
 }
 
 /// `chat_template` is one template, or a list of `{name, template}`.

@@ -1,5 +1,6 @@
 //! Text to token ids and back, and which ids there are: what prompts of a wanted length are made with. Knows no prompt.
 
+use super::config::Config;
 use super::{Tokenizer, Vocabulary};
 
 /// Tokens of cl100k that stand for bytes; its special tokens come above.
@@ -68,8 +69,9 @@ impl Tokenizer {
 }
 
 /// The ids of the special tokens that the settings name.
-pub(super) fn special(vocabulary: &tokenizers::Tokenizer, tokens: &[(String, String)]) -> Vec<u32> {
-    let mut ids: Vec<u32> = tokens.iter().filter_map(|(_, text)| vocabulary.token_to_id(text)).collect();
+pub(super) fn special(vocabulary: &tokenizers::Tokenizer, config: &Config) -> Vec<u32> {
+    let named = config.special_tokens.iter().map(|(_, text)| text);
+    let mut ids: Vec<u32> = named.chain(&config.more_special_tokens).filter_map(|text| vocabulary.token_to_id(text)).collect();
     ids.sort_unstable();
     ids.dedup();
     ids
@@ -95,6 +97,25 @@ mod tests {
         assert_eq!(fixture.decode(&[0, 3]), "<|endoftext|>!");
         assert_eq!((embedded.vocabulary_size(), embedded.special_ids()), (100_256, &[][..]));
         assert_eq!(embedded.decode(&[100_255, 100_300]), embedded.decode(&[100_255]));
+    }
+
+    #[test]
+    fn special_tokens_have_names_or_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let vocabulary = include_bytes!("../../fixtures/tokenizer/tokenizer.json");
+        std::fs::write(folder.path().join("tokenizer.json"), vocabulary).unwrap();
+        for (settings, ids) in [
+            ("{}", &[][..]),
+            (r#"{"bos_token": "<|im_start|>", "pad_token": null}"#, &[1]),
+            (r#"{"eos_token": {"content": "<|im_end|>"}, "extra_special_tokens": ["<|endoftext|>", "<|im_end|>"]}"#, &[0, 2]),
+            (
+                r#"{"additional_special_tokens": [{"content": "<|im_start|>"}], "extra_special_tokens": {"image_token": "!"}}"#,
+                &[1, 3],
+            ),
+        ] {
+            std::fs::write(folder.path().join("tokenizer_config.json"), settings).unwrap();
+            assert_eq!(Tokenizer::open(folder.path().to_str().unwrap()).unwrap().special_ids(), ids, "{settings}");
+        }
     }
 
     #[test]

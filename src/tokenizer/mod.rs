@@ -143,7 +143,7 @@ impl Tokenizer {
         })?;
         let folder = file.parent().map_or_else(PathBuf::new, Path::to_path_buf);
         let config = Config::read(&folder)?;
-        let special_ids = ids::special(&vocabulary, &config.special_tokens);
+        let special_ids = ids::special(&vocabulary, &config);
         let template = config.chat_template.map(|source| ChatTemplate::new(source, config.special_tokens));
         Ok(Self {
             id: id.to_owned(),
