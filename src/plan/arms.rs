@@ -157,10 +157,7 @@ impl ArmsPlan {
         let entrants = entrants(arguments)?;
         let datasets = datasets(arguments)?;
         let loads = loads(arguments)?;
-        let treatments = match flags.no_control_arm {
-            true => vec![Treatment::Constrained],
-            false => vec![Treatment::Control, Treatment::Constrained],
-        };
+        let treatments = treatments(flags.no_control_arm, &datasets)?;
         let repeats = flags.repeat as usize;
         let runs = [entrants.len(), datasets.len(), loads.len(), treatments.len(), repeats];
         let runs = runs.into_iter().fold(1_usize, usize::saturating_mul);
@@ -375,6 +372,19 @@ fn datasets(arguments: &BenchArgs) -> Result<Vec<DatasetName>> {
         return Err(Error::usage("two datasets would read the same --dataset-path").hint("compare them one after the other"));
     }
     Ok(names)
+}
+
+/// What is done to the requests of each dataset. Where nothing has a constraint, a control arm would be the same run again, and the
+/// difference of the two would look like the cost of a constraint.
+fn treatments(no_control_arm: bool, datasets: &[DatasetName]) -> Result<Vec<Treatment>> {
+    let plain = datasets.iter().find(|name| name.is_plain());
+    match plain {
+        _ if no_control_arm => Ok(vec![Treatment::Constrained]),
+        None => Ok(vec![Treatment::Control, Treatment::Constrained]),
+        Some(_) if datasets.iter().all(|name| name.is_plain()) => Ok(vec![Treatment::Constrained]),
+        Some(name) => Err(Error::usage(format!("a dataset without constraints has no control arm: {name}"))
+            .hint("give --no-control-arm, or compare it apart from datasets with constraints")),
+    }
 }
 
 fn loads(arguments: &BenchArgs) -> Result<Vec<Load>> {

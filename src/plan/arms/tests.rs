@@ -188,3 +188,17 @@ fn one_run_has_no_order() {
     assert_eq!(bench(&["--arm-order", "interleaved", "--repeat", "2"]).unwrap_err().exit_code(), 2);
     assert!(matches!(bench(&["--arm-order", "blocks", "--repeat", "2"]).unwrap(), BenchPlan::Compare(_)));
 }
+
+#[test]
+fn plain_datasets_have_no_control_arm() {
+    let plain = plan(&["--dataset", "random", "--sweep-max-concurrency", "1,2"]).unwrap();
+    assert_eq!(plain.treatments, [Treatment::Constrained]);
+    let error = plan(&["--dataset", "random,json", "--sweep-max-concurrency", "1,2"]).unwrap_err();
+    assert_eq!(error.what, "a dataset without constraints has no control arm: random");
+    let flags = ["--dataset", "random,json", "--random-input-len", "7", "--guided-decoding-ratio", "0.5", "--no-control-arm"];
+    let mixed = plan(&[&flags[..], &["--repeat", "2"]].concat()).unwrap();
+    let runs = &mixed.contenders[0].runs;
+    let seen: Vec<_> =
+        runs.iter().map(|run| (run.plan.dataset.drawing.lengths.input, run.plan.dataset.constrained_ratio)).collect();
+    assert_eq!(seen, [(7, 0.0), (1024, 0.5)]);
+}
