@@ -8,6 +8,19 @@
 
 use serde_json::{Map, Value};
 
+use crate::case::Case;
+use crate::observation::{Observation, Outcome};
+
+/// Whether the case's reference was answered: what was refused, cut or failed made no call, and what our user cut short says nothing.
+pub fn of_case(case: &Case, observation: &Observation) -> Option<bool> {
+    let reference = case.completion.as_deref()?;
+    match observation.outcome {
+        Outcome::Cancelled => None,
+        Outcome::Completed => agrees(reference, &observation.text),
+        _ => agrees(reference, ""),
+    }
+}
+
 /// Whether the answer makes the calls of the reference; `None` where the reference is none of this kind. An answer that is no call is
 /// not the right one.
 pub fn agrees(reference: &str, answer: &str) -> Option<bool> {

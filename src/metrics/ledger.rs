@@ -122,6 +122,8 @@ const IN_ORDER: u8 = 2;
 const SCRIPT_SCORES: u8 = 4;
 const SCRIPT_CORRECT: u8 = 8;
 const WHITE_SPACE_RUN: u8 = 16;
+const HAS_CALL: u8 = 32;
+const RIGHT_CALL: u8 = 64;
 
 /// Distinct values, each with its number.
 #[derive(Clone, Debug)]
@@ -248,6 +250,7 @@ impl Ledger {
         row.flags &= STREAMED | IN_ORDER;
         row.flags |= judged.vllm_correct.map_or(0, |correct| SCRIPT_SCORES | if correct { SCRIPT_CORRECT } else { 0 });
         row.flags |= if judged.white_space_run { WHITE_SPACE_RUN } else { 0 };
+        row.flags |= judged.right_call.map_or(0, |right| HAS_CALL | if right { RIGHT_CALL } else { 0 });
     }
 
     /// Whether every request has a verdict.
@@ -406,7 +409,10 @@ mod tests {
             ledger.push(&case, &Observation { case_index: index, ..observation.clone() }, 0);
             let message = format!("odd {index}");
             let verdict = Verdict::Invalid { reason: Reason::NotJson { message, byte: 1 } };
-            ledger.judge(index, Judged { verdict, tokens: Tokens::default(), vllm_correct: None, white_space_run: false });
+            ledger.judge(
+                index,
+                Judged { verdict, tokens: Tokens::default(), vllm_correct: None, white_space_run: false, right_call: None },
+            );
         }
         let words = |place: usize| format!("{:?}", ledger.get(place).unwrap().verdict());
         assert!(words(5).contains("odd 5") && words(MAX_IN_WORDS + 1).contains(LEFT_OUT), "{}", words(MAX_IN_WORDS + 1));
@@ -420,9 +426,19 @@ mod tests {
             let (case, observation) = parts(place);
             ledger.push(&case, &observation, 0);
             let tokens = Tokens { input, output: Some(4), ..Tokens::default() };
-            ledger.judge(place, Judged { verdict: Verdict::Valid, tokens, vllm_correct: Some(false), white_space_run: true });
+            ledger.judge(
+                place,
+                Judged {
+                    verdict: Verdict::Valid,
+                    tokens,
+                    vllm_correct: Some(false),
+                    white_space_run: true,
+                    right_call: Some(true),
+                },
+            );
             let found = ledger.get(place).unwrap().judged();
-            assert_eq!((found.tokens, found.vllm_correct, found.white_space_run), (tokens, Some(false), true));
+            let judged = (found.tokens, found.vllm_correct, found.white_space_run, found.right_call);
+            assert_eq!(judged, (tokens, Some(false), true, Some(true)));
         }
     }
 

@@ -77,6 +77,8 @@ pub struct Judged {
     pub vllm_correct: Option<bool>,
     /// Whether the answer was cut while it wrote nothing but white space ([`holding::runs_away`]).
     pub white_space_run: bool,
+    /// Whether the answer is the call that its reference asks for ([`crate::evaluate::call`]); `None` where there is no such reference.
+    pub right_call: Option<bool>,
 }
 
 /// What to compute beside the fixed figures.

@@ -37,6 +37,10 @@ pub struct Quality {
     pub control_rate: Option<Rate>,
     /// Requests in the control arm.
     pub control: usize,
+    /// Answers that are the call that was asked for / constrained requests whose reference is a call, refused and failed ones among
+    /// them: what validity does not tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub right_calls: Option<Rate>,
     /// Answers cut at the token limit.
     pub truncated: usize,
     /// Those of them that wrote nothing but white space in the end.
@@ -116,6 +120,7 @@ impl Quality {
             coverage: coverage(&constrained).rate(),
             control_rate: correctness(control()).rate(),
             control: control().count(),
+            right_calls: right_calls(&constrained).rate(),
             truncated: with_outcome(|it| matches!(it, Outcome::Truncated)),
             white_space_runs: holding::white_space_runs(&constrained),
             lost_from: holding::lost_from(&ended(&constrained)),
@@ -128,6 +133,12 @@ impl Quality {
             vllm: VllmScore::of(samples),
         }
     }
+}
+
+fn right_calls(samples: &[&Sample<'_>]) -> Tally {
+    let mut tally = Tally::default();
+    samples.iter().filter_map(|it| it.right_call()).for_each(|is_right| tally.add(is_right));
+    tally
 }
 
 impl VllmScore {

@@ -74,6 +74,9 @@ fn rates(score: &Score) -> String {
     if quality.control > 0 {
         builder.push_record(rate_cells("control rate", quality.control_rate, "valid, of unconstrained"));
     }
+    if quality.right_calls.is_some() {
+        builder.push_record(rate_cells("right calls", quality.right_calls, "the reference's, of constrained"));
+    }
     builder.push_record(rate_cells("vLLM's formula", quality.vllm.correct_rate, "its script, all arms, computed now"));
     if let Some(agreement) = &score.agreement {
         builder.push_record(rate_cells("the file's verdicts", agreement.claimed, "called correct there"));

@@ -81,6 +81,9 @@ pub(super) fn rate_rows(quality: &Quality) -> Vec<[String; 5]> {
     push("compliance", quality.compliance, "valid, of answers that ended");
     push("coverage", quality.coverage, "accepted, applied or not");
     push("control rate", quality.control_rate, "valid, of unconstrained");
+    if quality.right_calls.is_some() {
+        push("right calls", quality.right_calls, "the reference's, of constrained");
+    }
     push("truncated", share(quality.truncated), "constrained, cut at the limit");
     push("refused", share(quality.refused), "constrained, by the server");
     if quality.overloaded > 0 {

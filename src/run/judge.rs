@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::case::{Case, Prompt};
 use crate::error::{Error, Result};
-use crate::evaluate::{Evaluator, legacy};
+use crate::evaluate::{Evaluator, call, legacy};
 use crate::metrics::excerpt::cut;
 use crate::metrics::holding::runs_away;
 use crate::metrics::{Answers, TokenSource, Tokens};
@@ -76,6 +76,7 @@ fn one(case: &Case, observation: &Observation, evaluator: &mut Evaluator, counte
         },
         vllm_correct: vllm_correct(case, observation),
         white_space_run: runs_away(observation),
+        right_call: call::of_case(case, observation),
     }
 }
 

@@ -130,6 +130,8 @@ pub(super) struct JudgedLine<'a> {
     vllm_correct: Option<bool>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     white_space_run: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    right_call: Option<bool>,
 }
 
 /// A line that was read. What holds numbers under a tag of its own stays text until it is known what it is, since numbers that keep
@@ -183,6 +185,8 @@ pub(super) struct ReadJudged {
     vllm_correct: Option<bool>,
     #[serde(default)]
     white_space_run: bool,
+    #[serde(default)]
+    right_call: Option<bool>,
 }
 
 impl Line<'_> {
@@ -217,8 +221,9 @@ impl<'a> RequestLine<'a> {
 
 impl<'a> JudgedLine<'a> {
     pub(super) fn of(index: usize, judged: &'a Judged) -> Self {
-        let Judged { verdict, tokens, vllm_correct, white_space_run } = judged;
-        Self { index, verdict, tokens: *tokens, vllm_correct: *vllm_correct, white_space_run: *white_space_run }
+        let Judged { verdict, tokens, vllm_correct, white_space_run, right_call } = judged;
+        let (vllm_correct, white_space_run, right_call) = (*vllm_correct, *white_space_run, *right_call);
+        Self { index, verdict, tokens: *tokens, vllm_correct, white_space_run, right_call }
     }
 }
 
@@ -254,8 +259,8 @@ impl ReadRequest {
 pub(super) fn judged(raw: &RawValue) -> serde_json::Result<(usize, Judged)> {
     let value: serde_json::Value = serde_json::from_str(raw.get())?;
     let verdict = serde_json::from_value(value.clone())?;
-    let ReadJudged { index, tokens, vllm_correct, white_space_run } = serde_json::from_value(value)?;
-    Ok((index, Judged { verdict, tokens, vllm_correct, white_space_run }))
+    let ReadJudged { index, tokens, vllm_correct, white_space_run, right_call } = serde_json::from_value(value)?;
+    Ok((index, Judged { verdict, tokens, vllm_correct, white_space_run, right_call }))
 }
 
 /// Reads only what a `request` line says of the answer; `None` for any other line.

@@ -125,6 +125,7 @@ fn judged() -> Judged {
         tokens: Tokens { input: Some(3), input_source: TokenSource::Server, ..Tokens::default() },
         vllm_correct: Some(true),
         white_space_run: true,
+        right_call: Some(false),
     }
 }
 

@@ -15,7 +15,7 @@ use serde::Serialize;
 use crate::case::{Arm, Case, Prompt};
 use crate::constraint::Constraint;
 use crate::dataset::DatasetPlan;
-use crate::evaluate::{EvaluateOptions, Evaluator, legacy};
+use crate::evaluate::{EvaluateOptions, Evaluator, call, legacy};
 use crate::metrics::excerpt::Group;
 use crate::metrics::holding::runs_away;
 use crate::metrics::ledger::Ledger;
@@ -195,6 +195,7 @@ fn judged(stored: &Stored, verdict: Verdict) -> Judged {
             .filter(|_| stored.unjudgeable.is_none() && observation.outcome != Outcome::Cancelled)
             .and_then(|constraint| legacy::vllm_correct(constraint, text)),
         white_space_run: runs_away(observation),
+        right_call: call::of_case(&stored.case, observation),
     }
 }
 

@@ -136,7 +136,10 @@ fn saved(fates: &[Fate], about: About, options: &MetricsOptions, tokens: Option<
     for (place, (case, observation, verdict)) in fates.iter().enumerate() {
         assert!(ledger.push(case, observation, 0));
         let vllm_correct = tokens.input.map(|_| true);
-        ledger.judge(place, Judged { verdict: verdict.clone(), tokens, vllm_correct, white_space_run: false });
+        ledger.judge(
+            place,
+            Judged { verdict: verdict.clone(), tokens, vllm_correct, white_space_run: false, right_call: vllm_correct },
+        );
     }
     let samples = ledger.samples();
     let mut report = Report::new(about, summarise(&samples, 3_000 * NS_PER_MS, options));

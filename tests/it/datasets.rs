@@ -78,6 +78,30 @@ fn schemas_of_the_field_are_judged() {
     }
 }
 
+#[test]
+fn the_right_call_is_told_apart_from_a_valid_one() {
+    let call = r#"{\"name\": \"triangle.area\", \"arguments\": {\"base\": 10, \"height\": 5}}"#;
+    let answer = format!(r#"{{"choices": [{{"index": 0, "text": "{call}", "finish_reason": "stop"}}]}}"#);
+    let server =
+        Scripted::answering(
+            move |request| {
+                if request.asks_for_models() { models() } else { whole("200 OK", "application/json", &answer) }
+            },
+        );
+    let calls = path("bfcl");
+    let (stdout, _, result) = run(&[
+        &["--base-url", &server.base_url, "--disable-stream", "--skip-preflight", "--tokenizer", TOKENIZER, "--num-prompts", "3"],
+        &["--dataset", "bfcl", "--dataset-path", &calls, "--bfcl-categories", "simple"][..],
+    ]
+    .concat());
+    let quality = &result["sobench"]["quality"];
+    assert_eq!(
+        (&quality["valid"], &quality["right_calls"]["hits"], &quality["right_calls"]["of"]),
+        (&1.into(), &1.into(), &2.into())
+    );
+    assert!(stdout.contains("right calls"), "{stdout}");
+}
+
 /// What a server is sent for these arguments.
 fn sent(arguments: &[&str]) -> Vec<Value> {
     let answer = r#"{"choices": [{"index": 0, "text": "ok", "finish_reason": "stop"}]}"#;

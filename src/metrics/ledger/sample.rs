@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::{
-    ChunksAndTokens, IN_ORDER, Moments, NONE, NONE_NS, Question, SCRIPT_CORRECT, SCRIPT_SCORES, STREAMED, WHITE_SPACE_RUN,
+    ChunksAndTokens, HAS_CALL, IN_ORDER, Moments, NONE, NONE_NS, Question, RIGHT_CALL, SCRIPT_CORRECT, SCRIPT_SCORES, STREAMED,
+    WHITE_SPACE_RUN,
 };
 use crate::case::{Arm, Case};
 use crate::constraint::Constraint;
@@ -177,6 +178,11 @@ impl<'a> Sample<'a> {
         self.row.flags & WHITE_SPACE_RUN != 0
     }
 
+    /// Whether the answer is the call that its reference asks for ([`crate::evaluate::call`]); `None` where there is no such reference.
+    pub fn right_call(&self) -> Option<bool> {
+        (self.row.flags & HAS_CALL != 0).then_some(self.row.flags & RIGHT_CALL != 0)
+    }
+
     /// What was found out about it.
     pub fn judged(&self) -> Judged {
         Judged {
@@ -184,6 +190,7 @@ impl<'a> Sample<'a> {
             tokens: self.tokens(),
             vllm_correct: self.vllm_correct(),
             white_space_run: self.white_space_run(),
+            right_call: self.right_call(),
         }
     }
 }
