@@ -27,6 +27,9 @@ pub struct Case {
     pub tags: Vec<String>,
     /// A pest grammar that decides membership instead of the general recogniser, where its author wrote one.
     pub grammar_oracle: Option<Arc<str>>,
+    /// The model that this request asks for, where it is another than the run's: a LoRA module.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<Arc<str>>,
 }
 
 /// What a request's body is made of, by address: cases of one row share their texts. Equal ones have equal bodies for as long as
@@ -39,6 +42,7 @@ pub struct Asked {
     constraint: usize,
     arm: Arm,
     output_len: u32,
+    model: usize,
 }
 
 impl Case {
@@ -51,7 +55,8 @@ impl Case {
             Prompt::Ranking { query, documents } => (query.as_ptr() as usize, documents.as_ptr() as usize),
         };
         let constraint = self.constraint.as_ref().map_or(0, |constraint| Arc::as_ptr(constraint) as usize);
-        Asked { prompt, documents, constraint, arm: self.arm, output_len: self.output_len }
+        let model = self.model.as_ref().map_or(0, |model| model.as_ptr() as usize);
+        Asked { prompt, documents, constraint, arm: self.arm, output_len: self.output_len, model }
     }
 }
 

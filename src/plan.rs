@@ -6,41 +6,39 @@ mod calibrate;
 mod compare;
 mod dataset;
 mod engines;
+mod foreign;
 mod mask;
 mod mix;
+mod output;
 mod preflight;
 mod report;
+mod request;
 mod score;
 mod serve;
 mod traffic;
 mod unconstrained;
 
-use std::path::PathBuf;
 use std::time::Duration;
 
-use serde_json::{Map, Value, json};
-
-use crate::backend::{ConstraintDialect, Sampling, ServerKind};
-use crate::cli::{BenchArgs, ConstraintArgs, OutputArgs, SamplingArgs, ServerArgs};
-use crate::compare::gate::Undecided;
-use crate::compare::rules::Limit;
+use crate::backend::{ConstraintDialect, ServerKind};
+use crate::cli::{BenchArgs, ConstraintArgs, ServerArgs};
 use crate::constraint::GrammarDialect;
 use crate::dataset::{DatasetName, DatasetPlan, JsonSchemaSource};
 use crate::driver::{ApiKey, Endpoint};
 use crate::engine::{EngineName, EnginePolicy};
 use crate::error::{Error, Result};
 use crate::evaluate::EvaluateOptions;
-use crate::metrics::{Answers, MetricsOptions, Slo};
+use crate::metrics::MetricsOptions;
 use crate::preflight::gate::Unenforced;
-use crate::report::LatencyMetric;
-use crate::report::format::{self, FormOptions};
 pub use arms::{ArmsPlan, AtOnce, BenchPlan, ContenderPlan, How, Order, PORT, PlannedRun, bench_plan};
 pub use calibrate::calibrate_plan;
 pub use compare::compare_plan;
 pub use engines::Pace;
 pub use mask::{Format, MeasureOutput, MeasurePlan, mask_plan};
+pub use output::{OutputPlan, RunLogPlan};
 pub use preflight::{Dialects, FeaturesPlan, PreflightPlan, PreflightTarget, preflight_plan};
 pub use report::{ReportPlan, report_plan};
+pub use request::{Lora, LoraAssignment, RequestPlan};
 pub use score::score_plan;
 pub use serve::serve_plan;
 pub use traffic::Traffic;
@@ -59,6 +57,8 @@ pub struct RunPlan {
     pub output: OutputPlan,
     /// Tokenizer asked for; `None` is the embedded one.
     pub tokenizer: Option<String>,
+    /// What is said of flags that mean nothing here.
+    pub foreign: Vec<String>,
 }
 
 /// Who answers.
@@ -93,54 +93,6 @@ pub struct ConstraintPlan {
     pub preflight: Option<Unenforced>,
 }
 
-/// What every request carries beside its case.
-#[derive(Clone, Debug)]
-pub struct RequestPlan {
-    pub stream: bool,
-    pub sampling: Sampling,
-    pub ignore_eos: bool,
-    pub extra_body: Option<Map<String, Value>>,
-    pub request_id_prefix: Option<String>,
-}
-
-/// What is kept and shown.
-#[derive(Clone, Debug)]
-pub struct OutputPlan {
-    pub save: bool,
-    pub detailed: bool,
-    /// Whether the result is a line below what its file holds, rather than the file.
-    pub append: bool,
-    /// Whether the failing cases are kept in a file.
-    pub failures: bool,
-    /// Whether the saved result is joined by vLLM's records for the PyTorch benchmark database.
-    pub pytorch: bool,
-    /// Forms of the report, and where each is written to.
-    pub files: Vec<(format::Format, PathBuf)>,
-    pub forms: FormOptions,
-    pub directory: Option<PathBuf>,
-    pub filename: Option<String>,
-    pub metadata: Vec<(String, String)>,
-    pub label: Option<String>,
-    pub percentile_metrics: Vec<LatencyMetric>,
-    pub progress: bool,
-    pub run_log: RunLogPlan,
-    /// Bounds that the run has to keep.
-    pub require: Vec<Limit>,
-    /// What a bound counts as that cannot be told of.
-    pub undecided: Undecided,
-}
-
-/// Where the run is logged.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RunLogPlan {
-    /// In this file.
-    At(PathBuf),
-    /// Beside the saved result, or in the user's cache folder.
-    Default,
-    /// Nowhere.
-    Off,
-}
-
 const DEFAULT_HOST: &str = "127.0.0.1";
 const DEFAULT_PORT: u16 = 8000;
 
@@ -150,11 +102,15 @@ impl RunPlan {
     /// # Errors
     /// Usage errors that name the flag and its value.
     pub fn new(arguments: &BenchArgs, api_key: Option<String>) -> Result<Self> {
+        let mut foreign = foreign::notices(&arguments.foreign)?;
+        foreign.extend(request::best_of(&arguments.sampling)?);
+        foreign.extend(request::untemplated(arguments));
         let backend = arguments.server.backend.unwrap_or(ServerKind::Vllm);
         unconstrained::refuse(arguments, backend)?;
         let dataset = dataset::name(arguments, backend)?;
         let target = target(arguments, backend, api_key)?;
         let (traffic, num_prompts) = traffic::traffic(&arguments.traffic)?;
+        request::refuse_probe(traffic.probe_request_rate, backend)?;
         Ok(Self {
             backend,
             dataset: dataset::plan(arguments, backend, dataset, num_prompts)?,
@@ -166,18 +122,19 @@ impl RunPlan {
                 preflight: preflighting(&arguments.constraint),
             },
             traffic,
-            request: request(arguments, backend, dataset)?,
+            request: request::request(arguments, backend, dataset)?,
             evaluate: EvaluateOptions { assert_formats: !arguments.constraint.no_format_assertion },
-            metrics: metrics(&arguments.output, backend, streams(arguments, backend))?,
-            output: output(&arguments.output, backend)?,
+            metrics: output::metrics(&arguments.output, backend, request::streams(arguments, backend))?,
+            output: output::output(&arguments.output, backend)?,
             tokenizer: arguments.server.tokenizer.clone(),
             target,
+            foreign,
         })
     }
 
     /// Things that are allowed, and that their user would want to be told of.
     pub fn warnings(&self) -> Vec<String> {
-        let mut warnings = Vec::new();
+        let mut warnings = self.foreign.clone();
         if self.request.ignore_eos && self.dataset.constrained_ratio > 0.0 {
             warnings.push(
                 "--ignore-eos on constrained requests: servers sample unconstrained text after the constraint is met, so answers \
@@ -193,8 +150,15 @@ impl RunPlan {
         }
         warnings.extend(self.endpoint_warning());
         warnings.extend(self.going_on());
+        if self.request.template_variables.is_some() && !(self.dataset.name.has_rows() || self.dataset.name == DatasetName::Hf) {
+            warnings.push(format!(
+                "--chat-template-kwargs changes nothing: no prompt of --dataset {} goes through a chat template",
+                self.dataset.name
+            ));
+        }
         let named = self.output.directory.is_some() || self.output.filename.is_some() || !self.output.metadata.is_empty();
-        if named && !self.output.save && !self.output.failures {
+        let beside = self.output.failures || self.output.timeline.is_some() || self.output.lengths;
+        if named && !self.output.save && !beside {
             warnings.push("--result-dir, --result-filename and --metadata do nothing without --save-result".to_owned());
         }
         warnings
@@ -243,8 +207,12 @@ fn target(arguments: &BenchArgs, backend: ServerKind, api_key: Option<String>) -
     Ok(Target::Server(ServerTarget {
         endpoint: Endpoint {
             base_url,
-            path: arguments.server.endpoint.clone().unwrap_or_else(|| backend.path(streams(arguments, backend)).to_owned()),
-            headers: key_values("--header", &arguments.server.header)?,
+            path: arguments
+                .server
+                .endpoint
+                .clone()
+                .unwrap_or_else(|| backend.path(request::streams(arguments, backend)).to_owned()),
+            headers: output::key_values("--header", &arguments.server.header)?,
             api_key: api_key.map(ApiKey::new),
             insecure: arguments.server.insecure,
         },
@@ -273,6 +241,8 @@ fn embedded_target(arguments: &BenchArgs, backend: ServerKind) -> Result<Target>
         ("--served-model-name", server.served_model_name.is_some()),
         ("--header", !server.header.is_empty()),
         ("--insecure", server.insecure),
+        ("--lora-modules", !server.lora_modules.is_empty()),
+        ("--profile", server.profile),
         ("--ready-check-timeout-sec", server.ready_check_timeout_sec > 0),
     ];
     if let Some((flag, _)) = rows.iter().find(|(_, given)| *given) {
@@ -301,147 +271,6 @@ fn preflighting(flags: &ConstraintArgs) -> Option<Unenforced> {
         (false, true) => Some(Unenforced::Allow),
         (false, false) => Some(Unenforced::Refuse),
     }
-}
-
-fn request(arguments: &BenchArgs, backend: ServerKind, dataset: DatasetName) -> Result<RequestPlan> {
-    let SamplingArgs { extra_body, ignore_eos, .. } = &arguments.sampling;
-    let own = extra_body.as_deref().map(json_object).transpose()?;
-    Ok(RequestPlan {
-        stream: streams(arguments, backend),
-        sampling: sampling(&arguments.sampling, backend),
-        ignore_eos: *ignore_eos || dataset::goes_on(&arguments.dataset, backend, dataset),
-        extra_body: if arguments.traffic.continuous_usage { Some(counting(backend, own)?) } else { own },
-        request_id_prefix: arguments.server.request_id_prefix.clone(),
-    })
-}
-
-/// Whether answers are asked for as streams: where nothing is generated, there is nothing to stream.
-fn streams(arguments: &BenchArgs, backend: ServerKind) -> bool {
-    !arguments.traffic.disable_stream && backend.generates()
-}
-
-/// The fields that ask for usage in every chunk, beside the user's own.
-fn counting(backend: ServerKind, own: Option<Map<String, Value>>) -> Result<Map<String, Value>> {
-    const FIELD: &str = "stream_options";
-    if !backend.takes_stream_options() {
-        return Err(Error::usage(format!("--continuous-usage has no field on --backend {backend}"))
-            .hint("leave it out: where such a server counts tokens in its chunks, that is read as it is"));
-    }
-    let mut fields = own.unwrap_or_default();
-    if fields.contains_key(FIELD) {
-        return Err(Error::usage(format!("--continuous-usage sets {FIELD}, which --extra-body sets as well"))
-            .hint("leave one of them out"));
-    }
-    fields.insert(FIELD.to_owned(), json!({"include_usage": true, "continuous_usage_stats": true}));
-    Ok(fields)
-}
-
-/// What was typed; and the penalty of 1 that vLLM's own client sends, so that it is in the record as well.
-fn sampling(flags: &SamplingArgs, backend: ServerKind) -> Sampling {
-    let neutral = (backend == ServerKind::Vllm).then_some(1.0);
-    Sampling {
-        temperature: flags.temperature,
-        top_p: flags.top_p,
-        top_k: flags.top_k,
-        min_p: flags.min_p,
-        frequency_penalty: flags.frequency_penalty,
-        presence_penalty: flags.presence_penalty,
-        repetition_penalty: flags.repetition_penalty.or(neutral),
-        seed: None,
-    }
-}
-
-fn json_object(text: &str) -> Result<Map<String, Value>> {
-    serde_json::from_str(text).map_err(|error| {
-        Error::usage(format!("--extra-body is not a JSON object ({error}): {text}")).hint(r#"try --extra-body '{"seed": 1}'"#)
-    })
-}
-
-fn metrics(flags: &OutputArgs, backend: ServerKind, streamed: bool) -> Result<MetricsOptions> {
-    if let Some(wrong) = flags.metric_percentiles.iter().find(|percentile| !(0.0..=100.0).contains(*percentile)) {
-        return Err(Error::usage(format!("--metric-percentiles is not between 0 and 100: {wrong}")).hint("try 50,90,99"));
-    }
-    let answers = if backend.generates() { Answers::Generated } else { Answers::Computed };
-    Ok(MetricsOptions { percentiles: flags.metric_percentiles.clone(), goodput: goodput(&flags.goodput)?, streamed, answers })
-}
-
-fn goodput(pairs: &[String]) -> Result<Option<Slo>> {
-    let mut slo = Slo::default();
-    for pair in pairs {
-        let wrong = || {
-            Error::usage(format!("--goodput is not METRIC:MS: {pair}"))
-                .hint("give ttft, tpot or e2el with milliseconds, e.g. --goodput ttft:200 e2el:5000")
-        };
-        let (metric, limit_ms) = pair.split_once(':').ok_or_else(wrong)?;
-        let limit_ms = limit_ms.parse::<f64>().ok().filter(|limit| limit.is_finite() && *limit >= 0.0).ok_or_else(wrong)?;
-        let place = match metric {
-            "ttft" => &mut slo.ttft_ms,
-            "tpot" => &mut slo.tpot_ms,
-            "e2el" => &mut slo.e2el_ms,
-            _ => return Err(wrong()),
-        };
-        if place.replace(limit_ms).is_some() {
-            return Err(Error::usage(format!("--goodput names a metric twice: {pair}")).hint("give each metric one limit"));
-        }
-    }
-    Ok((!pairs.is_empty()).then_some(slo))
-}
-
-fn output(flags: &OutputArgs, backend: ServerKind) -> Result<OutputPlan> {
-    use format::Format;
-    let files = [
-        (Format::Html, &flags.html),
-        (Format::Markdown, &flags.markdown),
-        (Format::Csv, &flags.csv),
-        (Format::Junit, &flags.junit),
-    ];
-    let files: Vec<(Format, PathBuf)> = files.into_iter().filter_map(|(format, path)| Some((format, path.clone()?))).collect();
-    refuse_one_file_twice(&files, flags.run_log.as_ref())?;
-    Ok(OutputPlan {
-        save: flags.save_result || flags.save_detailed || flags.append_result,
-        detailed: flags.save_detailed,
-        append: flags.append_result,
-        failures: flags.save_failures,
-        pytorch: false,
-        files,
-        forms: FormOptions { detailed: flags.save_detailed, junit_per: flags.junit_per, plot: flags.plot },
-        directory: flags.result_dir.clone(),
-        filename: flags.result_filename.clone(),
-        metadata: key_values("--metadata", &flags.metadata)?,
-        label: flags.label.clone(),
-        percentile_metrics: match &flags.percentile_metrics[..] {
-            [] => unconstrained::default_latencies(backend),
-            named => named.iter().map(|name| name.parse::<LatencyMetric>()).collect::<Result<_>>()?,
-        },
-        progress: !flags.disable_tqdm,
-        run_log: match (&flags.run_log, flags.no_run_log) {
-            (Some(path), _) => RunLogPlan::At(path.clone()),
-            (None, true) => RunLogPlan::Off,
-            (None, false) => RunLogPlan::Default,
-        },
-        require: compare::limits(&flags.require)?,
-        undecided: compare::undecided(flags.undecided),
-    })
-}
-
-/// Two reports in one file, or a report over the log, would leave one of them.
-fn refuse_one_file_twice(files: &[(format::Format, PathBuf)], run_log: Option<&PathBuf>) -> Result<()> {
-    let paths: Vec<&PathBuf> = files.iter().map(|(_, path)| path).chain(run_log).collect();
-    let twice = paths.iter().enumerate().find(|(place, path)| paths[..*place].contains(path));
-    twice.map_or(Ok(()), |(_, path)| {
-        Err(Error::usage(format!("two outputs would be one file: {}", path.display())).hint("name a file for each"))
-    })
-}
-
-fn key_values(flag: &str, pairs: &[String]) -> Result<Vec<(String, String)>> {
-    let split = |pair: &String| {
-        let (key, value) = pair
-            .split_once('=')
-            .filter(|(key, _)| !key.trim().is_empty())
-            .ok_or_else(|| Error::usage(format!("{flag} is not KEY=VALUE: {pair}")).hint(format!("try {flag} name=value")))?;
-        Ok((key.trim().to_owned(), value.to_owned()))
-    };
-    pairs.iter().map(split).collect()
 }
 
 #[cfg(test)]

@@ -4,12 +4,14 @@
 //! same later.
 
 pub mod again;
+mod beside;
 mod cold;
 mod explain;
 mod extent;
 mod files;
 mod first_use;
 mod judge;
+pub(crate) mod lora;
 mod named_model;
 mod place;
 mod preflight;
@@ -25,7 +27,9 @@ use std::thread;
 use std::time::SystemTime;
 
 use tokio::runtime::Runtime;
+use tokio::sync::oneshot;
 
+use self::beside::{Probe, Profile};
 pub use self::first_use::FirstUse;
 use self::first_use::first_use;
 use self::preflight::Settling;
@@ -42,6 +46,7 @@ use crate::ending::Ending;
 use crate::error::{Error, Result};
 use crate::evaluate::Evaluator;
 use crate::metrics::client::ClientVerdict;
+use crate::metrics::probe::Probed;
 use crate::plan::{RunPlan, Target};
 use crate::progress::{self, Mode};
 use crate::report::format::{self, Format};
@@ -159,8 +164,12 @@ pub fn run_in(plan: &RunPlan, setting: &Setting, look: &mut dyn FnMut(&RunLog)) 
     place::make_room(plan)?;
     files::make_room(plan)?;
     let tokenizer = plan.tokenizer.as_deref().map_or_else(|| Ok(Tokenizer::embedded()), Tokenizer::open)?;
+    let tokenizer = tokenizer.with_template_variables(plan.request.template_variables.clone().unwrap_or_default());
     let mut session = Session::open(plan, &runtime)?;
     let mut dataset = load(plan, &session, &tokenizer)?;
+    if let Some(lora) = &plan.request.lora {
+        dataset.notices.push(lora::assign(&mut dataset.cases, lora, plan.dataset.seed));
+    }
     if let Some(every) = plan.traffic.cold_schema_every {
         let injected = cold::inject(&mut dataset.cases, every)?;
         dataset.notices.push(format!(
@@ -206,12 +215,14 @@ fn finish(
     if let Some(error) = driven.sink.finish(judged, &footer) {
         progress::say(&format!("error: {error}"));
     }
-    let saved = if plan.output.save { record::save(plan, &report, driven.sink.path()).map(Some) } else { Ok(None) };
-    let saved_at = saved.as_ref().ok().and_then(Option::as_deref);
+    let own_log = driven.sink.path().map(ToOwned::to_owned);
     let mut console = Vec::new();
-    let written = again::with_view(&log, &report, |view| {
+    let (saved, written) = again::with_view(&log, &report, |view| {
+        let saved = if plan.output.save { record::save(plan, view, own_log.as_deref()).map(Some) } else { Ok(None) };
         format::write(view, Format::Text, plan.output.forms, &mut console)?;
-        Ok(files::write_all(plan, view, saved_at))
+        let saved_at = saved.as_ref().ok().and_then(Option::as_deref);
+        let written = files::write_all(plan, view, saved_at);
+        Ok((saved, written))
     })?;
     // Only now: answers are read from the log where it is.
     if let Ok(Some(result)) = &saved {
@@ -259,6 +270,8 @@ struct Driven {
     ran: Ran,
     /// The log, with every request.
     sink: Sink,
+    /// The small requests beside the run, where they were asked for.
+    probed: Option<Probed>,
     interrupted: bool,
     first_use: Option<FirstUse>,
     /// What happened in the run that the reader has to know.
@@ -310,16 +323,18 @@ fn drive(
     setting.meet(runtime);
     let warmups = runtime.block_on(sending.warm_up(&warmup::cases(cases, traffic.warmups, plan.dataset.seed)))?;
     notices.extend(trial.notices);
+    notices.extend(runtime.block_on(profiled(plan, session, Profile::Start)));
     notices.extend((warmups.failed > 0).then(|| format!("{} of {} warm-ups got no answer", warmups.failed, warmups.sent)));
     let known = &trial.constraints | setting.past.constraints();
     let (trials, warmups, enforcement) = (trial.requests + tried_first, warmups.sent, settled.enforcement);
     let before = Before { trials, known, warmups, enforcement, notices };
     let header = record::header(plan, session, dataset, tokenizer, before);
-    let (ran, sink, mut notices) = logged(plan, &sending, &schedule, cases, header, runtime)?;
+    let (ran, probed, sink, mut notices) = logged(plan, &sending, &schedule, cases, header, runtime)?;
+    notices.extend(runtime.block_on(profiled(plan, session, Profile::Stop)));
     let interrupted = sending.stop.state() != StopState::Running;
     watcher.iter().for_each(|watcher| watcher.abort());
     notices.extend(extent::notice(plan.dataset.name, schedule.until, cases.len(), ran.cases));
-    Ok(Driven { ran, sink, interrupted, first_use, notices })
+    Ok(Driven { ran, sink, probed, interrupted, first_use, notices })
 }
 
 /// Sends what is measured, and has it written down on a thread of its own meanwhile.
@@ -330,7 +345,9 @@ fn logged(
     cases: &[Case],
     header: Header,
     runtime: &Runtime,
-) -> Result<(Ran, Sink, Vec<String>)> {
+) -> Result<(Ran, Option<Probed>, Sink, Vec<String>)> {
+    let rate = plan.traffic.probe_request_rate;
+    let probe = rate.map(|rate| Probe::new(sending, rate)).transpose()?;
     let secrets = match &plan.target {
         Target::Embedded { .. } => Secrets::default(),
         Target::Server(target) => Secrets::new(target.endpoint.secrets()),
@@ -355,7 +372,17 @@ fn logged(
     let (ran, written) = thread::scope(|scope| {
         let writer = scope.spawn(|| writing.write(told));
         let mode = Mode::detect(plan.output.progress);
-        let ran = runtime.block_on(sending.measure(cases, schedule, mode, teller));
+        let ran = runtime.block_on(async {
+            let (over, ends) = oneshot::channel();
+            let probing = probe.map(|probe| tokio::spawn(probe.until(ends)));
+            let ran = sending.measure(cases, schedule, mode, teller).await;
+            drop(over);
+            let probed = match probing {
+                Some(probing) => probing.await.ok(),
+                None => None,
+            };
+            ran.map(|ran| (ran, probed))
+        });
         (ran, writer.join())
     });
     let (sink, waited_bytes) = written.map_err(|_| Error::internal("the run log's writer panicked"))?;
@@ -363,7 +390,16 @@ fn logged(
         format!("the run log could not keep up: up to {} MiB of answers waited in memory to be written", waited_bytes >> 20)
     });
     let warning = warning.into_inner().unwrap_or_else(PoisonError::into_inner);
-    Ok((ran?, sink, warning.into_iter().chain(waited).collect()))
+    let (ran, latencies_ms) = ran?;
+    let probed = rate.zip(latencies_ms).map(|(rate, latencies_ms)| Probed::of(rate, &latencies_ms));
+    Ok((ran, probed, sink, warning.into_iter().chain(waited).collect()))
+}
+
+/// Has the server begin or end its profile, where it is to.
+async fn profiled(plan: &RunPlan, session: &Session, end: Profile) -> Option<String> {
+    let notice = if plan.request.profile { end.order(&session.client).await } else { None };
+    notice.iter().for_each(|notice| progress::warn(notice));
+    notice
 }
 
 /// Makes room for the connections of all runs that go on at once, and says where the system does not give enough.

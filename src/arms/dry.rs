@@ -14,6 +14,7 @@ use crate::dataset::{self, DatasetPlan};
 use crate::ending::Ending;
 use crate::error::Result;
 use crate::plan::{ArmsPlan, ContenderPlan, How, PlannedRun, RunPlan, Target};
+use crate::run;
 use crate::server::SYNTHETIC_MODEL;
 use crate::session::grammar_spelling;
 use crate::tokenizer::Tokenizer;
@@ -135,6 +136,7 @@ fn prepared(plan: &RunPlan) -> Result<(Vec<Case>, RequestOptions)> {
         ..plan.dataset.clone()
     };
     let tokenizer = plan.tokenizer.as_deref().map_or_else(|| Ok(Tokenizer::embedded()), Tokenizer::open)?;
+    let tokenizer = tokenizer.with_template_variables(plan.request.template_variables.clone().unwrap_or_default());
     let options = RequestOptions {
         model,
         stream: plan.request.stream,
@@ -144,5 +146,9 @@ fn prepared(plan: &RunPlan) -> Result<(Vec<Case>, RequestOptions)> {
         guided_decoding_backend: plan.constraint.guided_decoding_backend.clone(),
         extra_body: plan.request.extra_body.clone(),
     };
-    Ok((dataset::load(&dataset, &tokenizer)?.cases, options))
+    let mut cases = dataset::load(&dataset, &tokenizer)?.cases;
+    if let Some(lora) = &plan.request.lora {
+        run::lora::assign(&mut cases, lora, plan.dataset.seed);
+    }
+    Ok((cases, options))
 }

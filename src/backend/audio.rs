@@ -43,7 +43,7 @@ impl Adapter for Audio {
     fn encode(&self, case: &Case, options: &RequestOptions) -> Result<Bytes, Unsendable> {
         let Prompt::Audio(clip) = &case.prompt else { return Err(body::no_such_prompt(self.kind(), "sound", &case.prompt)) };
         let mut fields = Fields::new();
-        fields.insert("model".to_owned(), Value::from(options.model.as_str()));
+        fields.insert("model".to_owned(), Value::from(options.model_of(case)));
         fields.insert("max_completion_tokens".to_owned(), Value::from(case.output_len));
         fields.insert("language".to_owned(), Value::from("en"));
         if options.stream {

@@ -30,6 +30,7 @@ fn case(kind: ServerKind, constraint: Option<Constraint>, arm: Arm) -> Case {
         completion: None,
         tags: vec![],
         grammar_oracle: None,
+        model: None,
     }
 }
 

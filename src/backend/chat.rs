@@ -25,7 +25,7 @@ impl Adapter for Chat {
     /// server that knows only `max_tokens` needs it through `--extra-body`.
     fn encode(&self, case: &Case, options: &RequestOptions) -> Result<Bytes, Unsendable> {
         let mut fields = Fields::new();
-        fields.insert("model".to_owned(), Value::from(options.model.as_str()));
+        fields.insert("model".to_owned(), Value::from(options.model_of(case)));
         fields.insert("messages".to_owned(), body::messages(self.kind, case)?);
         fields.insert(Shape::of(self.kind).length.to_owned(), Value::from(case.output_len));
         body::finish(self.kind, fields, case, options)

@@ -24,7 +24,7 @@ impl Adapter for Completions {
     fn encode(&self, case: &Case, options: &RequestOptions) -> Result<Bytes, Unsendable> {
         let prompt = body::text(self.kind, case)?;
         let mut fields = Fields::new();
-        fields.insert("model".to_owned(), Value::from(options.model.as_str()));
+        fields.insert("model".to_owned(), Value::from(options.model_of(case)));
         fields.insert("prompt".to_owned(), Value::from(prompt));
         if self.kind == ServerKind::Vllm {
             // vLLM's own client sends this always. It undoes a penalty from the model's generation config, so leaving it out

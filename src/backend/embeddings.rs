@@ -25,7 +25,7 @@ impl Adapter for Embeddings {
 
     fn encode(&self, case: &Case, options: &RequestOptions) -> Result<Bytes, Unsendable> {
         let mut fields = Fields::new();
-        fields.insert("model".to_owned(), Value::from(options.model.as_str()));
+        fields.insert("model".to_owned(), Value::from(options.model_of(case)));
         fields.insert("input".to_owned(), Value::from(body::text(self.kind(), case)?));
         body::finish(self.kind(), fields, case, options)
     }

@@ -30,7 +30,7 @@ impl Adapter for LlamaCpp {
     /// The model's name chooses one of several where the server routes, and is ignored elsewhere.
     fn encode(&self, case: &Case, options: &RequestOptions) -> Result<Bytes, Unsendable> {
         let mut fields = Fields::new();
-        fields.insert("model".to_owned(), Value::from(options.model.as_str()));
+        fields.insert("model".to_owned(), Value::from(options.model_of(case)));
         fields.insert("prompt".to_owned(), Value::from(body::text(self.kind(), case)?));
         fields.insert("n_predict".to_owned(), Value::from(case.output_len));
         body::finish(self.kind(), fields, case, options)

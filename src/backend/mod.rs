@@ -15,6 +15,7 @@ mod completions;
 mod decode;
 pub mod dialect;
 mod embeddings;
+pub mod extras;
 pub mod identify;
 mod kind;
 mod likeness;
@@ -63,6 +64,13 @@ pub struct RequestOptions {
     pub guided_decoding_backend: Option<String>,
     /// `--extra-body`: merged over everything else, see [`check`] for what it must not touch.
     pub extra_body: Option<Map<String, Value>>,
+}
+
+impl RequestOptions {
+    /// The model that a case asks for.
+    pub fn model_of<'a>(&'a self, case: &'a Case) -> &'a str {
+        case.model.as_deref().unwrap_or(&self.model)
+    }
 }
 
 /// Sampling parameters; only what was given is sent, so that the server's own defaults hold otherwise.

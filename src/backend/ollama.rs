@@ -37,7 +37,7 @@ impl Adapter for Ollama {
             });
         }
         let mut fields = Fields::new();
-        fields.insert("model".to_owned(), Value::from(options.model.as_str()));
+        fields.insert("model".to_owned(), Value::from(options.model_of(case)));
         fields.insert("messages".to_owned(), body::messages(self.kind(), case)?);
         fields.insert("options".to_owned(), json!({"num_predict": case.output_len}));
         body::finish(self.kind(), fields, case, options)

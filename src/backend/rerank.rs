@@ -27,7 +27,7 @@ impl Adapter for Rerank {
             return Err(body::no_such_prompt(self.kind(), "a query with documents", &case.prompt));
         };
         let mut fields = Fields::new();
-        fields.insert("model".to_owned(), Value::from(options.model.as_str()));
+        fields.insert("model".to_owned(), Value::from(options.model_of(case)));
         fields.insert("query".to_owned(), Value::from(&**query));
         fields.insert("documents".to_owned(), documents.iter().map(|document| Value::from(&**document)).collect());
         fields.insert("truncate_prompt_tokens".to_owned(), Value::from(-1));

@@ -40,7 +40,7 @@ impl Adapter for Responses {
             }
         }
         let mut fields = Fields::new();
-        fields.insert("model".to_owned(), Value::from(options.model.as_str()));
+        fields.insert("model".to_owned(), Value::from(options.model_of(case)));
         fields.insert("input".to_owned(), input);
         fields.insert("max_output_tokens".to_owned(), Value::from(case.output_len));
         body::finish(self.kind(), fields, case, options)

@@ -9,8 +9,10 @@ use crate::backend::{ConstraintDialect, ServerKind};
 use crate::constraint::GrammarDialect;
 use crate::engine::{EngineName, SERVER_ONLY};
 use crate::report::junit::JunitPer;
+use crate::report::saved::ResultFormat;
+use crate::report::{LatencyMetric, QueueMetric};
 
-use super::{ArmsArgs, DatasetArgs, EmbeddedArgs, EngineArgs};
+use super::{ArmsArgs, DatasetArgs, EmbeddedArgs, EngineArgs, ForeignArgs};
 
 /// Everything that a benchmark run can be told.
 #[derive(Args, Clone, Debug)]
@@ -36,13 +38,15 @@ pub struct BenchArgs {
     pub embedded: EmbeddedArgs,
     #[command(flatten, next_help_heading = "Decoding engines of the embedded engine")]
     pub engine: EngineArgs,
+    #[command(flatten, next_help_heading = "Flags of other benchmarks")]
+    pub foreign: ForeignArgs,
 }
 
 /// Which server, and how it is spoken to.
 #[derive(Args, Clone, Debug)]
 pub struct ServerArgs {
     /// Kind of server [default: vllm]; the endpoint's path follows it
-    #[arg(long, value_name = "KIND",
+    #[arg(long, visible_alias = "endpoint-type", value_name = "KIND",
           value_parser = PossibleValuesParser::new(ServerKind::ALL.map(ServerKind::name))
               .map(|name| name.parse::<ServerKind>().expect("the parser let only listed names through")))]
     pub backend: Option<ServerKind>,
@@ -64,6 +68,15 @@ pub struct ServerArgs {
     /// Name the server knows the model by, where it differs from --model
     #[arg(long, value_name = "NAME")]
     pub served_model_name: Option<String>,
+    /// Models that requests ask for in place of --model, one each: LoRA modules of the server
+    #[arg(long, value_name = "NAME", num_args = 1..)]
+    pub lora_modules: Vec<String>,
+    /// How they are dealt out
+    #[arg(long, value_name = "HOW", value_enum, requires = "lora_modules", default_value_t = LoraAssignmentName::Random)]
+    pub lora_assignment: LoraAssignmentName,
+    /// Have the server profile the measured part: posts to /start_profile before it, to /stop_profile after it
+    #[arg(long)]
+    pub profile: bool,
     /// Tokenizer for prompt counts and chat templates: a folder, a tokenizer.json or a Hub id [default: embedded cl100k_base]
     #[arg(long, value_name = "PATH|ID")]
     pub tokenizer: Option<String>,
@@ -79,6 +92,15 @@ pub struct ServerArgs {
     /// Wait up to so many seconds for the server to be ready; 0 does not wait
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub ready_check_timeout_sec: u64,
+}
+
+/// How LoRA modules are dealt out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LoraAssignmentName {
+    /// Drawn for each request, by --seed
+    Random,
+    /// In turn
+    RoundRobin,
 }
 
 /// Which requests are constrained, and how the constraint travels.
@@ -149,6 +171,10 @@ pub struct TrafficArgs {
     /// Share of --max-concurrency from which a run counts as steady; the steady part is reported beside the whole
     #[arg(long, value_name = "SHARE", default_value_t = 0.95, allow_negative_numbers = true)]
     pub steady_state_threshold: f64,
+    /// Send a request for one token beside the run so many times a second, one at a time and outside the cap, and report its latency:
+    /// what the run does to requests that have nothing to do with it
+    #[arg(long, value_name = "RPS", default_value_t = 0.0, allow_negative_numbers = true)]
+    pub probe_request_rate: f64,
     /// Seed of everything that is drawn: which requests are constrained, due times, unique members
     #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
     pub seed: u64,
@@ -211,6 +237,15 @@ pub struct SamplingArgs {
     /// Ask the server to go on past the end of the answer; breaks constrained requests
     #[arg(long)]
     pub ignore_eos: bool,
+    /// Ask for the log probabilities of so many of the likeliest tokens at each place, in the field that the backend has for it
+    #[arg(long, value_name = "N")]
+    pub logprobs: Option<u32>,
+    /// Answers to choose the best one from; only 1 can be asked for
+    #[arg(long, value_name = "N", hide = true)]
+    pub best_of: Option<u32>,
+    /// JSON object of variables for the chat template: the server's, or the tokenizer's where prompts are put into it here
+    #[arg(long, value_name = "JSON")]
+    pub chat_template_kwargs: Option<String>,
     /// JSON object merged into every request body
     #[arg(long, value_name = "JSON")]
     pub extra_body: Option<String>,
@@ -225,6 +260,12 @@ pub struct OutputArgs {
     /// Also keep every request's times, text and verdict in the file
     #[arg(long)]
     pub save_detailed: bool,
+    /// Layout of the result file: sobench's own, that of `vllm bench serve`, or that of vLLM's structured-output script; the
+    /// default name follows it
+    #[arg(long, value_name = "LAYOUT", default_value = ResultFormat::Sobench.name(),
+          value_parser = PossibleValuesParser::new(ResultFormat::ALL.map(ResultFormat::name))
+              .map(|name| ResultFormat::ALL.into_iter().find(|it| it.name() == name).expect("the parser let only listed names through")))]
+    pub result_format: ResultFormat,
     /// Add the result to the file as one line, below those that it holds; implies --save-result
     #[arg(long)]
     pub append_result: bool,
@@ -251,6 +292,23 @@ pub struct OutputArgs {
     /// Draw latencies and the run over its time below the report
     #[arg(long)]
     pub plot: bool,
+    /// Write a page of what each request did when, beside the result or in its folder
+    #[arg(long)]
+    pub plot_timeline: bool,
+    /// Where gaps between chunks change their colour on that page, in ms
+    #[arg(
+        long,
+        value_name = "MS,MS",
+        value_delimiter = ',',
+        num_args = 1,
+        default_value = "25,50",
+        requires = "plot_timeline",
+        allow_negative_numbers = true
+    )]
+    pub timeline_itl_thresholds: Vec<f64>,
+    /// Write a page of the lengths of prompts and answers, beside the result or in its folder
+    #[arg(long)]
+    pub plot_dataset_stats: bool,
     /// Folder of the result file; made if missing [default: the current one]
     #[arg(long, value_name = "PATH")]
     pub result_dir: Option<PathBuf>,
@@ -279,12 +337,13 @@ pub struct OutputArgs {
     pub label: Option<String>,
     /// Metrics to print in full [default: ttft,tpot,itl; e2el where nothing is generated]
     #[arg(long, value_name = "A,B", value_delimiter = ',',
-          value_parser = ["ttft", "tpot", "itl", "e2el"])]
+          value_parser = PossibleValuesParser::new(
+              LatencyMetric::ALL.map(LatencyMetric::key).into_iter().chain(QueueMetric::ALL.map(QueueMetric::key))))]
     pub percentile_metrics: Vec<String>,
     /// Percentiles of those metrics
     #[arg(long, value_name = "P,P", value_delimiter = ',', default_value = "99")]
     pub metric_percentiles: Vec<f64>,
-    /// Service-level objectives in ms that a good request meets: ttft, tpot, e2el
+    /// Service-level objectives in ms that a good request meets: ttft, tpot, e2el; and `valid`, for a valid answer
     #[arg(long, value_name = "METRIC:MS", num_args = 1..)]
     pub goodput: Vec<String>,
     /// No progress on stderr

@@ -151,6 +151,7 @@ fn case(row: &Row, plan: &DatasetPlan, index: usize, is_constrained: bool) -> Ca
         completion: row.completion.clone(),
         tags: row.tags.clone(),
         grammar_oracle: row.grammar_oracle.clone(),
+        model: None,
     }
 }
 

@@ -243,6 +243,10 @@ impl Client {
         self.request(Method::GET, url)
     }
 
+    pub(super) fn post(&self, url: Url) -> Request {
+        self.request(Method::POST, url)
+    }
+
     fn request(&self, method: Method, url: Url) -> Request {
         let mut request = Request::new(method, url);
         request.headers_mut().clone_from(&self.headers);

@@ -32,7 +32,7 @@ pub use client::{Client, DEFAULT_REQUEST_TIMEOUT, DriverOptions, Limits};
 pub use cost::Cost;
 pub use endpoint::{ApiKey, Endpoint};
 pub use files::make_room;
-pub use probe::{ModelInfo, Page, models, page, version, wait_ready};
+pub use probe::{ModelInfo, Page, models, order, page, version, wait_ready};
 pub use stop::{Stop, StopState, Stopper, stop};
 pub use together::{Outside, PHASE, Seat, seats};
 pub(crate) use transport::Socket;

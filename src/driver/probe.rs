@@ -84,6 +84,19 @@ pub async fn page(client: &Client, path: &str) -> Option<Page> {
     Some(Page { status: status.as_u16(), server, body: String::from_utf8_lossy(&body).into_owned() })
 }
 
+/// The most that the server may take to begin or end a profile: it writes it to disk meanwhile.
+const MAX_ORDER_TIME: Duration = Duration::from_secs(600);
+
+/// Posts to a path beside `/v1` without a body, such as `/start_profile`. The error is in words.
+pub async fn order(client: &Client, path: &str) -> std::result::Result<(), String> {
+    let url = client.options().endpoint.root_url(path).map_err(|error| error.what)?;
+    match fetch_within(client, client.post(url), MAX_ORDER_TIME).await {
+        Ok((StatusCode::OK, _, _)) => Ok(()),
+        Ok((status, _, body)) => Err(format!("{} {}", status.as_u16(), quote(&body)).trim_end().to_owned()),
+        Err(why) => Err(why),
+    }
+}
+
 /// Waits until the server answers at all, for at most `timeout`; zero does not wait and does not look.
 ///
 /// vLLM's client sends the first real request until one succeeds. This asks for `/v1/models` instead, so that nothing is
@@ -122,7 +135,14 @@ async fn ask(client: &Client, request: Request) -> std::result::Result<(StatusCo
 }
 
 async fn fetch(client: &Client, request: Request) -> std::result::Result<(StatusCode, HeaderMap, Vec<u8>), String> {
-    let limit = client.options().limits.probe_timeout;
+    fetch_within(client, request, client.options().limits.probe_timeout).await
+}
+
+async fn fetch_within(
+    client: &Client,
+    request: Request,
+    limit: Duration,
+) -> std::result::Result<(StatusCode, HeaderMap, Vec<u8>), String> {
     let answer = async {
         let mut response = client.http().execute(request).await?;
         let mut body = Vec::new();

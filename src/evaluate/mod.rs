@@ -183,6 +183,7 @@ mod tests {
             completion: None,
             tags: Vec::new(),
             grammar_oracle: None,
+            model: None,
         }
     }
 

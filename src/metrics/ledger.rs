@@ -50,6 +50,7 @@ pub struct Question {
     pub completion: Option<String>,
     pub tags: Vec<String>,
     pub grammar_oracle: Option<Arc<str>>,
+    pub model: Option<Arc<str>>,
 }
 
 /// The instants of a request without those of its chunks but the first and the last; see [`Timing`].
@@ -285,6 +286,7 @@ impl Ledger {
                 completion: case.completion.clone(),
                 tags: case.tags.clone(),
                 grammar_oracle: case.grammar_oracle.clone(),
+                model: case.model.clone(),
             });
             (questions.len() - 1) as u32
         })

@@ -19,6 +19,7 @@ pub mod offered;
 pub mod overhead;
 pub mod parts;
 pub mod pooled;
+pub mod probe;
 pub mod quality;
 pub mod stats;
 pub mod steady;
@@ -105,12 +106,15 @@ pub enum Answers {
     Computed,
 }
 
-/// Service level objectives, in milliseconds; an answer is good that passes none of them.
+/// Service level objectives, in milliseconds; an answer is good that meets all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Slo {
     pub ttft_ms: Option<f64>,
     pub tpot_ms: Option<f64>,
     pub e2el_ms: Option<f64>,
+    /// Whether it has to be valid as well.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub valid: bool,
 }
 
 /// All numbers of a run.

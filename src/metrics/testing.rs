@@ -71,6 +71,7 @@ impl Made<'_> {
             completion: None,
             tags: vec![],
             grammar_oracle: None,
+            model: None,
         };
         let timing = Timing {
             due_ns: self.due * NS_PER_MS,

@@ -91,7 +91,7 @@ fn good<'s, 'a>(answers: &[&'s Sample<'a>], slo: Slo, options: &MetricsOptions) 
         let within = |bound: Option<f64>, value: Option<f64>| bound.is_none_or(|bound| value.is_some_and(|it| it <= bound));
         // As in vLLM, an answer that has no TPOT (too short, or in one chunk) breaks no bound on it. One without content has
         // nothing to meet a bound with.
-        let content = latency.e2el_ms.is_some();
+        let content = latency.e2el_ms.is_some() && (!slo.valid || *sample.verdict() == Verdict::Valid);
         let tpot = slo.tpot_ms.is_none_or(|bound| latency.tpot_ms.is_none_or(|it| it <= bound));
         content && tpot && within(slo.ttft_ms, latency.ttft_ms) && within(slo.e2el_ms, latency.e2el_ms)
     };

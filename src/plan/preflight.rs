@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use super::{Format, checked_url, json_object, key_values};
+use super::output::key_values;
+use super::request::json_object;
+use super::{Format, checked_url};
 use crate::backend::{ConstraintDialect, ServerKind};
 use crate::cli::{PreflightArgs, PreflightFormat};
 use crate::constraint::GrammarDialect;
@@ -179,7 +181,7 @@ fn kinds(names: &[String]) -> Result<Vec<Kind>> {
 
 /// An own field that constrains would constrain the control, and be taken for what is asked.
 fn extra_body(text: &str) -> Result<Map<String, Value>> {
-    let fields = json_object(text)?;
+    let fields = json_object("--extra-body", text)?;
     match fields.iter().find(|(field, value)| ConstraintDialect::constrains(field, value)) {
         None => Ok(fields),
         Some((field, _)) => Err(Error::usage(format!("--extra-body would constrain every question, the control too: {field}"))

@@ -5,6 +5,8 @@ use std::ffi::OsString;
 use super::*;
 use crate::cli::{Cli, Command};
 use crate::dataset::{Constraints, PromptForm};
+use crate::metrics::Slo;
+use crate::report::LatencyMetric;
 
 fn plan(arguments: &[&str]) -> Result<RunPlan> {
     let arguments = std::iter::once("sobench").chain(arguments.iter().copied()).map(OsString::from);
@@ -127,7 +129,7 @@ fn ratio_and_objectives_are_taken() {
     assert_eq!(plan(&["--no-guided-decoding"]).unwrap().dataset.constrained_ratio, 0.0);
     assert_eq!(plan(&[]).unwrap().dataset.constrained_ratio, 1.0);
     let slo = plan(&["--goodput", "ttft:200", "e2el:5000"]).unwrap().metrics.goodput;
-    assert_eq!(slo, Some(Slo { ttft_ms: Some(200.0), tpot_ms: None, e2el_ms: Some(5000.0) }));
+    assert_eq!(slo, Some(Slo { ttft_ms: Some(200.0), tpot_ms: None, e2el_ms: Some(5000.0), valid: false }));
     assert_eq!(plan(&["--ignore-eos"]).unwrap().warnings().len(), 1);
     assert!(plan(&["--ignore-eos", "--no-guided-decoding"]).unwrap().warnings().is_empty());
 }

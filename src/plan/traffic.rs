@@ -22,6 +22,8 @@ pub struct Traffic {
     pub steady_state_threshold: f64,
     /// Every how many constrained requests a schema that no server has seen is sent; at least 2.
     pub cold_schema_every: Option<usize>,
+    /// Small requests beside the run, a second; `None` for none.
+    pub probe_request_rate: Option<f64>,
     /// Whether a client that stood in the way makes the run a failed one.
     pub strict_client: bool,
 }
@@ -66,9 +68,23 @@ pub(super) fn traffic(flags: &TrafficArgs) -> Result<(Traffic, usize)> {
         until,
         steady_state_threshold: flags.steady_state_threshold,
         cold_schema_every: flags.cold_schema_every,
+        probe_request_rate: probe_rate(flags.probe_request_rate)?,
         strict_client: flags.strict_client,
     };
     Ok((traffic, requests))
+}
+
+/// The slowest probe: one in a day.
+const SLOWEST_PROBE_RPS: f64 = 1.0 / 86_400.0;
+
+fn probe_rate(rate: f64) -> Result<Option<f64>> {
+    if rate == 0.0 {
+        return Ok(None);
+    }
+    if rate.is_finite() && rate >= SLOWEST_PROBE_RPS {
+        return Ok(Some(rate));
+    }
+    Err(Error::usage(format!("--probe-request-rate is no rate: {rate}")).hint("give requests per second, e.g. 1; 0 sends none"))
 }
 
 fn seconds(flag: &str, value: f64) -> Result<Duration> {

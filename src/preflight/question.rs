@@ -189,6 +189,7 @@ fn case(id: &str, constraint: Option<&Arc<Constraint>>, output_len: u32) -> Case
         completion: None,
         tags: Vec::new(),
         grammar_oracle: None,
+        model: None,
     }
 }
 

@@ -167,6 +167,7 @@ fn objectives(slo: &Slo) -> String {
     let bounds = [("TTFT", slo.ttft_ms), ("TPOT", slo.tpot_ms), ("E2EL", slo.e2el_ms)];
     let bounds: Vec<String> =
         bounds.iter().filter_map(|(name, bound)| bound.map(|bound| format!("{name} at most {bound} ms"))).collect();
+    let bounds: Vec<String> = bounds.into_iter().chain(slo.valid.then(|| "a valid answer".to_owned())).collect();
     format!("goodput counts answers of all arms with {}; valid goodput those of them that are valid", bounds.join(", "))
 }
 

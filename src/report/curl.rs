@@ -132,6 +132,7 @@ mod tests {
             completion: None,
             tags: vec![],
             grammar_oracle: None,
+            model: None,
         }
     }
 

@@ -3,8 +3,9 @@
 use std::io::{self, Write};
 
 use super::junit::{self, JunitPer};
+use super::saved::{self, Place, ResultFormat};
 use super::view::View;
-use super::{csv, html, json, markdown, plot, text};
+use super::{csv, html, markdown, plot, text};
 use crate::error::{Error, Result};
 
 /// A form of the report.
@@ -22,6 +23,10 @@ pub enum Format {
     Html,
     /// Tests for CI.
     Junit,
+    /// The result as `vllm bench serve` saves it.
+    VllmServe,
+    /// The result as vLLM's structured-output script saves it.
+    VllmStructured,
 }
 
 /// What the forms leave open.
@@ -36,7 +41,8 @@ pub struct FormOptions {
 
 impl Format {
     /// Every form, in the order in which they are listed to people.
-    pub const ALL: [Self; 6] = [Self::Text, Self::Json, Self::Csv, Self::Markdown, Self::Html, Self::Junit];
+    pub const ALL: [Self; 8] =
+        [Self::Text, Self::Json, Self::Csv, Self::Markdown, Self::Html, Self::Junit, Self::VllmServe, Self::VllmStructured];
 
     /// The name in flags.
     pub fn name(self) -> &'static str {
@@ -47,6 +53,8 @@ impl Format {
             Self::Markdown => "markdown",
             Self::Html => "html",
             Self::Junit => "junit",
+            Self::VllmServe => ResultFormat::VllmServe.name(),
+            Self::VllmStructured => ResultFormat::VllmStructured.name(),
         }
     }
 }
@@ -61,11 +69,9 @@ pub fn write(view: &View<'_>, format: Format, options: FormOptions, out: &mut dy
             put(out, &text::render(view.report))?;
             if options.plot { put(out, &plot::render(view)) } else { Ok(()) }
         }
-        Format::Json => {
-            serde_json::to_writer_pretty(&mut *out, &json::render(view.report, options.detailed))
-                .map_err(|error| lost(&error.into()))?;
-            put(out, "\n")
-        }
+        Format::Json => saved::write(view, ResultFormat::Sobench, options.detailed, Place::Whole, out),
+        Format::VllmServe => saved::write(view, ResultFormat::VllmServe, options.detailed, Place::Whole, out),
+        Format::VllmStructured => saved::write(view, ResultFormat::VllmStructured, options.detailed, Place::Whole, out),
         Format::Csv => csv::write(view, out),
         Format::Markdown => put(out, &markdown::render(view.report)),
         Format::Html => put(out, &html::render(view)?),
@@ -78,6 +84,7 @@ pub(super) fn put(out: &mut dyn Write, text: &str) -> Result<()> {
     out.write_all(text.as_bytes()).map_err(|error| lost(&error))
 }
 
-fn lost(error: &io::Error) -> Error {
+/// The error of a form that could not be written.
+pub(super) fn lost(error: &io::Error) -> Error {
     Error::environment(format!("the report cannot be written: {error}")).hint("make room, or name another file")
 }

@@ -9,9 +9,10 @@ use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use super::{About, Details, FORMAT_VERSION, LatencyMetric, Report};
+use super::{About, Details, FORMAT_VERSION, LatencyMetric, Report, rate_or_inf};
 use crate::metrics::Metrics;
 use crate::metrics::latency::Latency;
+use crate::metrics::probe::Probed;
 use crate::metrics::stats::{Rate, Summary};
 
 /// Members of [`super::About`] that stand at the top under vLLM's names, and are not said twice.
@@ -43,8 +44,19 @@ const DETAILS: [&str; 10] = [
 ];
 
 /// What only some loads have. These, and the columns, are the file's own even where it has none of them.
-const OF_SOME_LOADS: [&str; 6] =
-    ["request_rates", "rps_change_events", "ramp_up_strategy", "ramp_up_start_rps", "ramp_up_end_rps", "steady_state"];
+const OF_SOME_LOADS: [&str; 11] = [
+    "request_rates",
+    "rps_change_events",
+    "ramp_up_strategy",
+    "ramp_up_start_rps",
+    "ramp_up_end_rps",
+    "steady_state",
+    "probe_completed",
+    "probe_failed",
+    "probe_median_e2el_ms",
+    "probe_p99_e2el_ms",
+    "probe_max_e2el_ms",
+];
 
 /// The whole file, to be written by a serialiser: what it holds of every request is not copied.
 #[derive(Clone, Debug)]
@@ -69,9 +81,10 @@ pub fn render(report: &Report, detailed: bool) -> File<'_> {
     // Tokens, as the key says. vLLM's chunks are `max_output_chunks_per_s` of our own part.
     put(&mut file, "max_output_tokens_per_s", throughput.max_output_tokens_per_s);
     put(&mut file, "max_concurrent_requests", throughput.max_concurrent_requests);
+    report.probe.iter().for_each(|probed| add_probe(&mut file, probed));
     report.load.iter().for_each(|load| load.add_events(&mut file));
     for metric in LatencyMetric::ALL {
-        add_latency(&mut file, metric, summary_of(&report.metrics.overall.latency, metric));
+        add_latency(&mut file, metric.key(), summary_of(&report.metrics.overall.latency, metric));
     }
     file.insert("sobench".to_owned(), own_part(report));
     File { members: file, details }
@@ -165,8 +178,17 @@ fn add_totals(file: &mut Map<String, Value>, metrics: &Metrics) {
     put(file, "total_token_throughput", throughput.total_token_throughput);
 }
 
-fn add_latency(file: &mut Map<String, Value>, metric: LatencyMetric, summary: &Summary) {
-    let key = metric.key();
+/// vLLM's keys of the small requests beside a run.
+pub(super) fn add_probe(file: &mut Map<String, Value>, probed: &Probed) {
+    put(file, "probe_completed", probed.completed);
+    put(file, "probe_failed", probed.failed);
+    put(file, "probe_median_e2el_ms", probed.median_e2el_ms);
+    put(file, "probe_p99_e2el_ms", probed.p99_e2el_ms);
+    put(file, "probe_max_e2el_ms", probed.max_e2el_ms);
+}
+
+/// Mean, median, deviation and percentiles under one name.
+pub(super) fn add_latency(file: &mut Map<String, Value>, key: &str, summary: &Summary) {
     put(file, &format!("mean_{key}_ms"), summary.mean);
     put(file, &format!("median_{key}_ms"), summary.median);
     put(file, &format!("std_{key}_ms"), summary.std);
@@ -182,6 +204,9 @@ fn own_part(report: &Report) -> Value {
     put(&mut own, "format_version", FORMAT_VERSION);
     own.extend(settings(&report.about).into_iter().filter(|(key, _)| !AT_THE_TOP.contains(&key.as_str())));
     put(&mut own, "percentile_metrics", &report.percentile_metrics);
+    if !report.queue_metrics.is_empty() {
+        put(&mut own, "queue_metrics", &report.queue_metrics);
+    }
     put(&mut own, "load", &report.load);
     put(&mut own, "client", &report.client);
     put(&mut own, "options", &metrics.options);
@@ -200,6 +225,15 @@ fn settings(about: &About) -> Map<String, Value> {
     match to_value(about) {
         Value::Object(settings) => settings,
         other => unreachable!("a struct with named fields is an object, not {other}"),
+    }
+}
+
+/// Requests per second, in vLLM's spelling.
+pub(super) struct Rps(pub(super) f64);
+
+impl Serialize for Rps {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        rate_or_inf(&Some(self.0), serializer)
     }
 }
 

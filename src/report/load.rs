@@ -70,11 +70,16 @@ impl LoadReport {
 
     /// vLLM's record of a ramp, and the steady state of its `vllm-bench`, which stand before the latencies.
     pub(super) fn add_events(&self, file: &mut Map<String, Value>) {
-        if let Some(ramp) = &self.ramp {
-            put(file, "rps_change_events", &ramp.events);
-        }
+        self.add_rate_changes(file);
         if self.max_concurrency.is_some() {
             put(file, "steady_state", self.steady_state.as_ref().map(SteadyState::vllm_keys));
+        }
+    }
+
+    /// vLLM's record of a ramp alone.
+    pub(super) fn add_rate_changes(&self, file: &mut Map<String, Value>) {
+        if let Some(ramp) = &self.ramp {
+            put(file, "rps_change_events", &ramp.events);
         }
     }
 

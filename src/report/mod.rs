@@ -24,6 +24,7 @@ pub mod format;
 pub mod html;
 pub mod json;
 pub mod junit;
+pub mod lengths_page;
 mod load;
 pub mod markdown;
 pub mod mask;
@@ -32,13 +33,17 @@ pub mod place;
 pub mod plot;
 pub mod preflight;
 pub mod pytorch;
+mod queueing;
+pub mod requests_page;
 mod rfc4180;
+pub mod saved;
 pub mod score;
 mod svg;
 mod tables;
 pub mod text;
 pub mod timeline;
 pub mod view;
+pub mod vllm;
 
 use std::str::FromStr;
 
@@ -49,11 +54,13 @@ pub use self::details::{Details, Output};
 pub use self::enforcement::Enforcement;
 pub use self::filename::filename;
 pub use self::load::{LoadReport, RampAbout, RpsChange};
+pub use self::queueing::QueueMetric;
 use crate::backend::Sampling;
 use crate::error::Error;
 use crate::metrics::Metrics;
 use crate::metrics::client::ClientPart;
 use crate::metrics::parts::Part;
+use crate::metrics::probe::Probed;
 
 /// The version of the saved file's own part (`sobench`), raised whenever a key changes its meaning or goes away.
 pub const FORMAT_VERSION: u32 = 1;
@@ -65,12 +72,16 @@ pub struct Report {
     pub metrics: Metrics,
     /// The latencies that the console shows; the saved file has all of them.
     pub percentile_metrics: Vec<LatencyMetric>,
+    /// The wait before sending as latencies of its own, where it was asked for.
+    pub queue_metrics: Vec<QueueMetric>,
     /// The load that the figures were measured under.
     pub load: Option<LoadReport>,
     /// The client's own part in them, and whether it stood in the way.
     pub client: Option<ClientPart>,
     /// The datasets of a mix, each by itself.
     pub parts: Vec<Part>,
+    /// The small requests beside the run, where they were asked for.
+    pub probe: Option<Probed>,
     /// What the saved file holds of every request, where the user asked for it.
     pub details: Option<Details>,
 }
@@ -227,7 +238,17 @@ impl Report {
     /// A report of what vLLM prints by default: TTFT, TPOT and ITL, without the details of each request.
     pub fn new(about: About, metrics: Metrics) -> Self {
         let percentile_metrics = vec![LatencyMetric::Ttft, LatencyMetric::Tpot, LatencyMetric::Itl];
-        Self { about, metrics, percentile_metrics, load: None, client: None, parts: Vec::new(), details: None }
+        Self {
+            about,
+            metrics,
+            percentile_metrics,
+            queue_metrics: Vec::new(),
+            load: None,
+            client: None,
+            parts: Vec::new(),
+            probe: None,
+            details: None,
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use tabled::settings::width::Wrap;
 
 use super::json::summary_of;
-use super::{LatencyMetric, Report, conditions, tables};
+use super::{LatencyMetric, QueueMetric, Report, conditions, tables};
 use crate::metrics::Answers;
 use crate::metrics::stats::{Percentile, Summary};
 
@@ -81,15 +81,24 @@ fn add_block(page: &mut String, report: &Report) {
     }
     row(page, "Peak concurrent requests:", &figure(throughput.max_concurrent_requests.map(|it| it as f64)));
     row(page, "Total token throughput (tok/s):", &figure(throughput.total_token_throughput));
+    if let Some(probed) = &report.probe {
+        row(page, "Probe requests completed:", &probed.completed.to_string());
+        row(page, "Probe requests failed:", &probed.failed.to_string());
+        row(page, "Median probe E2EL (ms):", &figure(probed.median_e2el_ms));
+        row(page, "P99 probe E2EL (ms):", &figure(probed.p99_e2el_ms));
+        row(page, "Max probe E2EL (ms):", &figure(probed.max_e2el_ms));
+    }
     for metric in LatencyMetric::ALL.into_iter().filter(|it| report.percentile_metrics.contains(it)) {
-        add_latency(page, metric, summary_of(&overall.latency, metric));
+        add_latency(page, (metric.name(), metric.title()), summary_of(&overall.latency, metric));
+    }
+    for metric in QueueMetric::ALL.into_iter().filter(|it| report.queue_metrics.contains(it)) {
+        add_latency(page, (metric.name(), metric.title()), metric.summary(&overall.latency));
     }
     let _ = writeln!(page, "{}", "=".repeat(BLOCK_WIDTH));
 }
 
-fn add_latency(page: &mut String, metric: LatencyMetric, summary: &Summary) {
-    let name = metric.name();
-    heading(page, metric.title(), '-');
+fn add_latency(page: &mut String, (name, title): (&str, &str), summary: &Summary) {
+    heading(page, title, '-');
     row(page, &format!("Mean {name} (ms):"), &figure(summary.mean));
     row(page, &format!("Median {name} (ms):"), &figure(summary.median));
     for percentile in &summary.percentiles {

@@ -91,9 +91,11 @@ pub(super) fn report(log: &RunLog, detailed: bool) -> Result<Report> {
     fill_excerpts(&mut metrics, log)?;
     let mut report = Report::new(about(log), metrics);
     report.percentile_metrics.clone_from(&header.percentile_metrics);
+    report.queue_metrics.clone_from(&header.queue_metrics);
     report.load = Some(load(header, &samples, duration_ns)?);
     report.client = log.footer.as_ref().map(|footer| ClientPart::of(&samples, &header.metrics, footer.cost));
     report.parts = parts(&samples, duration_ns, &header.metrics);
+    report.probe = log.footer.as_ref().and_then(|footer| footer.probe.clone());
     report.details = detailed.then(|| Details::of(&samples, &header.metrics));
     report.about.notices.extend(rounded(&report.metrics));
     log.check()?;

@@ -64,6 +64,7 @@ mod tests {
             completion: None,
             tags: Vec::new(),
             grammar_oracle: None,
+            model: None,
         };
         arms.iter().enumerate().map(case).collect()
     }

@@ -46,6 +46,7 @@ mod tests {
             completion: None,
             tags: Vec::new(),
             grammar_oracle: None,
+            model: None,
         };
         (0..count).map(case).collect()
     }

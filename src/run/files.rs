@@ -8,12 +8,19 @@ use super::record::directory;
 use crate::error::{Error, Result};
 use crate::plan::RunPlan;
 use crate::report::view::View;
-use crate::report::{failures, filename, format, pytorch};
+use crate::report::{failures, filename, format, lengths_page, pytorch, requests_page};
 use crate::try_file::{make_folder, try_file};
 
 /// What the name of the file of failing cases ends in, and that of vLLM's records.
 const FAILURES_ENDING: &str = "failures.jsonl";
 const PYTORCH_ENDING: &str = "pytorch.json";
+
+/// Files of one name that are looked past for a free one.
+const MAX_SAME_NAMES: usize = 1000;
+
+/// What the names of pages end in, as vLLM's do but for the second, which is a picture there.
+const TIMELINE_ENDING: &str = "timeline.html";
+const LENGTHS_ENDING: &str = "dataset_stats.html";
 
 /// What became of the files: a line for each that was written, and the first failure. One that cannot be written does not keep the
 /// others from it.
@@ -40,7 +47,7 @@ pub(super) fn make_room(plan: &RunPlan) -> Result<()> {
     for (_, path) in &plan.output.files {
         make_folder(path).and_then(|()| try_file(path)).map_err(|error| cannot_write(path, &error))?;
     }
-    if plan.output.failures {
+    if plan.output.failures || plan.output.timeline.is_some() || plan.output.lengths {
         let folder = directory(plan);
         std::fs::create_dir_all(folder).map_err(|error| cannot_write(folder, &error))?;
     }
@@ -56,15 +63,22 @@ pub(super) fn write_all(plan: &RunPlan, view: &View<'_>, saved: Option<&Path>) -
         written.add(done.map(|()| format!("{} written: {}", form.name(), path.display())));
     }
     if output.failures {
-        // What a result is added to holds other runs, and each has failing cases of its own.
-        let beside = saved.filter(|_| !output.append).map(|result| result.with_extension(FAILURES_ENDING));
-        let path = beside.unwrap_or_else(|| unsaved(plan, view));
+        let path = beside(plan, view, saved, FAILURES_ENDING);
         let mut count = 0;
         let done = write(&path, |out| {
             count = failures::write(view, out)?;
             Ok(())
         });
         written.add(done.map(|()| format!("failing cases written: {count} to {}", path.display())));
+    }
+    let pages = [
+        output.timeline.map(|thresholds| ("timeline", TIMELINE_ENDING, requests_page::render(view, thresholds))),
+        output.lengths.then(|| ("lengths", LENGTHS_ENDING, lengths_page::render(view))),
+    ];
+    for (name, ending, page) in pages.into_iter().flatten() {
+        let path = beside(plan, view, saved, ending);
+        let done = write(&path, |out| out.write_all(page.as_bytes()).map_err(|error| cannot_write(&path, &error)));
+        written.add(done.map(|()| format!("{name} written: {}", path.display())));
     }
     if let Some(result) = saved.filter(|_| output.pytorch) {
         let path = result.with_extension(PYTORCH_ENDING);
@@ -76,11 +90,22 @@ pub(super) fn write_all(plan: &RunPlan, view: &View<'_>, saved: Option<&Path>) -
     written
 }
 
-/// The name of the failing cases of a run whose result has no file of its own: that which it would have had.
-fn unsaved(plan: &RunPlan, view: &View<'_>) -> PathBuf {
-    let made = || filename(view.report, view.report.about.date.as_deref().unwrap_or_default());
-    let name = plan.output.filename.clone().filter(|_| !plan.output.append).unwrap_or_else(made);
-    directory(plan).join(name).with_extension(FAILURES_ENDING)
+/// The path of a file beside the result. Where the result has no file of its own, its name is the one that it would have had: what a
+/// result is added to holds other runs.
+fn beside(plan: &RunPlan, view: &View<'_>, saved: Option<&Path>, ending: &str) -> PathBuf {
+    if let Some(result) = saved.filter(|_| !plan.output.append) {
+        return result.with_extension(ending);
+    }
+    if let Some(name) = plan.output.filename.as_ref().filter(|_| !plan.output.append) {
+        return directory(plan).join(name).with_extension(ending);
+    }
+    let name = filename(view.report, plan.output.result_format, view.report.about.date.as_deref().unwrap_or_default());
+    let stem = Path::new(&name).with_extension("");
+    let stem = stem.display();
+    // As results, whose names of our own making are never written over.
+    let names = std::iter::once(format!("{stem}.{ending}")).chain((2..).map(|number| format!("{stem}-{number}.{ending}")));
+    let mut paths = names.map(|name| directory(plan).join(name)).take(MAX_SAME_NAMES);
+    paths.find(|path| !path.exists()).unwrap_or_else(|| directory(plan).join(format!("{stem}.{ending}")))
 }
 
 /// Writes a file; one that is there is written over, as vLLM's tools do. Folders that are missing are made.

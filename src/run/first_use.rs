@@ -88,6 +88,7 @@ mod tests {
             completion: None,
             tags: Vec::new(),
             grammar_oracle: None,
+            model: None,
         }
     }
 

@@ -166,6 +166,7 @@ mod tests {
             completion: None,
             tags: vec![],
             grammar_oracle: None,
+            model: None,
         };
         let observation = Observation {
             case_index: 0,

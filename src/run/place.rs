@@ -43,8 +43,8 @@ pub(super) fn make_room(plan: &RunPlan) -> Result<()> {
 /// Opens the log of a run that begins now. A failure is no end of the run: the log is then kept in memory.
 pub(super) fn open(plan: &RunPlan, about: &About, load: &LoadTerms, started: SystemTime) -> Opened {
     let stem = || {
-        let name = planned_name(about, load, &date(started));
-        name.strip_suffix(".json").unwrap_or(&name).to_owned()
+        let name = planned_name(about, load, plan.output.result_format, &date(started));
+        name.rsplit_once('.').map_or_else(|| name.clone(), |(stem, _)| stem.to_owned())
     };
     let output = &plan.output;
     let asked = |made: io::Result<Sink>, path: &Path| match made {

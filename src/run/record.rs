@@ -18,6 +18,8 @@ use crate::metrics::client::ClientCost;
 use crate::metrics::cold_load::COLD_TAG;
 use crate::metrics::{MetricsOptions, summarise};
 use crate::plan::{RunPlan, Target};
+use crate::report::saved::{self, Place, ResultFormat};
+use crate::report::view::View;
 use crate::report::{self, About, DatasetAbout, Host, LoadReport, RampAbout, Report, RequestAbout};
 use crate::runlog::{self, ConstraintsAbout, Footer, Header, LoadTerms, RampTerms};
 use crate::session::Session;
@@ -45,6 +47,7 @@ pub(super) fn header(plan: &RunPlan, session: &Session, dataset: &Dataset, token
         load: load(plan, dataset.cases.len()),
         metrics: plan.metrics.clone(),
         percentile_metrics: plan.output.percentile_metrics.clone(),
+        queue_metrics: plan.output.queue_metrics.clone(),
         detailed: plan.output.detailed,
         evaluate: plan.evaluate,
         tokenizer: plan.tokenizer.clone(),
@@ -59,6 +62,7 @@ pub(super) fn footer(session: &Session, driven: &Driven) -> Footer {
         requests: driven.ran.cases,
         duration_ns: driven.ran.duration_ns,
         cost: cost(&driven.ran.cost, session.is_embedded()),
+        probe: driven.probed.clone(),
         engine: session.engine(),
         interrupted: driven.interrupted,
         notices: driven.notices.clone(),
@@ -228,28 +232,24 @@ pub(super) fn make_room(plan: &RunPlan) -> Result<()> {
 /// never is, nor does it stand beside the log of another run: `log` is its own.
 ///
 /// # Errors
-/// The file cannot be written.
-pub(super) fn save(plan: &RunPlan, report: &Report, log: Option<&Path>) -> Result<PathBuf> {
-    let path = match &plan.output.filename {
+/// The file cannot be written, or an answer that belongs into it cannot be read from the log.
+pub(super) fn save(plan: &RunPlan, view: &View<'_>, log: Option<&Path>) -> Result<PathBuf> {
+    let output = &plan.output;
+    let stamp = view.report.about.date.as_deref().unwrap_or_default();
+    let path = match &output.filename {
         Some(name) => directory(plan).join(name),
-        None => free_path(directory(plan), &report::filename(report, report.about.date.as_deref().unwrap_or_default()), log)?,
+        None => free_path(directory(plan), &report::filename(view.report, output.result_format, stamp), log)?,
     };
-    let result = report::json::render(report, plan.output.detailed);
-    let write = || -> std::io::Result<()> {
-        if plan.output.append {
-            return append(&path, &result);
-        }
-        let mut file = BufWriter::new(File::create(&path)?);
-        serde_json::to_writer_pretty(&mut file, &result)?;
-        file.write_all(b"\n")?;
-        file.flush()
-    };
-    write().map_err(|error| cannot_write(&path, &error))?;
+    let place = if output.append { Place::Line } else { Place::Whole };
+    let opened = if output.append { open_line(&path) } else { File::create(&path).map(BufWriter::new) };
+    let mut file = opened.map_err(|error| cannot_write(&path, &error))?;
+    saved::write(view, output.result_format, output.detailed, place, &mut file)?;
+    file.flush().map_err(|error| cannot_write(&path, &error))?;
     Ok(path)
 }
 
-/// Adds a result to a file as one line. A line that was cut short before, or one that vLLM left open, is ended first.
-fn append(path: &Path, result: &impl serde::Serialize) -> std::io::Result<()> {
+/// Opens a file to add a line to it. A line that was cut short before, or one that vLLM left open, is ended first.
+fn open_line(path: &Path) -> std::io::Result<BufWriter<File>> {
     let mut file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
     let is_open = file.seek(SeekFrom::End(0))? > 0 && {
         let mut last = [0];
@@ -261,13 +261,11 @@ fn append(path: &Path, result: &impl serde::Serialize) -> std::io::Result<()> {
     if is_open {
         file.write_all(b"\n")?;
     }
-    serde_json::to_writer(&mut file, result)?;
-    file.write_all(b"\n")?;
-    file.flush()
+    Ok(file)
 }
 
 /// The name that the result would have if the run came to what is planned.
-pub(super) fn planned_name(about: &About, load: &LoadTerms, stamp: &str) -> String {
+pub(super) fn planned_name(about: &About, load: &LoadTerms, layout: ResultFormat, stamp: &str) -> String {
     let ramp = |terms: &RampTerms| RampAbout {
         strategy: terms.strategy.clone(),
         start_rps: terms.start_rps,
@@ -276,7 +274,7 @@ pub(super) fn planned_name(about: &About, load: &LoadTerms, stamp: &str) -> Stri
     };
     let mut report = Report::new(about.clone(), summarise(&[], 0, &MetricsOptions::default()));
     report.load = Some(LoadReport { ramp: load.ramp.as_ref().map(ramp), ..LoadReport::default() });
-    report::filename(&report, stamp)
+    report::filename(&report, layout, stamp)
 }
 
 /// Runs that begin in the same second would have the same name: the later ones get a number, by which result and log of each belong
@@ -286,8 +284,8 @@ fn free_path(directory: &Path, name: &str, log: Option<&Path>) -> Result<PathBuf
         let beside = super::place::beside(path);
         log != Some(&*beside) && beside.exists()
     };
-    let stem = name.strip_suffix(".json").unwrap_or(name);
-    let names = std::iter::once(name.to_owned()).chain((2..=MAX_SAME_NAMES).map(|number| format!("{stem}-{number}.json")));
+    let (stem, ending) = name.rsplit_once('.').unwrap_or((name, ""));
+    let names = std::iter::once(name.to_owned()).chain((2..=MAX_SAME_NAMES).map(|number| format!("{stem}-{number}.{ending}")));
     for path in names.map(|name| directory.join(name)).filter(|path| !is_of_another(path)) {
         match OpenOptions::new().write(true).create_new(true).open(&path) {
             Ok(_) => return Ok(path),

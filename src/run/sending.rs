@@ -210,6 +210,7 @@ mod tests {
             completion: None,
             tags: Vec::new(),
             grammar_oracle: None,
+            model: None,
         }
     }
 

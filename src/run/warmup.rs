@@ -46,6 +46,7 @@ fn case(model: &Case, index: usize, random: &mut PythonRandom) -> Case {
         completion: None,
         tags: Vec::new(),
         grammar_oracle: None,
+        model: None,
     }
 }
 
@@ -89,6 +90,7 @@ mod tests {
             completion: Some("a".to_owned()),
             tags: Vec::new(),
             grammar_oracle: None,
+            model: None,
         }
     }
 

@@ -81,6 +81,8 @@ pub(super) struct RequestLine<'a> {
     output_len: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     completion: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model: Option<&'a str>,
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     tags: &'a [String],
     outcome: &'a Outcome,
@@ -164,6 +166,8 @@ pub(super) struct ReadRequest {
     #[serde(default)]
     completion: Option<String>,
     #[serde(default)]
+    model: Option<String>,
+    #[serde(default)]
     tags: Vec<String>,
     outcome: Box<RawValue>,
     timing: Gaps,
@@ -208,6 +212,7 @@ impl<'a> RequestLine<'a> {
             numbers,
             output_len: case.output_len,
             completion: case.completion.as_deref(),
+            model: case.model.as_deref(),
             tags: &case.tags,
             outcome: &observation.outcome,
             timing: Gaps::of(&observation.timing),
@@ -250,6 +255,7 @@ impl ReadRequest {
             completion: self.completion,
             tags: self.tags,
             grammar_oracle: None,
+            model: self.model.map(Into::into),
         };
         Ok((case, observation))
     }

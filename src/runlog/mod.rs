@@ -41,7 +41,8 @@ use crate::evaluate::EvaluateOptions;
 pub use crate::metrics::Judged;
 use crate::metrics::MetricsOptions;
 use crate::metrics::client::ClientCost;
-use crate::report::{About, EngineAbout, LatencyMetric};
+use crate::metrics::probe::Probed;
+use crate::report::{About, EngineAbout, LatencyMetric, QueueMetric};
 
 /// The version of the format, raised whenever a reader of the one before would misread it.
 pub const VERSION: u32 = 1;
@@ -66,6 +67,9 @@ pub struct Header {
     pub load: LoadTerms,
     pub metrics: MetricsOptions,
     pub percentile_metrics: Vec<LatencyMetric>,
+    /// The wait before sending as latencies of its own, where it was asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub queue_metrics: Vec<QueueMetric>,
     /// Whether the saved result holds every request.
     pub detailed: bool,
     pub evaluate: EvaluateOptions,
@@ -115,6 +119,9 @@ pub struct Footer {
     pub duration_ns: u64,
     /// What the run took from the machine.
     pub cost: ClientCost,
+    /// The small requests beside the run, where they were asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub probe: Option<Probed>,
     /// The decoding engine with what it did, where it is ours.
     pub engine: Option<EngineAbout>,
     /// Whether the user stopped the run.

@@ -1,6 +1,6 @@
 //! Reads a run log back: requests in plan order, exact, with or without the texts of their answers. Knows no verdict's meaning.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{BufRead, Read};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -216,6 +216,8 @@ struct Reading {
     prompts: HashMap<u32, Prompt>,
     constraints: HashMap<u32, Arc<Constraint>>,
     oracles: HashMap<u32, Arc<str>>,
+    /// Names of models that requests asked for, each once.
+    models: HashSet<Arc<str>>,
     requests: Ledger,
     /// Verdicts so far; the requests are in order from the first one on.
     judged: usize,
@@ -229,6 +231,7 @@ impl Reading {
             prompts: HashMap::new(),
             constraints: HashMap::new(),
             oracles: HashMap::new(),
+            models: HashSet::new(),
             requests,
             judged: 0,
             footer: None,
@@ -261,6 +264,7 @@ impl Reading {
         let (mut case, mut observation) = read.into_parts(prompt.clone()).map_err(|error| error.to_string())?;
         case.constraint = found(&self.constraints, numbers.constraint, "constraint")?;
         case.grammar_oracle = found(&self.oracles, numbers.oracle, "oracle")?;
+        case.model = case.model.map(|model| self.model(model));
         if self.judged > 0 {
             return Err(format!("a request after the first verdict: {}", observation.case_index));
         }
@@ -271,6 +275,15 @@ impl Reading {
             return Err(format!("no number of a request: {}", observation.case_index));
         }
         Ok(())
+    }
+
+    /// The one that is kept of all equal names: cases with the same texts have the same addresses.
+    fn model(&mut self, name: Arc<str>) -> Arc<str> {
+        if let Some(known) = self.models.get(&name) {
+            return Arc::clone(known);
+        }
+        self.models.insert(Arc::clone(&name));
+        name
     }
 
     fn judged(&mut self, index: usize, judged: Judged) -> std::result::Result<(), String> {

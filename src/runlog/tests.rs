@@ -10,6 +10,7 @@ use super::*;
 use crate::case::{Arm, Case, Message, Prompt};
 use crate::constraint::{Constraint, GrammarDialect};
 use crate::error::Error;
+use crate::metrics::probe::Probed;
 use crate::metrics::{TokenSource, Tokens};
 use crate::observation::{Observation, Outcome, Timing, TransportCause, Usage};
 use crate::sound::Clip;
@@ -43,6 +44,7 @@ pub(crate) fn header() -> Header {
         },
         metrics: MetricsOptions { percentiles: vec![99.9, 50.0], ..MetricsOptions::default() },
         percentile_metrics: vec![LatencyMetric::Ttft],
+        queue_metrics: Vec::new(),
         detailed: false,
         evaluate: EvaluateOptions::default(),
         tokenizer: None,
@@ -63,6 +65,7 @@ fn cases() -> Vec<Case> {
         completion: Some("{}".into()),
         tags: vec!["a".into()],
         grammar_oracle: None,
+        model: None,
     };
     let text: Arc<str> = "say\n\u{0}é".into();
     let content = serde_json::from_str(r#"[{"type":"text","text":"x","weight":1.10}]"#).unwrap();
@@ -131,7 +134,15 @@ fn judged() -> Judged {
 
 fn footer() -> Footer {
     let cost = ClientCost { wall_s: 1.1 + 2.2, cpu_s: Some(0.1), ..ClientCost::default() };
-    Footer { requests: 5, duration_ns: u64::MAX, cost, engine: None, interrupted: false, notices: vec!["n".into()] }
+    Footer {
+        requests: 5,
+        duration_ns: u64::MAX,
+        cost,
+        probe: Some(Probed::of(0.1, &[Some(1.5), None])),
+        engine: None,
+        interrupted: false,
+        notices: vec!["n".into()],
+    }
 }
 
 /// Writes the requests to a sink; tells whether a failure was told.

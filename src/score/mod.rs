@@ -141,6 +141,7 @@ impl Stored {
             completion: None,
             tags: Vec::new(),
             grammar_oracle: None,
+            model: None,
         };
         let observation = Observation {
             case_index: 0,

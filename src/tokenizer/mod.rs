@@ -95,6 +95,15 @@ impl Tokenizer {
         self
     }
 
+    /// The same tokenizer, whose chat template has these variables as well.
+    #[must_use]
+    pub fn with_template_variables(mut self, variables: serde_json::Map<String, serde_json::Value>) -> Self {
+        if let Some(template) = &mut self.template {
+            template.set_variables(variables);
+        }
+        self
+    }
+
     /// What results call this tokenizer: the name or path that it was opened by.
     pub fn id(&self) -> &str {
         &self.id

@@ -6,7 +6,7 @@ use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Kwargs, Value, ValueKind};
 use minijinja::{Environment, ErrorKind};
 use regex::Regex;
-use serde_json::{Number, Value as Json};
+use serde_json::{Map, Number, Value as Json};
 
 use super::python_json::{Escape, Layout, dumps_with};
 use super::strftime::strftime;
@@ -25,12 +25,18 @@ const NAME: &str = "chat template";
 pub(super) struct ChatTemplate {
     source: String,
     special_tokens: Vec<(String, String)>,
+    /// The user's own variables, which win over all others.
+    variables: Map<String, Json>,
     environment: OnceLock<std::result::Result<Environment<'static>, minijinja::Error>>,
 }
 
 impl ChatTemplate {
     pub(super) fn new(source: String, special_tokens: Vec<(String, String)>) -> Self {
-        Self { source, special_tokens, environment: OnceLock::new() }
+        Self { source, special_tokens, variables: Map::new(), environment: OnceLock::new() }
+    }
+
+    pub(super) fn set_variables(&mut self, variables: Map<String, Json>) {
+        self.variables = variables;
     }
 
     pub(super) fn source(&self) -> &str {
@@ -52,6 +58,7 @@ impl ChatTemplate {
             ("strftime_now".to_owned(), Value::from_function(now)),
         ];
         variables.extend(self.special_tokens.iter().map(|(name, text)| (name.clone(), Value::from(text))));
+        variables.extend(self.variables.iter().map(|(name, value)| (name.clone(), from_json(value))));
         let template = environment.get_template(NAME).map_err(|error| not_a_template(&error))?;
         template.render(Value::from_pairs(variables)).map_err(|error| refused(&error))
     }

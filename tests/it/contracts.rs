@@ -29,6 +29,7 @@ fn fate(index: usize, arm: Arm, outcome: Outcome, verdict: Verdict) -> Fate {
         completion: (index == 0).then(|| "a".to_owned()),
         tags: vec!["tag".into()],
         grammar_oracle: None,
+        model: None,
     };
     let at = |ms: u64| (index as u64 * 7 + ms) * NS_PER_MS;
     let timing = Timing {

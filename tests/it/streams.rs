@@ -25,6 +25,7 @@ fn case(id: &str) -> Case {
         completion: None,
         tags: vec![],
         grammar_oracle: None,
+        model: None,
     }
 }
 

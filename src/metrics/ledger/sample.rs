@@ -51,8 +51,8 @@ impl<'a> Sample<'a> {
 
     /// The case as it was planned.
     pub fn case(&self) -> Case {
-        let Question { prompt, constraint, output_len, completion, tags, grammar_oracle } = self.question().clone();
-        Case { id: self.id(), arm: self.arm(), prompt, constraint, output_len, completion, tags, grammar_oracle }
+        let Question { prompt, constraint, output_len, completion, tags, grammar_oracle, model } = self.question().clone();
+        Case { id: self.id(), arm: self.arm(), prompt, constraint, output_len, completion, tags, grammar_oracle, model }
     }
 
     /// How it ended.

@@ -82,6 +82,7 @@ impl Feature {
             completion: None,
             tags: Vec::new(),
             grammar_oracle: None,
+            model: None,
         }
     }
 }

@@ -99,7 +99,7 @@ pub(super) fn eventful() -> Comparison {
             seed: 0,
             repeats: 2,
             control: true,
-            goodput: Some(Slo { ttft_ms: Some(200.0), tpot_ms: Some(50.0), e2el_ms: None }),
+            goodput: Some(Slo { ttft_ms: Some(200.0), tpot_ms: Some(50.0), e2el_ms: None, valid: false }),
             goodput_share_percent: 99.0,
             partial: true,
         },

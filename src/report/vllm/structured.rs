@@ -1,0 +1,46 @@
+//! The result of vLLM's structured-output script: indented JSON with every answer in it. Knows no file.
+//!
+//! `correct_rate(%)` and `correctness` are sobench's: valid answers of the requests that were sent with their constraint. The script's
+//! own figure, which never looks at the constraint and counts requests without one, is `vllm_correct_rate(%)` in sobench's layout; here
+//! its key holds the right number. `ttft_description` and `tpot_description` are over answers: the script has failed requests in them
+//! as 0.
+
+use super::describe::Description;
+use super::{Column, Document, MS_PER_S, answered};
+use crate::metrics::latency::RequestLatency;
+use crate::report::json;
+use crate::report::view::View;
+
+/// The file of a run. The script keeps every request always.
+pub fn document(view: View<'_>) -> Document<'_> {
+    let mut document = Document::new(view);
+    let (about, metrics) = (&view.report.about, &view.report.metrics);
+    let (overall, throughput) = (&metrics.overall, &metrics.overall.throughput);
+    document.column(Column::Outputs);
+    document.put("backend", &about.backend);
+    document.put("model_id", &about.model_id);
+    document.put("tokenizer_id", &about.tokenizer_id);
+    document.put("num_prompts", about.num_prompts);
+    document.put("request_rate", about.request_rate.map(json::Rps));
+    document.put("burstiness", about.burstiness);
+    document.put("max_concurrency", about.max_concurrency);
+    document.put("correct_rate(%)", metrics.quality.correct_rate.map(|rate| rate.percent));
+    document.put("duration", metrics.duration_ns as f64 / super::NS_PER_S);
+    document.put("completed", overall.completed);
+    document.put("total_input_tokens", overall.tokens.input);
+    document.put("total_output_tokens", overall.tokens.output);
+    document.put("request_throughput", throughput.request_throughput);
+    document.put("output_throughput", throughput.output_throughput);
+    document.put("total_token_throughput", throughput.total_token_throughput);
+    let described = |of: fn(&RequestLatency) -> Option<f64>| {
+        let values = answered(view.samples).filter_map(|it| of(&it.latency(&metrics.options)).map(|ms| ms / MS_PER_S));
+        Description::of(values.collect())
+    };
+    document.put("ttft_description", described(|it| it.ttft_ms));
+    document.put("tpot_description", described(|it| it.tpot_ms));
+    for column in [Column::InputLens, Column::OutputLens, Column::Ttfts, Column::Itls, Column::Errors] {
+        document.column(column);
+    }
+    document.latencies();
+    document
+}
