@@ -8,7 +8,7 @@ use std::path::Path;
 use sobench::constraint::{GrammarDialect, GrammarSpelling};
 use sobench::dataset::hub::HubSettings;
 use sobench::dataset::{
-    AudioSource, Constraints, Dataset, DatasetName, DatasetPlan, Drawing, JsonSchemaSource, PromptForm, load_with,
+    AudioSource, Constraints, Dataset, DatasetName, DatasetPlan, Drawing, JsonSchemaSource, Part, PromptForm, load_with,
 };
 use sobench::error::{Error, Kind};
 use sobench::tokenizer::Tokenizer;
@@ -36,8 +36,12 @@ fn settings(endpoint: &str, home: &Path, more: &[(&str, &str)]) -> HubSettings {
 }
 
 fn load(dataset_path: Option<&str>, settings: &HubSettings) -> Result<Dataset, Error> {
-    let plan = DatasetPlan {
-        name: DatasetName::XgrammarBench,
+    load_with(&plan(DatasetName::XgrammarBench, dataset_path, Drawing::default()), &Tokenizer::embedded(), settings)
+}
+
+fn plan(name: DatasetName, dataset_path: Option<&str>, drawing: Drawing) -> DatasetPlan {
+    DatasetPlan {
+        name,
         num_prompts: 4,
         output_len: 128,
         seed: 0,
@@ -53,10 +57,9 @@ fn load(dataset_path: Option<&str>, settings: &HubSettings) -> Result<Dataset, E
         regex: None,
         choice: None,
         dataset_path: dataset_path.map(str::to_owned),
-        drawing: Drawing::default(),
+        drawing,
         mix: Vec::new(),
-    };
-    load_with(&plan, &Tokenizer::embedded(), settings)
+    }
 }
 
 #[test]
@@ -102,6 +105,45 @@ fn check_error(result: Result<Dataset, Error>, kind: Kind, what: &str, hint: &st
     assert_eq!(error.kind, kind, "{error}");
     assert!(error.what.contains(what), "{error}");
     assert!(error.hint.as_ref().is_some_and(|text| text.contains(hint)), "{error}");
+}
+
+/// Only what is asked for is fetched: a configuration, a split, the categories.
+#[test]
+fn parts_of_a_repository_are_told_apart() {
+    let home = tempfile::tempdir().unwrap();
+    let row = |text: &str| format!("{{\"question\": \"{text}\"}}\n").into_bytes();
+    let files = vec![("one/test.jsonl", row("first")), ("one/train.jsonl", row("second")), ("two/test.jsonl", row("third"))];
+    let hub = StandIn::start(Contents { repo: "datasets/a/b", files, ..Contents::default() });
+    let settings = settings(&hub.endpoint(), home.path(), &[]);
+    let part =
+        |subset: Option<&str>| Part { subset: subset.map(str::to_owned), split: Some("test".to_owned()), ..Part::default() };
+    let load = |subset: Option<&str>| {
+        let plan = plan(DatasetName::Hf, Some("a/b"), Drawing { part: part(subset), ..Drawing::default() });
+        load_with(&plan, &Tokenizer::embedded(), &settings)
+    };
+    check_error(load(None), Kind::Usage, "several configurations have a split test: one, two", "--hf-subset");
+    hub.take_requests();
+    let two = load(Some("two")).unwrap();
+    assert_eq!((two.rows, two.cases.len()), (1, 4));
+    assert_eq!(two.source, format!("a/b at commit {COMMIT}, two/test.jsonl"));
+    let asked = hub.take_requests();
+    assert!(asked[1..].iter().all(|request| request.path.ends_with("two/test.jsonl")), "{asked:?}");
+
+    let read = |name: &str| std::fs::read(format!("{FIXTURES}/datasets/bfcl/{name}")).unwrap();
+    let files =
+        ["BFCL_v3_simple.json", "BFCL_v3_parallel.json", "possible_answer/BFCL_v3_simple.json"].map(|name| (name, read(name)));
+    let contents = Contents {
+        repo: "datasets/gorilla-llm/Berkeley-Function-Calling-Leaderboard",
+        files: files.to_vec(),
+        ..Contents::default()
+    };
+    let hub = StandIn::start(contents);
+    let settings = self::settings(&hub.endpoint(), home.path(), &[]);
+    let drawing = Drawing { categories: vec!["simple".to_owned()], ..Drawing::default() };
+    let calls = load_with(&plan(DatasetName::Bfcl, None, drawing), &Tokenizer::embedded(), &settings).unwrap();
+    assert_eq!((calls.rows, calls.cases[..3].iter().filter(|case| case.completion.is_some()).count()), (3, 2));
+    let asked = hub.take_requests();
+    assert!(asked[1..].iter().all(|request| request.path.ends_with("BFCL_v3_simple.json")), "{asked:?}");
 }
 
 #[test]

@@ -195,10 +195,10 @@ fn plain_datasets_have_no_control_arm() {
     assert_eq!(plain.treatments, [Treatment::Constrained]);
     let error = plan(&["--dataset", "random,json", "--sweep-max-concurrency", "1,2"]).unwrap_err();
     assert_eq!(error.what, "a dataset without constraints has no control arm: random");
-    let flags = ["--dataset", "random,json", "--random-input-len", "7", "--guided-decoding-ratio", "0.5", "--no-control-arm"];
+    let flags = ["--dataset", "random,json", "--random-input-len", "7", "--guided-decoding-ratio", "1", "--no-control-arm"];
     let mixed = plan(&[&flags[..], &["--repeat", "2"]].concat()).unwrap();
     let runs = &mixed.contenders[0].runs;
     let seen: Vec<_> =
         runs.iter().map(|run| (run.plan.dataset.drawing.lengths.input, run.plan.dataset.constrained_ratio)).collect();
-    assert_eq!(seen, [(7, 0.0), (1024, 0.5)]);
+    assert_eq!(seen, [(7, 0.0), (1024, 1.0)]);
 }
