@@ -7,7 +7,7 @@
 
 use std::path::Path;
 
-use super::exact::check_amount;
+use super::exact::{check_amount, vocabulary_size};
 use super::file::{check_rows, lines, read_text};
 use super::prefix_repetition::numpy_seed;
 use super::{DatasetPlan, OutputLength, Row, Rows, RowsKind};
@@ -49,7 +49,7 @@ pub(super) fn rows(plan: &DatasetPlan, tokenizer: &Tokenizer) -> Result<Rows> {
     } else {
         random.permutation(logged.len()).into_iter().take(count).collect()
     };
-    let size = u64::from(tokenizer.vocabulary_size());
+    let size = u64::from(vocabulary_size(tokenizer)?);
     let rows = places.into_iter().enumerate().map(|(index, place)| {
         let row = logged[place];
         let tokens: Vec<u32> = (0..u64::from(row.request_tokens)).map(|token| ((index as u64 + token) % size) as u32).collect();

@@ -44,6 +44,17 @@ pub(super) fn of_length(
     }
 }
 
+/// The number of tokens that prompts are made of, at least one.
+///
+/// # Errors
+/// The tokenizer has none.
+pub(super) fn vocabulary_size(tokenizer: &Tokenizer) -> Result<u32> {
+    Some(tokenizer.vocabulary_size()).filter(|size| *size > 0).ok_or_else(|| {
+        Error::usage(format!("the tokenizer has no token to make prompts of: {}", tokenizer.id()))
+            .hint("give --tokenizer another one, or leave it out")
+    })
+}
+
 /// Refuses prompts that are too long, or too much together.
 ///
 /// # Errors

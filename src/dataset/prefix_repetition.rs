@@ -4,7 +4,7 @@
 //! `numpy.random.randint`, the order by `random.shuffle`. Each beginning gets equally many prompts, so that there may be fewer than
 //! asked for.
 
-use super::exact::{check_amount, notice, of_length};
+use super::exact::{check_amount, notice, of_length, vocabulary_size};
 use super::{DatasetPlan, Order, Row, Rows, RowsKind, SHIPPED};
 use crate::case::Prompt;
 use crate::error::{Error, Result};
@@ -28,7 +28,7 @@ pub(super) fn rows(plan: &DatasetPlan, tokenizer: &Tokenizer) -> Result<Rows> {
     }
     check_amount(wanted, count)?;
     let mut source = NumpyRandom::new(numpy_seed(plan.seed)?);
-    let vocabulary_size = u64::from(tokenizer.vocabulary_size());
+    let vocabulary_size = u64::from(vocabulary_size(tokenizer)?);
     let mut excess = 0;
     let mut tokens = |length: u32| {
         let mut draw = |count: usize| source.randint(vocabulary_size, count).into_iter().map(|id| id as u32).collect();

@@ -4,8 +4,8 @@
 //! `numpy.random.default_rng(seed)`, in this order, so that the same seed and tokenizer make the same prompts. vLLM then asks a
 //! server that has `/tokenize` to cut or fill them up once more, which is not done here: the tokenizer is the run's own.
 
-use super::exact::{check_amount, notice, of_length};
-use super::{DatasetPlan, Row, Rows, RowsKind, SHIPPED};
+use super::exact::{check_amount, notice, of_length, vocabulary_size};
+use super::{DatasetPlan, MAX_PROMPT_TOKENS, Row, Rows, RowsKind, SHIPPED};
 use crate::case::Prompt;
 use crate::error::{Error, Result};
 use crate::random::NumpyGenerator;
@@ -17,7 +17,7 @@ use crate::tokenizer::Tokenizer;
 /// Lengths that make no prompt, or too much of them.
 pub(super) fn rows(plan: &DatasetPlan, tokenizer: &Tokenizer) -> Result<Rows> {
     let (input, output) = bounds(plan, tokenizer)?;
-    let mut source = Source { generator: NumpyGenerator::new(plan.seed), vocabulary_size: tokenizer.vocabulary_size() };
+    let mut source = Source { generator: NumpyGenerator::new(plan.seed), vocabulary_size: vocabulary_size(tokenizer)? };
     let count = plan.num_prompts;
     let input_lens = source.within(input, count);
     let output_lens = source.within(output, count);
@@ -89,6 +89,10 @@ fn bounds(plan: &DatasetPlan, tokenizer: &Tokenizer) -> Result<((u64, u64), (u64
         return Err(Error::usage(what).hint("raise --random-input-len or --random-prefix-len, or lower the range"));
     }
     check_amount(u64::from(lengths.prefix) + input.1, plan.num_prompts)?;
+    if most > u64::from(MAX_PROMPT_TOKENS) && lengths.output_range > 0.0 {
+        return Err(Error::usage(format!("answers of a drawn length may have at most {MAX_PROMPT_TOKENS} tokens: {most}"))
+            .hint("lower --random-output-len"));
+    }
     Ok((input, (least.max(1), most.max(1))))
 }
 
@@ -133,6 +137,13 @@ mod tests {
             let count = tokenizer.count(&text);
             assert!(count.abs_diff(207) <= 20, "{count}: {text}");
         }
+    }
+
+    #[test]
+    fn answers_as_long_as_can_be_asked_for_are_no_panic() {
+        let long = |output_range| of(0, 2, u32::MAX, Lengths { input: 5, output_range, ..Lengths::default() });
+        assert_eq!(rows(&long(0.0), &tokenizer()).unwrap().rows[1].output_len, Some(u32::MAX));
+        assert!(rows(&long(0.5), &tokenizer()).unwrap_err().what.contains("at most 10000000 tokens: 6442450943"));
     }
 
     #[test]

@@ -35,6 +35,10 @@ pub(super) fn rows(plan: &DatasetPlan, tokenizer: &Tokenizer) -> Result<Rows> {
 
     let tokens: usize = lines.iter().map(|line| tokenizer.count_with_added(line)).sum();
     let tokens_per_line = tokens as f64 / lines.len() as f64;
+    // Else a prompt could take any number of lines.
+    if tokens < lines.len() {
+        return Err(Error::usage(format!("the tokenizer makes less than a token of a line of {path}: {}", tokenizer.id())));
+    }
     let (base, templated) = formatted(tokenizer, TASK)?;
     let base = tokenizer.count_with_added(&base);
     let input = lengths.input as usize;

@@ -11,6 +11,9 @@ use serde_json::{Map, Value};
 use crate::case::Case;
 use crate::observation::{Observation, Outcome};
 
+/// The most calls of one reference; one with more says nothing.
+pub const MAX_CALLS: usize = 1000;
+
 /// Whether the case's reference was answered: what was refused, cut or failed made no call, and what our user cut short says nothing.
 pub fn of_case(case: &Case, observation: &Observation) -> Option<bool> {
     let reference = case.completion.as_deref()?;
@@ -25,27 +28,35 @@ pub fn of_case(case: &Case, observation: &Observation) -> Option<bool> {
 /// not the right one.
 pub fn agrees(reference: &str, answer: &str) -> Option<bool> {
     let reference: Value = serde_json::from_str(reference).ok()?;
-    let expected = reference.get("ground_truth")?.as_array()?;
+    let expected = reference.get("ground_truth")?.as_array().filter(|calls| calls.len() <= MAX_CALLS)?;
     let Ok(answer) = serde_json::from_str::<Value>(answer.trim()) else { return Some(false) };
     let made = match &answer {
         Value::Array(calls) => calls.iter().collect(),
         call => vec![call],
     };
-    Some(made.len() == expected.len() && pairs_up(expected, &made, &mut vec![false; expected.len()]))
+    Some(made.len() == expected.len() && pair_up(expected, &made))
 }
 
-/// Whether each of the calls from the last reference without one on fits one of its own: tried out, since a call may fit several.
-fn pairs_up(expected: &[Value], made: &[&Value], is_taken: &mut Vec<bool>) -> bool {
-    let Some((call, rest)) = made.split_first() else { return true };
-    (0..expected.len()).any(|place| {
-        if is_taken[place] || !is_call(&expected[place], call) {
-            return false;
+/// Whether every call has a reference of its own: a call may fit several, so that one that is taken may have to give way (Kuhn's
+/// augmenting paths).
+fn pair_up(expected: &[Value], made: &[&Value]) -> bool {
+    let fits: Vec<Vec<bool>> = made.iter().map(|call| expected.iter().map(|it| is_call(it, call)).collect()).collect();
+    let mut taken_by = vec![None; expected.len()];
+    (0..made.len()).all(|call| find_place(call, &fits, &mut taken_by, &mut vec![false; expected.len()]))
+}
+
+fn find_place(call: usize, fits: &[Vec<bool>], taken_by: &mut [Option<usize>], is_tried: &mut [bool]) -> bool {
+    for place in 0..taken_by.len() {
+        if !fits[call][place] || is_tried[place] {
+            continue;
         }
-        is_taken[place] = true;
-        let fits = pairs_up(expected, rest, is_taken);
-        is_taken[place] = fits;
-        fits
-    })
+        is_tried[place] = true;
+        if taken_by[place].is_none_or(|other| find_place(other, fits, taken_by, is_tried)) {
+            taken_by[place] = Some(call);
+            return true;
+        }
+    }
+    false
 }
 
 fn is_call(expected: &Value, call: &Value) -> bool {
@@ -132,6 +143,12 @@ mod tests {
             check(TWO, &format!("[{}]", calls.map(call).join(",")), Some(expected));
         }
         check(TWO, &call("Paris"), Some(false));
+
+        // Trying out every order would take for ever.
+        let reference =
+            format!(r#"{{"ground_truth": [{}, {{"go": {{"to": ["Rome"]}}}}]}}"#, [r#"{"go": {"to": ["Paris"]}}"#; 200].join(","));
+        let calls = [call("Paris").as_str(); 201].join(",");
+        check(&reference, &format!("[{calls}]"), Some(false));
     }
 
     #[test]
@@ -145,7 +162,8 @@ mod tests {
 
     #[test]
     fn other_references_say_nothing() {
-        for reference in ["", "{}", r#"{"name": "x"}"#, r#"{"ground_truth": 1}"#] {
+        let many = format!(r#"{{"ground_truth": [{}]}}"#, ["{}"; MAX_CALLS + 1].join(","));
+        for reference in [many.as_str(), "", "{}", r#"{"name": "x"}"#, r#"{"ground_truth": 1}"#] {
             check(reference, "{}", None);
         }
     }
