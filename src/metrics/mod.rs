@@ -112,7 +112,7 @@ pub struct Slo {
     pub ttft_ms: Option<f64>,
     pub tpot_ms: Option<f64>,
     pub e2el_ms: Option<f64>,
-    /// Whether it has to be valid as well.
+    /// Whether it has to be valid as well, where it has a constraint.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub valid: bool,
 }

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::{Answers, MetricsOptions, Sample, Slo};
+use crate::case::Arm;
 use crate::verdict::Verdict;
 
 const NS_PER_S: u64 = 1_000_000_000;
@@ -91,9 +92,11 @@ fn good<'s, 'a>(answers: &[&'s Sample<'a>], slo: Slo, options: &MetricsOptions) 
         let within = |bound: Option<f64>, value: Option<f64>| bound.is_none_or(|bound| value.is_some_and(|it| it <= bound));
         // As in vLLM, an answer that has no TPOT (too short, or in one chunk) breaks no bound on it. One without content has
         // nothing to meet a bound with.
-        let content = latency.e2el_ms.is_some() && (!slo.valid || *sample.verdict() == Verdict::Valid);
+        let content = latency.e2el_ms.is_some();
+        // What has no constraint has nothing to be valid by.
+        let valid = !slo.valid || sample.arm() == Arm::Free || *sample.verdict() == Verdict::Valid;
         let tpot = slo.tpot_ms.is_none_or(|bound| latency.tpot_ms.is_none_or(|it| it <= bound));
-        content && tpot && within(slo.ttft_ms, latency.ttft_ms) && within(slo.e2el_ms, latency.e2el_ms)
+        content && valid && tpot && within(slo.ttft_ms, latency.ttft_ms) && within(slo.e2el_ms, latency.e2el_ms)
     };
     Some(answers.iter().filter(meets).copied().collect())
 }
@@ -219,6 +222,8 @@ mod tests {
             (Slo { ttft_ms: Some(11.0), tpot_ms: Some(10.0), ..Slo::default() }, 3.0, 2.0),
             (Slo { e2el_ms: Some(29.9), ..Slo::default() }, 1.0, 1.0),
             (Slo { tpot_ms: Some(1e9), ..Slo::default() }, 4.0, 3.0),
+            (Slo { valid: true, ..Slo::default() }, 3.0, 3.0),
+            (Slo { e2el_ms: Some(29.9), valid: true, ..Slo::default() }, 1.0, 1.0),
         ] {
             let throughput = measured(&run, 1000, &with_slo(slo));
             assert_eq!((throughput.request_goodput, throughput.valid_goodput), (Some(good), Some(valid)), "{slo:?}");

@@ -96,8 +96,8 @@ impl Probe {
     }
 }
 
-/// Sent to last content, as for every other request.
+/// Sent to last content, as for every other request; to the end where the one token of the answer has no text.
 fn e2el_ms(timing: &Timing) -> Option<f64> {
-    let span_ns = timing.last_content_ns()?.checked_sub(timing.sent_ns?)?;
+    let span_ns = timing.last_content_ns().or(timing.end_ns)?.checked_sub(timing.sent_ns?)?;
     Some(Duration::from_nanos(span_ns).as_secs_f64() * 1000.0)
 }

@@ -271,6 +271,10 @@ fn a_small_request_goes_out_beside_the_run() {
     let of = |key: &str| result[key].as_f64().unwrap();
     assert!(of("probe_median_e2el_ms") > 0.0 && of("probe_p99_e2el_ms") <= of("probe_max_e2el_ms"));
     assert!(ran.stdout.contains("Probe requests completed:"), "{}", ran.stdout);
+    // The synthetic model ends at once: an answer without text is an answer.
+    let (_, embedded) = sobench_result(&["--dataset", "choice", "--num-prompts", "4", "--probe-request-rate", "100"]);
+    assert_eq!(embedded["probe_failed"].as_u64(), Some(0));
+    assert!(embedded["probe_completed"].as_u64() > Some(0) && embedded["probe_max_e2el_ms"].as_f64() > Some(0.0));
     let keys: Vec<&String> = result.as_object().unwrap().keys().collect();
     let place = |key: &str| keys.iter().position(|it| *it == key).unwrap();
     assert_eq!(place("probe_completed"), place("max_concurrent_requests") + 1, "where vLLM has it");

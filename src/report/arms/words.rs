@@ -33,6 +33,7 @@ pub(super) fn conditions(comparison: &Comparison) -> Vec<(&'static str, String)>
         let bounds = [("TTFT", slo.ttft_ms), ("TPOT", slo.tpot_ms), ("E2EL", slo.e2el_ms)];
         let bounds: Vec<String> =
             bounds.iter().filter_map(|(name, bound)| Some(format!("{name} up to {} ms", (*bound)?))).collect();
+        let bounds: Vec<String> = bounds.into_iter().chain(slo.valid.then(|| "a valid answer".to_owned())).collect();
         let share = about.goodput_share_percent;
         conditions.push(("objectives", format!("{}; met if {share} % of the requests are valid within them", bounds.join(", "))));
     }
