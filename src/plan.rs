@@ -150,7 +150,9 @@ impl RunPlan {
         }
         warnings.extend(self.endpoint_warning());
         warnings.extend(self.going_on());
-        if self.request.template_variables.is_some() && !(self.dataset.name.has_rows() || self.dataset.name == DatasetName::Hf) {
+        let templated = |name: DatasetName| name.has_rows() || name == DatasetName::Hf;
+        let any_templated = templated(self.dataset.name) || self.dataset.mix.iter().any(|part| templated(part.plan.name));
+        if self.request.template_variables.is_some() && !any_templated {
             warnings.push(format!(
                 "--chat-template-kwargs changes nothing: no prompt of --dataset {} goes through a chat template",
                 self.dataset.name
