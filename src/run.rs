@@ -29,7 +29,7 @@ use std::time::SystemTime;
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 
-use self::beside::{Probe, Profile};
+use self::beside::{Probe, Profile, spec_decode};
 pub use self::first_use::FirstUse;
 use self::first_use::first_use;
 use self::preflight::Settling;
@@ -47,6 +47,7 @@ use crate::error::{Error, Result};
 use crate::evaluate::Evaluator;
 use crate::metrics::client::ClientVerdict;
 use crate::metrics::probe::Probed;
+use crate::metrics::spec_decode::SpecDecode;
 use crate::plan::{RunPlan, Target};
 use crate::progress::{self, Mode};
 use crate::report::format::{self, Format};
@@ -272,6 +273,8 @@ struct Driven {
     sink: Sink,
     /// The small requests beside the run, where they were asked for.
     probed: Option<Probed>,
+    /// What speculative decoding did, where the server tells.
+    spec_decode: Option<SpecDecode>,
     interrupted: bool,
     first_use: Option<FirstUse>,
     /// What happened in the run that the reader has to know.
@@ -329,12 +332,15 @@ fn drive(
     let (trials, warmups, enforcement) = (trial.requests + tried_first, warmups.sent, settled.enforcement);
     let before = Before { trials, known, warmups, enforcement, notices };
     let header = record::header(plan, session, dataset, tokenizer, before);
+    let drafted_before = runtime.block_on(spec_decode(session));
     let (ran, probed, sink, mut notices) = logged(plan, &sending, &schedule, cases, header, runtime)?;
+    let drafted = runtime.block_on(spec_decode(session));
+    let drafted = drafted_before.zip(drafted).and_then(|(before, after)| SpecDecode::between(&before, &after));
     notices.extend(runtime.block_on(profiled(plan, session, Profile::Stop)));
     let interrupted = sending.stop.state() != StopState::Running;
     watcher.iter().for_each(|watcher| watcher.abort());
     notices.extend(extent::notice(plan.dataset.name, schedule.until, cases.len(), ran.cases));
-    Ok(Driven { ran, sink, probed, interrupted, first_use, notices })
+    Ok(Driven { ran, sink, probed, spec_decode: drafted, interrupted, first_use, notices })
 }
 
 /// Sends what is measured, and has it written down on a thread of its own meanwhile.

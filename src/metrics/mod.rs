@@ -21,6 +21,7 @@ pub mod parts;
 pub mod pooled;
 pub mod probe;
 pub mod quality;
+pub mod spec_decode;
 pub mod stats;
 pub mod steady;
 #[cfg(test)]

@@ -13,6 +13,7 @@ use super::{About, Details, FORMAT_VERSION, LatencyMetric, Report, rate_or_inf};
 use crate::metrics::Metrics;
 use crate::metrics::latency::Latency;
 use crate::metrics::probe::Probed;
+use crate::metrics::spec_decode::SpecDecode;
 use crate::metrics::stats::{Rate, Summary};
 
 /// Members of [`super::About`] that stand at the top under vLLM's names, and are not said twice.
@@ -44,7 +45,7 @@ const DETAILS: [&str; 10] = [
 ];
 
 /// What only some loads have. These, and the columns, are the file's own even where it has none of them.
-const OF_SOME_LOADS: [&str; 11] = [
+const OF_SOME_LOADS: [&str; 17] = [
     "request_rates",
     "rps_change_events",
     "ramp_up_strategy",
@@ -56,6 +57,12 @@ const OF_SOME_LOADS: [&str; 11] = [
     "probe_median_e2el_ms",
     "probe_p99_e2el_ms",
     "probe_max_e2el_ms",
+    "spec_decode_acceptance_rate",
+    "spec_decode_acceptance_length",
+    "spec_decode_num_drafts",
+    "spec_decode_draft_tokens",
+    "spec_decode_accepted_tokens",
+    "spec_decode_per_position_acceptance_rates",
 ];
 
 /// The whole file, to be written by a serialiser: what it holds of every request is not copied.
@@ -83,6 +90,7 @@ pub fn render(report: &Report, detailed: bool) -> File<'_> {
     put(&mut file, "max_concurrent_requests", throughput.max_concurrent_requests);
     report.probe.iter().for_each(|probed| add_probe(&mut file, probed));
     report.load.iter().for_each(|load| load.add_events(&mut file));
+    report.spec_decode.iter().for_each(|spec_decode| add_spec_decode(&mut file, spec_decode));
     for metric in LatencyMetric::ALL {
         add_latency(&mut file, metric.key(), summary_of(&report.metrics.overall.latency, metric));
     }
@@ -185,6 +193,16 @@ pub(super) fn add_probe(file: &mut Map<String, Value>, probed: &Probed) {
     put(file, "probe_median_e2el_ms", probed.median_e2el_ms);
     put(file, "probe_p99_e2el_ms", probed.p99_e2el_ms);
     put(file, "probe_max_e2el_ms", probed.max_e2el_ms);
+}
+
+/// vLLM's keys of what speculative decoding did.
+pub(super) fn add_spec_decode(file: &mut Map<String, Value>, spec_decode: &SpecDecode) {
+    put(file, "spec_decode_acceptance_rate", spec_decode.acceptance_rate);
+    put(file, "spec_decode_acceptance_length", spec_decode.acceptance_length);
+    put(file, "spec_decode_num_drafts", spec_decode.num_drafts);
+    put(file, "spec_decode_draft_tokens", spec_decode.draft_tokens);
+    put(file, "spec_decode_accepted_tokens", spec_decode.accepted_tokens);
+    put(file, "spec_decode_per_position_acceptance_rates", &spec_decode.per_position_acceptance_rates);
 }
 
 /// Mean, median, deviation and percentiles under one name.

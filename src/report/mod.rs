@@ -61,6 +61,7 @@ use crate::metrics::Metrics;
 use crate::metrics::client::ClientPart;
 use crate::metrics::parts::Part;
 use crate::metrics::probe::Probed;
+use crate::metrics::spec_decode::SpecDecode;
 
 /// The version of the saved file's own part (`sobench`), raised whenever a key changes its meaning or goes away.
 pub const FORMAT_VERSION: u32 = 1;
@@ -82,6 +83,8 @@ pub struct Report {
     pub parts: Vec<Part>,
     /// The small requests beside the run, where they were asked for.
     pub probe: Option<Probed>,
+    /// What speculative decoding did, where the server tells.
+    pub spec_decode: Option<SpecDecode>,
     /// What the saved file holds of every request, where the user asked for it.
     pub details: Option<Details>,
 }
@@ -247,6 +250,7 @@ impl Report {
             client: None,
             parts: Vec::new(),
             probe: None,
+            spec_decode: None,
             details: None,
         }
     }

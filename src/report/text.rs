@@ -81,6 +81,13 @@ fn add_block(page: &mut String, report: &Report) {
     }
     row(page, "Peak concurrent requests:", &figure(throughput.max_concurrent_requests.map(|it| it as f64)));
     row(page, "Total token throughput (tok/s):", &figure(throughput.total_token_throughput));
+    if let Some(spec_decode) = &report.spec_decode {
+        row(page, "Acceptance rate (%):", &figure(Some(spec_decode.acceptance_rate)));
+        row(page, "Acceptance length:", &figure(Some(spec_decode.acceptance_length)));
+        row(page, "Drafts:", &spec_decode.num_drafts.to_string());
+        row(page, "Draft tokens:", &spec_decode.draft_tokens.to_string());
+        row(page, "Accepted tokens:", &spec_decode.accepted_tokens.to_string());
+    }
     if let Some(probed) = &report.probe {
         row(page, "Probe requests completed:", &probed.completed.to_string());
         row(page, "Probe requests failed:", &probed.failed.to_string());

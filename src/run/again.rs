@@ -96,6 +96,7 @@ pub(super) fn report(log: &RunLog, detailed: bool) -> Result<Report> {
     report.client = log.footer.as_ref().map(|footer| ClientPart::of(&samples, &header.metrics, footer.cost));
     report.parts = parts(&samples, duration_ns, &header.metrics);
     report.probe = log.footer.as_ref().and_then(|footer| footer.probe.clone());
+    report.spec_decode = log.footer.as_ref().and_then(|footer| footer.spec_decode.clone());
     report.details = detailed.then(|| Details::of(&samples, &header.metrics));
     report.about.notices.extend(rounded(&report.metrics));
     log.check()?;

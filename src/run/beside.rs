@@ -1,4 +1,4 @@
-//! What goes on beside the measured part, where the user asks for it: the server's profiler, and a small request at a time. Knows no
+//! What goes on beside the measured part, where the user asks for it: the server's profiler, its counters, and a small request at a time. Knows no
 //! verdict and no figure.
 
 use std::sync::Arc;
@@ -11,7 +11,9 @@ use crate::backend::{Adapter, Input, RequestOptions};
 use crate::case::{Arm, Case, Message, Prompt};
 use crate::driver::{self, Client, Stop};
 use crate::error::Result;
+use crate::metrics::spec_decode::SpecDecodeCounts;
 use crate::observation::Timing;
+use crate::session::Session;
 
 /// The most small requests of a run whose latencies are kept; probing ends with them.
 pub(super) const MAX_PROBES: usize = 1_000_000;
@@ -36,6 +38,16 @@ impl Profile {
         let why = driver::order(client, path).await.err()?;
         Some(format!("the server took no order to profile (POST {path}: {why}); it has to be started with its profiler on"))
     }
+}
+
+/// The server's counters of speculative decoding, where it is a vLLM server that has some; as in `vllm bench serve`, one that does not
+/// answer has none.
+pub(super) async fn spec_decode(session: &Session) -> Option<SpecDecodeCounts> {
+    if !session.is_vllm() {
+        return None;
+    }
+    let page = driver::page(&session.client, "/metrics").await?;
+    SpecDecodeCounts::parse(&page.body).filter(|_| page.status == 200)
 }
 
 /// A small request, sent again and again.

@@ -63,6 +63,7 @@ pub(super) fn footer(session: &Session, driven: &Driven) -> Footer {
         duration_ns: driven.ran.duration_ns,
         cost: cost(&driven.ran.cost, session.is_embedded()),
         probe: driven.probed.clone(),
+        spec_decode: driven.spec_decode.clone(),
         engine: session.engine(),
         interrupted: driven.interrupted,
         notices: driven.notices.clone(),

@@ -42,6 +42,7 @@ pub use crate::metrics::Judged;
 use crate::metrics::MetricsOptions;
 use crate::metrics::client::ClientCost;
 use crate::metrics::probe::Probed;
+use crate::metrics::spec_decode::SpecDecode;
 use crate::report::{About, EngineAbout, LatencyMetric, QueueMetric};
 
 /// The version of the format, raised whenever a reader of the one before would misread it.
@@ -122,6 +123,9 @@ pub struct Footer {
     /// The small requests beside the run, where they were asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probe: Option<Probed>,
+    /// What speculative decoding did, where the server tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spec_decode: Option<SpecDecode>,
     /// The decoding engine with what it did, where it is ours.
     pub engine: Option<EngineAbout>,
     /// Whether the user stopped the run.

@@ -11,6 +11,7 @@ use crate::case::{Arm, Case, Message, Prompt};
 use crate::constraint::{Constraint, GrammarDialect};
 use crate::error::Error;
 use crate::metrics::probe::Probed;
+use crate::metrics::spec_decode::SpecDecode;
 use crate::metrics::{TokenSource, Tokens};
 use crate::observation::{Observation, Outcome, Timing, TransportCause, Usage};
 use crate::sound::Clip;
@@ -139,6 +140,7 @@ fn footer() -> Footer {
         duration_ns: u64::MAX,
         cost,
         probe: Some(Probed::of(0.1, &[Some(1.5), None])),
+        spec_decode: Some(SpecDecode { acceptance_rate: 0.1 + 0.2, ..SpecDecode::default() }),
         engine: None,
         interrupted: false,
         notices: vec!["n".into()],

@@ -259,6 +259,30 @@ fn the_server_is_told_when_to_profile() {
 }
 
 #[test]
+fn what_speculation_did_is_told_under_vllms_keys() {
+    let event = r#"data: {"choices":[{"index":0,"text":"Positive","finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":1}}"#;
+    let server = Scripted::answering(move |request| match request.line.as_str() {
+        _ if request.asks_for_models() => models(),
+        "GET /metrics HTTP/1.1" => {
+            // Every request before this one was a draft of two tokens, of which the first was accepted.
+            let counts = [("drafts", 1), ("draft_tokens", 2), ("accepted_tokens", 1)];
+            let line = |(name, each): (&str, usize)| {
+                format!("vllm:spec_decode_num_{name}_total{{engine=\"0\"}} {}.0\n", each * request.number)
+            };
+            whole("200 OK", "text/plain", &counts.map(line).concat())
+        }
+        _ => whole("200 OK", "text/event-stream", &format!("{event}\n\ndata: [DONE]\n\n")),
+    });
+    let (ran, result) = sobench_result(&[&CHOICES[..], &["--base-url", &server.base_url]].concat());
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert_eq!(crate::contracts::check(&result), Ok(()));
+    let of = |key: &str| result[format!("spec_decode_{key}")].as_f64();
+    assert_eq!((of("acceptance_rate"), of("acceptance_length")), (Some(50.0), Some(2.0)));
+    assert!(of("num_drafts") >= Some(4.0) && of("draft_tokens") == of("num_drafts").map(|it| 2.0 * it), "{result}");
+    assert!(ran.stdout.contains("Acceptance rate (%):"), "{}", ran.stdout);
+}
+
+#[test]
 fn a_small_request_goes_out_beside_the_run() {
     let server = completions();
     let probe = ["--base-url", &server.base_url, "--probe-request-rate", "100"];

@@ -40,6 +40,8 @@ pub fn document(view: View<'_>, detailed: bool) -> Document<'_> {
     probed.iter().for_each(|probed| json::add_probe(&mut document.members, probed));
     let load = view.report.load.as_ref();
     load.iter().for_each(|load| load.add_rate_changes(&mut document.members));
+    let spec_decode = view.report.spec_decode.as_ref();
+    spec_decode.iter().for_each(|spec_decode| json::add_spec_decode(&mut document.members, spec_decode));
     document.latencies();
     queueing(&mut document);
     document
