@@ -305,7 +305,7 @@ def parse():
     add("--tokenizer", help="tokenizer that both clients count with: the server's (default: that of --serve)")
     add("--base-url", help="a real vLLM server that runs; without it and --serve only `bodies` is done")
     add("--serve", metavar="MODEL", help="start `vllm serve MODEL`, and end it afterwards")
-    add("--serve-args", default="", help="further arguments of `vllm serve`, in one word")
+    add("--serve-args", default="", help="further arguments of `vllm serve`: --serve-args='--a 1 --b'")
     add("--serve-port", type=int, help="its port (default: a free one)")
     add("--ready-timeout-s", type=float, default=900.0, help="how long it may take to be ready (900)")
     add("--part", choices=["bodies", "live"], action="append", help="only this part (default: all that can be done)")
