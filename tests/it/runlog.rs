@@ -167,7 +167,7 @@ fn secrets_reach_no_file() {
     );
     let server = Scripted::answering(move |request| match request.number {
         _ if request.asks_for_models() => models(),
-        number if number < 4 => answer.clone(),
+        number if number < 5 => answer.clone(),
         // A server that shows what it got.
         _ => whole("401 Unauthorized", "text/plain", &format!("refused: {:?}", request.headers)),
     });
