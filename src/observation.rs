@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What happened to one case. Moments are nanoseconds since the run began (the moment from which due times count).
+/// What happened to one case. Instants are nanoseconds since the run began (the moment from which due times count).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Observation {
     /// Position of the case in the plan.

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::metrics::stats::percentile;
 
-/// What the server did for one request. Moments are of its own clock, in nanoseconds.
+/// What the server did for one request. Instants are of its own clock, in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
     /// Stands at the begin of the answer's text, so that any client that keeps texts can be held against this.

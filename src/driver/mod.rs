@@ -225,7 +225,7 @@ async fn drive(
     Ran { cases: ended.0.len(), duration_ns, cost }
 }
 
-/// Sends one case now, by the same path as [`run`]: the trial run and the warm-ups. Moments count from the call.
+/// Sends one case now, by the same path as [`run`]: the trial run and the warm-ups. Instants count from the call.
 ///
 /// `label` takes the place of the index in `x-request-id`: servers refuse or mix up equal ids of requests under way.
 pub async fn send_one(

@@ -23,7 +23,7 @@
 //! ```
 //!
 //! `requests` are in plan order, with what was found out about them where `is_judged`; where the run was killed, somebody has to
-//! judge (`crate::run::again` does). Moments are exact: chunks are written as the gaps between them, and added up again.
+//! judge (`crate::run::again` does). Instants are exact: chunks are written as the gaps between them, and added up again.
 
 mod line;
 mod read;

@@ -113,7 +113,7 @@ fn observations() -> Vec<Observation> {
     let words = || "no key-123456789".to_owned();
     vec![
         observation(4, Outcome::Completed, &[10, 20, 20, 35]),
-        // Moments that no clock gives come back all the same.
+        // Instants that no clock gives come back all the same.
         observation(0, Outcome::Rejected { status: 400, body: words() }, &[u64::MAX - 1, 0, 7]),
         observation(2, Outcome::TimedOut { limit_ms: 5 }, &[]),
         Observation { timing: Timing::default(), ..observation(1, Outcome::Cancelled, &[]) },

@@ -66,7 +66,7 @@ async fn observe(options: DriverOptions, kind: ServerKind, stream: bool) -> Obse
     send_one(&client, shared(kind), &request(stream), &case, "trial", Stop::never()).await.unwrap()
 }
 
-/// Moments must come in the order of what happened, whatever happened.
+/// Instants must come in the order of what happened, whatever happened.
 #[track_caller]
 fn check_order(observation: &Observation) {
     let timing = &observation.timing;

@@ -1,8 +1,8 @@
 //! The result of `vllm bench serve`: one line of JSON. Knows no file.
 //!
 //! `max_output_tokens_per_s` holds vLLM's figure, which counts chunks; the key of the same name in sobench's own layout counts tokens.
-//! Cancelled requests are `failed`, as vLLM has no other word. Keys that vLLM writes only about some runs (speculative decoding,
-//! diffusion, the server's own queue) are left out, as it leaves them out where it has nothing to say.
+//! Cancelled requests are `failed`, as vLLM has no other word. Keys that vLLM writes only about some runs (the probe, speculative
+//! decoding) are there where it would write them; those of diffusion and of the server's own queue are not known here, and left out.
 
 use super::{Column, Document, answered};
 use crate::case::Prompt;
