@@ -46,6 +46,21 @@ pub struct Asked {
 }
 
 impl Case {
+    /// A case with nothing but what every one has. With a constraint it is sent with it, without one it is [`Arm::Free`].
+    pub fn new(id: impl Into<String>, prompt: Prompt, constraint: Option<Arc<Constraint>>, output_len: u32) -> Self {
+        Self {
+            id: id.into(),
+            prompt,
+            arm: if constraint.is_some() { Arm::Constrained } else { Arm::Free },
+            constraint,
+            output_len,
+            completion: None,
+            tags: Vec::new(),
+            grammar_oracle: None,
+            model: None,
+        }
+    }
+
     /// What its body is made of.
     pub fn asked(&self) -> Asked {
         let (prompt, documents) = match &self.prompt {

@@ -85,17 +85,7 @@ mod tests {
     use crate::constraint::Constraint;
 
     fn case(constraint: Option<Constraint>, arm: Arm) -> Case {
-        Case {
-            id: "t-0".to_owned(),
-            prompt: Prompt::Text("Say it".into()),
-            constraint: constraint.map(Arc::new),
-            arm,
-            output_len: 16,
-            completion: None,
-            tags: vec![],
-            grammar_oracle: None,
-            model: None,
-        }
+        Case { arm, ..Case::new("t-0", Prompt::Text("Say it".into()), constraint.map(Arc::new), 16) }
     }
 
     fn regex(arm: Arm) -> Case {

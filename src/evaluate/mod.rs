@@ -174,17 +174,7 @@ mod tests {
     use crate::observation::{Timing, TransportCause};
 
     fn case(constraint: Option<Constraint>) -> Case {
-        Case {
-            id: "json-0".to_owned(),
-            prompt: Prompt::Text("?".into()),
-            constraint: constraint.map(Arc::new),
-            arm: Arm::Constrained,
-            output_len: 16,
-            completion: None,
-            tags: Vec::new(),
-            grammar_oracle: None,
-            model: None,
-        }
+        Case { arm: Arm::Constrained, ..Case::new("json-0", Prompt::Text("?".into()), constraint.map(Arc::new), 16) }
     }
 
     fn observation(outcome: Outcome, text: &str) -> Observation {

@@ -63,15 +63,13 @@ impl Made<'_> {
     pub(crate) fn parts(&self, case_index: usize) -> (Case, Observation, Verdict) {
         let free = self.arm == Arm::Free;
         let case = Case {
-            id: format!("case-{case_index}"),
-            prompt: Prompt::Text("say something".into()),
-            constraint: if free { None } else { Some(Arc::new(Constraint::Regex("a+".into()))) },
             arm: self.arm,
-            output_len: 16,
-            completion: None,
-            tags: vec![],
-            grammar_oracle: None,
-            model: None,
+            ..Case::new(
+                format!("case-{case_index}"),
+                Prompt::Text("say something".into()),
+                if free { None } else { Some(Arc::new(Constraint::Regex("a+".into()))) },
+                16,
+            )
         };
         let timing = Timing {
             due_ns: self.due * NS_PER_MS,

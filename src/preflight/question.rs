@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::kind::Kind;
-use crate::case::{Arm, Case, Prompt};
+use crate::case::{Case, Prompt};
 use crate::constraint::{AlwaysTrue, Constraint, GrammarDialect};
 use crate::random::PythonRandom;
 
@@ -180,17 +180,7 @@ pub fn spelling_question(words: &mut Words) -> (Question, [String; 3]) {
 }
 
 fn case(id: &str, constraint: Option<&Arc<Constraint>>, output_len: u32) -> Case {
-    Case {
-        id: format!("preflight-{id}"),
-        prompt: Prompt::Text(PROMPT.into()),
-        constraint: constraint.cloned(),
-        arm: if constraint.is_some() { Arm::Constrained } else { Arm::Free },
-        output_len,
-        completion: None,
-        tags: Vec::new(),
-        grammar_oracle: None,
-        model: None,
-    }
+    Case::new(format!("preflight-{id}"), Prompt::Text(PROMPT.into()), constraint.cloned(), output_len)
 }
 
 /// xgrammar's structural tag for one of two strings.

@@ -107,7 +107,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::case::{Arm, Prompt};
+    use crate::case::Prompt;
     use crate::constraint::Constraint;
     use crate::report::RequestAbout;
 
@@ -123,17 +123,7 @@ mod tests {
     }
 
     fn case(prompt: &str) -> Case {
-        Case {
-            id: "c-0".into(),
-            prompt: Prompt::Text(prompt.into()),
-            constraint: Some(Arc::new(Constraint::Regex("it's".into()))),
-            arm: Arm::Constrained,
-            output_len: 8,
-            completion: None,
-            tags: vec![],
-            grammar_oracle: None,
-            model: None,
-        }
+        Case::new("c-0", Prompt::Text(prompt.into()), Some(Arc::new(Constraint::Regex("it's".into()))), 8)
     }
 
     /// Reads the last word of a line as `sh` does.

@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 
 use super::sending::Sending;
 use crate::backend::{Adapter, Input, RequestOptions};
-use crate::case::{Arm, Case, Message, Prompt};
+use crate::case::{Case, Message, Prompt};
 use crate::driver::{self, Client, Stop};
 use crate::error::Result;
 use crate::metrics::spec_decode::SpecDecodeCounts;
@@ -74,17 +74,7 @@ impl Probe {
             client: Client::new(sending.session.client.options().clone())?,
             adapter: Arc::clone(&sending.adapter),
             request: sending.request.clone(),
-            case: Case {
-                id: "probe".to_owned(),
-                prompt,
-                constraint: None,
-                arm: Arm::Free,
-                output_len: 1,
-                completion: None,
-                tags: Vec::new(),
-                grammar_oracle: None,
-                model: None,
-            },
+            case: Case::new("probe", prompt, None, 1),
             every: Duration::from_secs_f64(1.0 / rate),
             stop: sending.stop.clone(),
         })

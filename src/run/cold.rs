@@ -56,15 +56,8 @@ mod tests {
 
     fn cases(constraint: &Constraint, arms: &[Arm]) -> Vec<Case> {
         let case = |(index, arm): (usize, &Arm)| Case {
-            id: format!("json-{index}"),
-            prompt: Prompt::Text("?".into()),
-            constraint: Some(Arc::new(constraint.clone())),
             arm: *arm,
-            output_len: 8,
-            completion: None,
-            tags: Vec::new(),
-            grammar_oracle: None,
-            model: None,
+            ..Case::new(format!("json-{index}"), Prompt::Text("?".into()), Some(Arc::new(constraint.clone())), 8)
         };
         arms.iter().enumerate().map(case).collect()
     }

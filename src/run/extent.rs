@@ -34,20 +34,10 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::case::{Arm, Prompt};
+    use crate::case::Prompt;
 
     fn cases(count: usize) -> Vec<Case> {
-        let case = |index: usize| Case {
-            id: format!("json-{index}"),
-            prompt: Prompt::Text("?".into()),
-            constraint: None,
-            arm: Arm::Free,
-            output_len: 8,
-            completion: None,
-            tags: Vec::new(),
-            grammar_oracle: None,
-            model: None,
-        };
+        let case = |index: usize| Case::new(format!("json-{index}"), Prompt::Text("?".into()), None, 8);
         (0..count).map(case).collect()
     }
 

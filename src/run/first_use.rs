@@ -79,17 +79,7 @@ mod tests {
     use crate::observation::{Outcome, Timing};
 
     fn case(regex: &str, arm: Arm) -> Case {
-        Case {
-            id: "t-0".to_owned(),
-            prompt: Prompt::Text("?".into()),
-            constraint: Some(Arc::new(Constraint::Regex(regex.into()))),
-            arm,
-            output_len: 8,
-            completion: None,
-            tags: Vec::new(),
-            grammar_oracle: None,
-            model: None,
-        }
+        Case { arm, ..Case::new("t-0", Prompt::Text("?".into()), Some(Arc::new(Constraint::Regex(regex.into()))), 8) }
     }
 
     #[test]

@@ -152,22 +152,11 @@ fn split(count: Option<(u64, TokenSource)>) -> (Option<u64>, TokenSource) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::case::Arm;
     use crate::observation::{Timing, Usage};
 
     #[track_caller]
     fn check(prompt: Prompt, usage: Option<Usage>, input: Option<u64>, input_source: TokenSource) {
-        let case = Case {
-            id: "c-0".to_owned(),
-            prompt,
-            constraint: None,
-            arm: Arm::Free,
-            output_len: 8,
-            completion: None,
-            tags: vec![],
-            grammar_oracle: None,
-            model: None,
-        };
+        let case = Case::new("c-0", prompt, None, 8);
         let observation = Observation {
             case_index: 0,
             outcome: Outcome::Completed,

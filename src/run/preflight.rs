@@ -307,17 +307,7 @@ mod tests {
     use crate::case::Prompt;
 
     fn case(constraint: Constraint, arm: Arm) -> Case {
-        Case {
-            id: "t-0".to_owned(),
-            prompt: Prompt::Text("?".into()),
-            constraint: Some(Arc::new(constraint)),
-            arm,
-            output_len: 8,
-            completion: None,
-            tags: Vec::new(),
-            grammar_oracle: None,
-            model: None,
-        }
+        Case { arm, ..Case::new("t-0", Prompt::Text("?".into()), Some(Arc::new(constraint)), 8) }
     }
 
     #[test]

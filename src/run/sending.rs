@@ -201,17 +201,7 @@ mod tests {
     use crate::case::Prompt;
 
     fn case(id: usize, regex: &str) -> Case {
-        Case {
-            id: format!("regex-{id}"),
-            prompt: Prompt::Text("?".into()),
-            constraint: Some(Arc::new(Constraint::Regex(regex.into()))),
-            arm: Arm::Constrained,
-            output_len: 8,
-            completion: None,
-            tags: Vec::new(),
-            grammar_oracle: None,
-            model: None,
-        }
+        Case::new(format!("regex-{id}"), Prompt::Text("?".into()), Some(Arc::new(Constraint::Regex(regex.into()))), 8)
     }
 
     #[test]

@@ -82,15 +82,8 @@ mod tests {
 
     fn model(prompt: Prompt) -> Case {
         Case {
-            id: "json-0".to_owned(),
-            prompt,
-            constraint: Some(Arc::new(Constraint::Regex("a".into()))),
-            arm: Arm::Constrained,
-            output_len: 77,
             completion: Some("a".to_owned()),
-            tags: Vec::new(),
-            grammar_oracle: None,
-            model: None,
+            ..Case::new("json-0", prompt, Some(Arc::new(Constraint::Regex("a".into()))), 77)
         }
     }
 

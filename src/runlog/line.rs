@@ -247,15 +247,11 @@ impl ReadRequest {
             usage: self.usage,
         };
         let case = Case {
-            id: self.id,
-            prompt,
-            constraint: None,
             arm: self.arm,
-            output_len: self.output_len,
             completion: self.completion,
             tags: self.tags,
-            grammar_oracle: None,
             model: self.model.map(Into::into),
+            ..Case::new(self.id, prompt, None, self.output_len)
         };
         Ok((case, observation))
     }

@@ -58,15 +58,9 @@ fn cases() -> Vec<Case> {
         serde_json::from_str(r#"{"maximum":1.50,"multipleOf":1e-2,"b":1,"a":2}"#).unwrap(),
     )));
     let case = |index: usize, prompt: Prompt| Case {
-        id: format!("json-{index}"),
-        prompt,
-        constraint: Some(Arc::clone(&schema)),
-        arm: Arm::Constrained,
-        output_len: 8,
         completion: Some("{}".into()),
         tags: vec!["a".into()],
-        grammar_oracle: None,
-        model: None,
+        ..Case::new(format!("json-{index}"), prompt, Some(Arc::clone(&schema)), 8)
     };
     let text: Arc<str> = "say\n\u{0}é".into();
     let content = serde_json::from_str(r#"[{"type":"text","text":"x","weight":1.10}]"#).unwrap();

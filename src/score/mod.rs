@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use crate::case::{Arm, Case, Prompt};
+use crate::case::{Case, Prompt};
 use crate::constraint::Constraint;
 use crate::dataset::DatasetPlan;
 use crate::evaluate::{EvaluateOptions, Evaluator, call, legacy};
@@ -132,17 +132,7 @@ pub struct Agreement {
 impl Stored {
     /// An answer of which only the text is known.
     fn text(id: String, constraint: Option<Arc<Constraint>>, text: String) -> Self {
-        let case = Case {
-            id,
-            prompt: Prompt::Text("".into()),
-            arm: if constraint.is_some() { Arm::Constrained } else { Arm::Free },
-            constraint,
-            output_len: 1,
-            completion: None,
-            tags: Vec::new(),
-            grammar_oracle: None,
-            model: None,
-        };
+        let case = Case::new(id, Prompt::Text("".into()), constraint, 1);
         let observation = Observation {
             case_index: 0,
             outcome: Outcome::Completed,

@@ -21,15 +21,15 @@ type Fate = (Case, Observation, Verdict);
 fn fate(index: usize, arm: Arm, outcome: Outcome, verdict: Verdict) -> Fate {
     let answered = outcome.is_answer();
     let case = Case {
-        id: format!("case-{index}"),
-        prompt: Prompt::Text("say a".into()),
-        constraint: if arm == Arm::Free { None } else { Some(Arc::new(Constraint::Regex("a".into()))) },
         arm,
-        output_len: 8,
         completion: (index == 0).then(|| "a".to_owned()),
         tags: vec!["tag".into()],
-        grammar_oracle: None,
-        model: None,
+        ..Case::new(
+            format!("case-{index}"),
+            Prompt::Text("say a".into()),
+            if arm == Arm::Free { None } else { Some(Arc::new(Constraint::Regex("a".into()))) },
+            8,
+        )
     };
     let at = |ms: u64| (index as u64 * 7 + ms) * NS_PER_MS;
     let timing = Timing {

@@ -10,23 +10,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sobench::backend::{Adapter, ConstraintDialect, Input, RequestOptions, Sampling, ServerKind, adapter};
-use sobench::case::{Arm, Case, Prompt};
+use sobench::case::{Case, Prompt};
 use sobench::driver::{Client, DriverOptions, Endpoint, Limits, Stop, send_one};
 use sobench::observation::Observation;
 use sobench::sound::Clip;
 
 fn case(id: &str) -> Case {
-    Case {
-        id: id.to_owned(),
-        prompt: Prompt::Text("Say it".into()),
-        constraint: None,
-        arm: Arm::Free,
-        output_len: 16,
-        completion: None,
-        tags: vec![],
-        grammar_oracle: None,
-        model: None,
-    }
+    Case::new(id, Prompt::Text("Say it".into()), None, 16)
 }
 
 fn request(stream: bool) -> RequestOptions {

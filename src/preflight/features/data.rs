@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::MARKS;
-use crate::case::{Arm, Case, Prompt};
+use crate::case::{Case, Prompt};
 use crate::constraint::Constraint;
 use crate::error::{Error, Result};
 
@@ -73,17 +73,7 @@ impl Feature {
             }
             _ => format!("Make up a JSON document, number {sample}, and answer with it alone."),
         };
-        Case {
-            id: format!("feature-{}-{sample}", self.id),
-            prompt: Prompt::Text(prompt.into()),
-            constraint: Some(Arc::clone(constraint)),
-            arm: Arm::Constrained,
-            output_len,
-            completion: None,
-            tags: Vec::new(),
-            grammar_oracle: None,
-            model: None,
-        }
+        Case::new(format!("feature-{}-{sample}", self.id), Prompt::Text(prompt.into()), Some(Arc::clone(constraint)), output_len)
     }
 }
 
