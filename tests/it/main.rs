@@ -10,6 +10,7 @@ mod datasets;
 mod engines;
 mod flags;
 mod forms;
+mod fuzzed;
 mod gate;
 mod grammars;
 mod hub;

@@ -1,0 +1,13 @@
+//! The reader of Lark: any grammar is compiled or refused, and means one thing.
+//!
+//! Bytes: a grammar, a NUL, a text.
+
+use sobench::constraint::GrammarDialect;
+
+use super::draw::Draw;
+use super::notation;
+
+pub(crate) fn check(bytes: &[u8]) {
+    let (grammar, text) = Draw::new(bytes).two_texts();
+    notation::check(GrammarDialect::Lark, &grammar, &text);
+}

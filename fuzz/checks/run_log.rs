@@ -1,0 +1,35 @@
+//! The reader of run logs: any file is read or refused in words, and what was read can be reported.
+//!
+//! Bytes: the file.
+
+use sobench::plan::ReportPlan;
+use sobench::report::format::Format;
+use sobench::report::junit::JunitPer;
+use sobench::run::again;
+use sobench::runlog::{Keep, RunLog};
+
+/// What the renderers of a report begin from: a few of them see everything that was read.
+const FORMATS: [Format; 3] = [Format::Text, Format::Json, Format::Csv];
+
+pub(crate) fn check(bytes: &[u8]) {
+    let folder = tempfile::tempdir().expect("a folder for the file");
+    let log = folder.path().join("log.jsonl");
+    std::fs::write(&log, bytes).expect("the file");
+    let read = [Keep::Texts, Keep::WithoutTexts].map(|keep| RunLog::read(&log, keep));
+    let counts = read.map(|read| match read {
+        Ok(log) => Ok(log.requests.samples().len()),
+        Err(error) => {
+            assert!(!error.what.is_empty() && error.hint.is_some(), "an error without advice: {error}");
+            Err(error.what)
+        }
+    });
+    assert_eq!(counts[0], counts[1], "with and without texts");
+    if counts[0].is_err() {
+        return;
+    }
+    for format in FORMATS {
+        let plan = ReportPlan { log: log.clone(), format, output: None, junit_per: JunitPer::default(), plot: true };
+        // Terms that make no sense are an error; that there is no panic is all that is asked.
+        let _ = again::command(&plan);
+    }
+}

@@ -1,0 +1,26 @@
+//! Any schema and any answer: a verdict, always the same one, and the same however the answer is spelt.
+//!
+//! Bytes: a schema, a NUL, an answer.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use sobench::constraint::Constraint;
+use sobench::evaluate::{EvaluateOptions, Evaluator};
+use sobench::verdict::Verdict;
+
+use super::draw::Draw;
+
+pub(crate) fn check(bytes: &[u8]) {
+    let (schema, answer) = Draw::new(bytes).two_texts();
+    let Ok(schema) = serde_json::from_str::<Value>(&schema) else { return };
+    let mut evaluator = Evaluator::new(EvaluateOptions::default());
+    let constraint = Constraint::JsonSchema(Arc::new(schema));
+    let verdict = evaluator.judge(&constraint, None, &answer);
+    assert_eq!(Evaluator::new(EvaluateOptions::default()).judge(&constraint, None, &answer), verdict, "a second time");
+    let Ok(value) = serde_json::from_str::<Value>(&answer) else { return };
+    if let Verdict::Valid = verdict {
+        let spelt = serde_json::to_string_pretty(&value).expect("a value can be written");
+        assert_eq!(evaluator.judge(&constraint, None, &spelt), Verdict::Valid, "spelt with white space: {answer}");
+    }
+}
