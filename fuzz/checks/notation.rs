@@ -25,6 +25,11 @@ pub(crate) fn check(dialect: GrammarDialect, grammar: &str, text: &str) {
 }
 
 fn agrees_with_its_beginnings(recogniser: &Recogniser, text: &str, membership: &Membership) {
+    if !recogniser.is_prefix("") {
+        // A language without a sentence has no beginning of one either.
+        assert!(matches!(membership, Membership::NotMember { byte: 0 } | Membership::Limit { .. }), "{membership:?}");
+        return;
+    }
     let dead_from = match membership {
         Membership::Member => usize::MAX,
         Membership::NotMember { byte } if *byte == text.len() => usize::MAX,

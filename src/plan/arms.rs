@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use self::order::Apart;
 pub use self::order::{AtOnce, Order};
+use super::dataset::leave_out_others;
 use super::{RunPlan, ServerTarget, Target, unconstrained};
 use crate::backend::{ConstraintDialect, ServerKind};
-use crate::cli::{ArmOrder, BenchArgs, JsonSchemaName};
+use crate::cli::{ArmOrder, BenchArgs};
 use crate::dataset::{DatasetName, OwnInput};
 use crate::error::{Error, Result};
 use crate::metrics::Slo;
@@ -430,37 +431,6 @@ fn one_run(
         flags.traffic.cold_schema_every = None;
     }
     RunPlan::new(&flags, api_key.map(str::to_owned))
-}
-
-/// Own inputs of one dataset are none of another's. What none of them reads stays, and is refused with the run.
-pub(super) fn leave_out_others(flags: &mut BenchArgs, dataset: DatasetName, all: &[DatasetName]) {
-    let is_others = |input: OwnInput| !dataset.reads(input) && all.iter().any(|it| it.reads(input));
-    let own = &mut flags.dataset;
-    if is_others(OwnInput::JsonSchema) {
-        own.json_schema_path = None;
-        own.json_schema = JsonSchemaName::Brief;
-    }
-    if is_others(OwnInput::Grammar) {
-        own.grammar_path = None;
-        own.grammar_oracle = None;
-    }
-    if is_others(OwnInput::Regex) {
-        own.regex = None;
-    }
-    if is_others(OwnInput::Choice) {
-        own.choice = None;
-    }
-    if is_others(OwnInput::Path) {
-        own.dataset_path = None;
-    }
-    super::dataset::leave_out(&mut own.drawing, is_others);
-    if dataset.is_plain() && all.iter().any(|it| !it.is_plain()) {
-        flags.constraint.guided_decoding_ratio = None;
-        flags.constraint.constraint_dialect = "auto".to_owned();
-    }
-    if is_others(OwnInput::GrammarDialect) {
-        flags.constraint.grammar_dialect = "auto".to_owned();
-    }
 }
 
 fn files(paths: &[PathBuf]) -> Result<Vec<(PathBuf, Form)>> {

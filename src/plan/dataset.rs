@@ -279,9 +279,39 @@ fn given(flags: &DrawingArgs) -> [(&'static str, bool, OwnInput); 24] {
     ]
 }
 
+/// Own inputs of one dataset are none of another's. What none of them reads stays, and is refused with the run.
+pub(super) fn leave_out_others(flags: &mut BenchArgs, dataset: DatasetName, all: &[DatasetName]) {
+    let is_others = |input: OwnInput| !dataset.reads(input) && all.iter().any(|it| it.reads(input));
+    let own = &mut flags.dataset;
+    if is_others(OwnInput::JsonSchema) {
+        own.json_schema_path = None;
+        own.json_schema = JsonSchemaName::Brief;
+    }
+    if is_others(OwnInput::Grammar) {
+        own.grammar_path = None;
+        own.grammar_oracle = None;
+    }
+    if is_others(OwnInput::Regex) {
+        own.regex = None;
+    }
+    if is_others(OwnInput::Choice) {
+        own.choice = None;
+    }
+    if is_others(OwnInput::Path) {
+        own.dataset_path = None;
+    }
+    leave_out(&mut own.drawing, is_others);
+    if dataset.is_plain() && all.iter().any(|it| !it.is_plain()) {
+        flags.constraint.guided_decoding_ratio = None;
+        flags.constraint.constraint_dialect = "auto".to_owned();
+    }
+    if is_others(OwnInput::GrammarDialect) {
+        flags.constraint.grammar_dialect = "auto".to_owned();
+    }
+}
+
 /// Takes those flags away that this dataset does not read and another one of the same comparison does.
-pub(super) fn leave_out(flags: &mut DrawingArgs, is_others: impl Fn(OwnInput) -> bool) {
-    let kept = flags.clone();
+fn leave_out(flags: &mut DrawingArgs, is_others: impl Fn(OwnInput) -> bool) {
     flags.disable_shuffle &= !is_others(OwnInput::Order);
     flags.no_oversample &= !is_others(OwnInput::Shortfall);
     if is_others(OwnInput::InputLength) {
@@ -306,10 +336,10 @@ pub(super) fn leave_out(flags: &mut DrawingArgs, is_others: impl Fn(OwnInput) ->
         flags.sonnet_output_len = None;
         flags.sonnet_prefix_len = None;
     }
-    flags.sharegpt_output_len = kept.sharegpt_output_len.filter(|_| !is_others(OwnInput::ShareGpt));
-    flags.custom_output_len = kept.custom_output_len.filter(|_| !is_others(OwnInput::CustomRows));
+    flags.sharegpt_output_len = flags.sharegpt_output_len.filter(|_| !is_others(OwnInput::ShareGpt));
+    flags.custom_output_len = flags.custom_output_len.filter(|_| !is_others(OwnInput::CustomRows));
     flags.skip_chat_template &= !is_others(OwnInput::CustomRows);
-    flags.hf_output_len = kept.hf_output_len.filter(|_| !is_others(OwnInput::HubLength));
+    flags.hf_output_len = flags.hf_output_len.filter(|_| !is_others(OwnInput::HubLength));
     if is_others(OwnInput::Part) {
         flags.hf_subset = None;
         flags.hf_split = None;

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use super::arms::leave_out_others;
+use super::dataset::leave_out_others;
 use crate::backend::ServerKind;
 use crate::cli::BenchArgs;
 use crate::dataset::{Constraints, DatasetName, DatasetPlan, MixPart, OwnInput};
