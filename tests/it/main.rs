@@ -28,6 +28,7 @@ mod score;
 mod scripted;
 mod server;
 mod streams;
+mod suite;
 mod support;
 mod tidy;
 mod unconstrained;
