@@ -33,6 +33,12 @@ pub(super) enum Resource {
     Steps,
 }
 
+/// Productions that are asked whether they can begin with a character, in the time of a step.
+const PRODUCTIONS_PER_STEP: u64 = 4;
+
+/// Waiting items that are counted in the time of a step.
+const ITEMS_PER_STEP: u64 = 16;
+
 /// Reads a text.
 pub(super) fn read(tables: &Tables, text: &str) -> Found {
     read_within(tables, text, limits::MAX_CHART_ITEMS, limits::MAX_STEPS)
@@ -42,20 +48,20 @@ fn read_within(tables: &Tables, text: &str, max_items: usize, max_steps: u64) ->
     if tables.is_empty {
         return Found::Dead { byte: 0 };
     }
-    let mut chart = Chart::new(tables);
+    let mut chart = Chart::new(tables, max_items, max_steps);
     for (byte, scalar) in text.char_indices() {
         chart.column(Some(tables.classes.of(scalar)));
-        if chart.steps > max_steps {
-            return Found::OutOf(Resource::Steps);
-        }
-        if chart.waiting.len() > max_items {
-            return Found::OutOf(Resource::Items);
+        if let Some(resource) = chart.out_of() {
+            return Found::OutOf(resource);
         }
         if chart.kernel.is_empty() {
             return Found::Dead { byte };
         }
     }
     chart.column(None);
+    if let Some(resource) = chart.out_of() {
+        return Found::OutOf(resource);
+    }
     if chart.accepted { Found::Sentence } else { Found::Beginning }
 }
 
@@ -98,11 +104,13 @@ struct Chart<'t> {
     /// The places of a chain being walked.
     chain: Vec<usize>,
     steps: u64,
+    max_steps: u64,
+    max_items: usize,
     accepted: bool,
 }
 
 impl<'t> Chart<'t> {
-    fn new(tables: &'t Tables) -> Self {
+    fn new(tables: &'t Tables, max_items: usize, max_steps: u64) -> Self {
         Self {
             tables,
             waiting: Vec::new(),
@@ -113,11 +121,22 @@ impl<'t> Chart<'t> {
             predicted: vec![0; tables.nullable.len()],
             chain: Vec::new(),
             steps: 0,
+            max_steps,
+            max_items,
             accepted: tables.nullable[tables.start as usize],
         }
     }
 
-    /// Completes the next column, from its kernel to the kernel of the one after it. `class` is that of the next character, none
+    /// What has been used up. Looked at for every item: a single column can hold more than may be kept.
+    fn out_of(&self) -> Option<Resource> {
+        if self.steps > self.max_steps {
+            return Some(Resource::Steps);
+        }
+        let items = self.waiting.len() + self.seen.len() + self.agenda.len() + self.kernel.len();
+        (items > self.max_items).then_some(Resource::Items)
+    }
+
+    /// Completes the next column, unless something runs out, from its kernel to the kernel of the one after it. `class` is that of the next character, none
     /// at the end of the text.
     fn column(&mut self, class: Option<u32>) {
         let here = u32::try_from(self.columns.len() - 1).expect("the limit on steps is far below 2^32 columns");
@@ -127,6 +146,9 @@ impl<'t> Chart<'t> {
         self.kernel.clear();
         while let Some(item) = self.agenda.pop() {
             self.steps += 1;
+            if self.out_of().is_some() {
+                break;
+            }
             match self.tables.slots[item.slot as usize] {
                 Slot::Set(set) => {
                     if class.is_some_and(|class| self.tables.set_has(set, class)) {
@@ -158,6 +180,7 @@ impl<'t> Chart<'t> {
             return;
         }
         self.predicted[rule as usize] = here + 1;
+        self.steps += self.tables.productions_of(rule).len() as u64 / PRODUCTIONS_PER_STEP;
         self.agenda.extend(self.tables.productions_beginning(rule, class).map(|slot| Item { slot, origin: here }));
     }
 
@@ -216,12 +239,13 @@ impl<'t> Chart<'t> {
     }
 
     /// The items of a finished column that wait for a rule.
-    fn waiting_for(&self, completed: Completed) -> Range<usize> {
+    fn waiting_for(&mut self, completed: Completed) -> Range<usize> {
         let origin = completed.origin as usize;
         let column = &self.waiting[self.columns[origin]..self.columns[origin + 1]];
         let begin = self.columns[origin] + column.partition_point(|waiting| waiting.rule < completed.rule);
         let length =
             self.waiting[begin..self.columns[origin + 1]].iter().take_while(|found| found.rule == completed.rule).count();
+        self.steps += length as u64 / ITEMS_PER_STEP;
         begin..begin + length
     }
 
@@ -409,7 +433,7 @@ mod tests {
 
     fn steps(rules: &[&str], text: &str) -> u64 {
         let tables = Tables::new(&cfg(rules)).unwrap();
-        let mut chart = Chart::new(&tables);
+        let mut chart = Chart::new(&tables, limits::MAX_CHART_ITEMS, limits::MAX_STEPS);
         for scalar in text.chars() {
             chart.column(Some(tables.classes.of(scalar)));
         }

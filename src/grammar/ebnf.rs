@@ -87,7 +87,10 @@ fn element(pair: Pair<'_, Rule>, depth: usize) -> Result<Expression, GrammarErro
         Rule::name => Expression::Reference(atom.as_str().to_owned()),
         _ => return Err(refuse(&atom)),
     };
-    for quantifier in parts {
+    for (place, quantifier) in parts.enumerate() {
+        if place == limits::MAX_QUANTIFIERS {
+            return Err(GrammarError::Limit { what: format!("quantifiers in a row: {}", limits::MAX_QUANTIFIERS) });
+        }
         let quantifier = quantifier.into_inner().next().expect("a quantifier is of some kind");
         expression = match quantifier.as_rule() {
             Rule::optional => expression.repeat(0, Some(1)),
@@ -223,6 +226,9 @@ mod tests {
         for text in [nested(limits::MAX_NESTING + 1), nested(50_000), "root ::= ".to_owned() + &"(".repeat(100_000)] {
             assert_eq!(message(&text), "grammar beyond the limit: nested groups: 128");
         }
+        let quantified = |count: usize| format!("root ::= \"a\"{}", "*?".repeat(count / 2));
+        assert_eq!(message(&quantified(limits::MAX_QUANTIFIERS)), "read");
+        assert_eq!(message(&quantified(100_000)), "grammar beyond the limit: quantifiers in a row: 8");
         assert!(message("root ::= \"a\"{99999999}").contains("repetitions"));
     }
 }

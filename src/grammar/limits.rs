@@ -9,6 +9,13 @@ pub const MAX_GRAMMAR_BYTES: usize = 256 * 1024;
 /// The deepest nesting of groups. llguidance stops at 30, xgrammar at 1,000; the readers recurse, so the stack is the bound.
 pub const MAX_NESTING: usize = 128;
 
+/// The most quantifiers that one element may have, as in `"a"*?`: each is a level of nesting.
+pub const MAX_QUANTIFIERS: usize = 8;
+
+/// The most classes of Unicode (`\w`, `\d`, `\s`, `\p{...}`) that the regular expressions of one grammar may name: each has some
+/// 800 ranges.
+pub const MAX_UNICODE_CLASSES: usize = 5_000;
+
 /// The largest number of times that `{m,n}` may ask for. Counted repetition costs only its logarithm here.
 pub const MAX_REPETITIONS: u32 = 1 << 24;
 
@@ -18,7 +25,7 @@ pub const MAX_SYMBOLS: usize = 500_000;
 /// The largest table of characters against productions, in bits (32 MiB), which drives the one-character look-ahead.
 pub const MAX_LOOKAHEAD_BITS: usize = 1 << 28;
 
-/// The largest number of waiting items that one recognition may keep (20 bytes each).
+/// The largest number of items that one recognition may keep, waiting (20 bytes each) or in the column being built.
 pub const MAX_CHART_ITEMS: usize = 4_000_000;
 
 /// The largest number of item steps that one recognition may take: a second or two of work.

@@ -34,7 +34,8 @@ pub use convert::{Converted, Dropped, Note, convert};
 pub use error::GrammarError;
 pub use limits::{
     MAX_CHART_ITEMS, MAX_CONVERTED_PARTS, MAX_GRAMMAR_BYTES, MAX_LOOKAHEAD_BITS, MAX_NESTING, MAX_ORACLE_BYTES,
-    MAX_ORACLE_NESTING, MAX_ORACLE_OPERATORS, MAX_PEST_CALLS, MAX_PORTABLE_REPETITIONS, MAX_REPETITIONS, MAX_STEPS, MAX_SYMBOLS,
+    MAX_ORACLE_NESTING, MAX_ORACLE_OPERATORS, MAX_PEST_CALLS, MAX_PORTABLE_REPETITIONS, MAX_QUANTIFIERS, MAX_REPETITIONS,
+    MAX_STEPS, MAX_SYMBOLS, MAX_UNICODE_CLASSES,
 };
 pub use pest_oracle::PestOracle;
 
@@ -71,6 +72,10 @@ pub fn compile(dialect: GrammarDialect, text: &str) -> Result<Recogniser, Gramma
 fn read(dialect: GrammarDialect, text: &str) -> Result<syntax::Grammar<'_>, GrammarError> {
     if text.len() > MAX_GRAMMAR_BYTES {
         return Err(GrammarError::Limit { what: format!("bytes of the grammar: {MAX_GRAMMAR_BYTES}") });
+    }
+    let classes = text.as_bytes().windows(2).filter(|pair| pair[0] == b'\\' && b"wWdDsSpP".contains(&pair[1])).count();
+    if dialect == GrammarDialect::Lark && classes > MAX_UNICODE_CLASSES {
+        return Err(GrammarError::Limit { what: format!("classes of Unicode: {MAX_UNICODE_CLASSES}") });
     }
     match dialect {
         GrammarDialect::Lark => lark::read(text),

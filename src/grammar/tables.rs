@@ -77,7 +77,7 @@ impl Tables {
     }
 
     /// All productions of a rule, by their first slots.
-    pub(super) fn productions_of(&self, rule: u32) -> impl Iterator<Item = u32> {
+    pub(super) fn productions_of(&self, rule: u32) -> impl ExactSizeIterator<Item = u32> {
         self.of_rule(rule).map(|index| self.productions[index])
     }
 
