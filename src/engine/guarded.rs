@@ -1,6 +1,7 @@
 //! A boundary around an engine: a panic or an endless compile costs the request that caused it, never the run. Knows no library.
 
 use std::any::Any;
+use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
@@ -23,11 +24,17 @@ pub const MAX_JSON_DEPTH: usize = 64;
 /// Deepest nesting of brackets in a regex or grammar that is compiled, for the same reason.
 pub const MAX_BRACKET_DEPTH: usize = 128;
 
+/// Deepest nesting that references in a JSON Schema, or rules of a grammar, can add up to: compilers follow them by recursion.
+pub const MAX_LINKED_DEPTH: usize = 10_000;
+
+/// Longest regex or grammar that is compiled, in bytes. The largest in use are some 100 KB.
+pub const MAX_TEXT_BYTES: usize = 1 << 20;
+
 /// Compiles that ran out of time and still run; a library cannot be stopped, so beyond this many nothing more is compiled.
 pub const MAX_ABANDONED_COMPILES: usize = 4;
 
-/// Stack of the thread that compiles; only what is used takes memory.
-const COMPILE_STACK_BYTES: usize = 64 << 20;
+/// Stack of the thread that compiles: 26 KB for each of [`MAX_LINKED_DEPTH`]. Only what is used takes memory.
+const COMPILE_STACK_BYTES: usize = 256 << 20;
 
 /// An engine with the boundary around it.
 pub struct GuardedEngine {
@@ -66,11 +73,26 @@ impl Engine for GuardedEngine {
     }
 
     fn route(&self, constraint: &Constraint) -> Option<Route> {
-        check_depth(constraint).ok()?;
-        caught(|| Ok(self.inner.route(constraint))).ok()?
+        // To say where a constraint goes, libraries read it.
+        self.bounded(constraint, |engine, constraint| Ok(engine.route(constraint))).ok()?
     }
 
     fn compile(&self, constraint: &Constraint) -> Result<Arc<dyn Grammar>, EngineError> {
+        // Telling how large it would get can itself take a while.
+        let compile = |engine: &dyn Engine, constraint: &Constraint| {
+            engine.check_size(constraint).and_then(|()| engine.compile(constraint))
+        };
+        Ok(Arc::new(GuardedGrammar(self.bounded(constraint, compile)?)))
+    }
+}
+
+impl GuardedEngine {
+    /// Lets the library read a constraint on a thread with a stack for it, until the time is over.
+    fn bounded<T: Send + 'static>(
+        &self,
+        constraint: &Constraint,
+        work: impl FnOnce(&dyn Engine, &Constraint) -> Result<T, EngineError> + Send + 'static,
+    ) -> Result<T, EngineError> {
         check_depth(constraint)?;
         if self.abandoned.load(Ordering::SeqCst) >= MAX_ABANDONED_COMPILES {
             let words = format!("{MAX_ABANDONED_COMPILES} compiles ran out of time and still run; nothing more is compiled");
@@ -81,18 +103,17 @@ impl Engine for GuardedEngine {
         let (abandoned, state) = (Arc::clone(&self.abandoned), Arc::new(AtomicU8::new(RUNNING)));
         let finish = Arc::clone(&state);
         let spawned = thread::Builder::new().name("compile".into()).stack_size(COMPILE_STACK_BYTES).spawn(move || {
-            // Telling how large it would get can itself take a while.
-            let compiled = caught(|| engine.check_size(&constraint).and_then(|()| engine.compile(&constraint)));
+            let done = caught(|| work(&*engine, &constraint));
             if finish.swap(FINISHED, Ordering::SeqCst) == ABANDONED {
                 abandoned.fetch_sub(1, Ordering::SeqCst);
             }
             // Nobody listens any more where it was abandoned.
-            let _ = sender.send(compiled);
+            let _ = sender.send(done);
         });
         if let Err(error) = spawned {
             return Err(EngineError::Crashed { words: format!("no thread to compile in: {error}") });
         }
-        let compiled = match receiver.recv_timeout(self.timeout) {
+        let done = match receiver.recv_timeout(self.timeout) {
             Err(RecvTimeoutError::Timeout) => {
                 self.abandoned.fetch_add(1, Ordering::SeqCst);
                 if state.swap(ABANDONED, Ordering::SeqCst) == RUNNING {
@@ -105,8 +126,7 @@ impl Engine for GuardedEngine {
             }
             other => other,
         };
-        let died = |_| EngineError::Crashed { words: "the compile thread died".into() };
-        Ok(Arc::new(GuardedGrammar(compiled.map_err(died)??)))
+        done.unwrap_or_else(|_| Err(EngineError::Crashed { words: "the compile thread died".into() }))
     }
 }
 
@@ -202,12 +222,55 @@ fn crashed(panic: &(dyn Any + Send)) -> EngineError {
 }
 
 fn check_depth(constraint: &Constraint) -> Result<(), EngineError> {
+    let refuse = |words: String| Err(EngineError::TooLarge { words });
     let (depth, limit, what) = match constraint {
         Constraint::JsonSchema(value) | Constraint::StructuralTag(value) => (json_depth(value), MAX_JSON_DEPTH, "JSON nesting"),
+        Constraint::Regex(text) | Constraint::Grammar { text, .. } if text.len() > MAX_TEXT_BYTES => {
+            return refuse(format!("a text of {} bytes is longer than the {MAX_TEXT_BYTES} that are compiled", text.len()));
+        }
         Constraint::Regex(text) | Constraint::Grammar { text, .. } => (bracket_depth(text), MAX_BRACKET_DEPTH, "bracket nesting"),
         Constraint::JsonObject(_) | Constraint::Choice(_) => return Ok(()),
     };
-    if depth > limit { Err(EngineError::TooLarge { words: format!("{what} of {depth} is deeper than {limit}") }) } else { Ok(()) }
+    if depth > limit {
+        return refuse(format!("{what} of {depth} is deeper than {limit}"));
+    }
+    let (depth, what) = match constraint {
+        Constraint::JsonSchema(value) | Constraint::StructuralTag(value) => (linked_depth(value), "references"),
+        Constraint::Grammar { text, .. } => (rules(text), "rules"),
+        _ => (0, ""),
+    };
+    if depth > MAX_LINKED_DEPTH {
+        return refuse(format!("{what} could nest {depth} deep, which is deeper than {MAX_LINKED_DEPTH}"));
+    }
+    Ok(())
+}
+
+/// How deep references could nest at most: every schema that is referred to, one in the other.
+fn linked_depth(root: &Value) -> usize {
+    let (mut depth, mut pending) = (json_depth(root), vec![root]);
+    let mut seen = HashSet::new();
+    while let Some(value) = pending.pop() {
+        match value {
+            Value::Array(items) => pending.extend(items),
+            Value::Object(members) => {
+                if let Some(reference) = members.get("$ref").and_then(Value::as_str)
+                    && seen.insert(reference)
+                {
+                    let pointed = reference.strip_prefix('#').and_then(|pointer| root.pointer(pointer));
+                    // What cannot be found this way lies somewhere in the document, if anywhere.
+                    depth += 1 + pointed.map_or(MAX_JSON_DEPTH, json_depth);
+                }
+                pending.extend(members.values());
+            }
+            _ => {}
+        }
+    }
+    depth
+}
+
+/// An upper bound of the rules of a grammar: a definition has a colon.
+fn rules(text: &str) -> usize {
+    text.lines().filter(|line| line.contains(':')).count()
 }
 
 /// Depth of a JSON value: 0 for a scalar. The reader of the value has bounded it before, so recursion is safe.
@@ -342,6 +405,30 @@ mod tests {
         drop(release);
         while engine.abandoned.load(Ordering::SeqCst) != 0 {
             thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn what_references_and_rules_add_up_to_is_bounded() {
+        let chain = |links: usize| {
+            let link = |index: usize| (index.to_string(), json!({ "$ref": format!("#/$defs/{}", index + 1) }));
+            let mut links: serde_json::Map<String, Value> = (0..links).map(link).collect();
+            links.insert(links.len().to_string(), json!({ "type": "null" }));
+            Constraint::JsonSchema(Arc::new(json!({ "$ref": "#/$defs/0", "$defs": links })))
+        };
+        let rules = |count: usize| {
+            let text: String = (0..count).map(|index| format!("r{index} ::= r{}\n", index + 1)).collect();
+            Constraint::Grammar { dialect: GrammarDialect::Ebnf, text: text.into() }
+        };
+        for (constraint, fine) in [
+            (chain(4_000), true),
+            (chain(6_000), false),
+            (rules(MAX_LINKED_DEPTH), true),
+            (rules(MAX_LINKED_DEPTH + 1), false),
+            (Constraint::Regex("a".repeat(MAX_TEXT_BYTES).into()), true),
+            (Constraint::Regex("a".repeat(MAX_TEXT_BYTES + 1).into()), false),
+        ] {
+            assert_eq!(check_depth(&constraint).is_ok(), fine, "{:?}", check_depth(&constraint));
         }
     }
 
