@@ -16,6 +16,7 @@ mod parser;
 #[cfg(test)]
 mod tests;
 
+use matcher::Cost;
 pub(super) use matcher::{Matcher, read};
 
 /// Whose notation a pattern is in.
@@ -127,6 +128,25 @@ impl Translated {
             };
         }
         last
+    }
+
+    /// How many groups look around (or are atomic, or conditions), and how deep in one another.
+    pub(super) fn cost(&self) -> Cost {
+        let mut cost = Cost { groups: 0, nesting: 0 };
+        let (mut open, mut inside) = (Vec::new(), 0);
+        for token in &self.tokens {
+            match token {
+                Token::Open(group, _) => {
+                    open.push(*group);
+                    inside += usize::from(*group == Group::Other);
+                    cost.groups += usize::from(*group == Group::Other);
+                    cost.nesting = cost.nesting.max(inside);
+                }
+                Token::Close => inside -= usize::from(open.pop() == Some(Group::Other)),
+                _ => {}
+            }
+        }
+        cost
     }
 
     /// For every `Close`, the kind of group that it closes.

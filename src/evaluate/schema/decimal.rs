@@ -27,6 +27,16 @@ impl Decimal {
         Self { digits, exponent }
     }
 
+    /// A text that equal numbers share and no others.
+    ///
+    /// Exponents beyond 64 bits are all taken for one; no reader of JSON tells them apart either.
+    pub(super) fn spelling(number: &str) -> String {
+        let Self { digits, exponent } = Self::read(number);
+        let sign = if number.starts_with('-') && !digits.is_empty() { "-" } else { "" };
+        let digits: String = digits.iter().map(|digit| char::from(b'0' + digit)).collect();
+        format!("{sign}{digits}e{exponent}")
+    }
+
     /// The digits as a number, if it fits; the divisor of [`Self::is_multiple_of`] has to.
     pub(super) fn mantissa(&self) -> Option<u64> {
         let step = |number: u64, digit: &u8| number.checked_mul(10)?.checked_add(u64::from(*digit));

@@ -3,10 +3,15 @@
 //! The drafts leave formats that they do not define to the implementation. Decoding engines do not look at the draft when they
 //! force a `uuid`, so neither do we when we check one.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
-use jsonschema::{Draft, ValidationOptions, Validator};
+use jsonschema::{Draft, Retrieve, ValidationOptions, Validator};
 use serde_json::{Value, json};
+
+use super::counted::Counted;
+
+/// Options of a validator of our documents.
+pub(super) type Options<'i> = ValidationOptions<'i, Arc<dyn Retrieve>, Counted>;
 
 /// Formats of 2020-12 that some earlier draft lacks, each with a validator for nothing else.
 static LATER_FORMATS: LazyLock<Vec<(&'static str, Validator)>> = LazyLock::new(|| {
@@ -31,7 +36,7 @@ static LATER_FORMATS: LazyLock<Vec<(&'static str, Validator)>> = LazyLock::new(|
 });
 
 /// Adds what the draft of `schema` lacks.
-pub(super) fn add_later<'i>(mut options: ValidationOptions<'i>, schema: &Value) -> ValidationOptions<'i> {
+pub(super) fn add_later<'i>(mut options: Options<'i>, schema: &Value) -> Options<'i> {
     let draft = Draft::default().detect(schema);
     for (name, validator) in &*LATER_FORMATS {
         if !options.is_known_format(draft, name) {

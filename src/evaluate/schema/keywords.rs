@@ -11,6 +11,7 @@ use jsonschema::paths::Location;
 use jsonschema::{Keyword, ValidationError};
 use serde_json::{Map, Value};
 
+use super::counted::{self, Counted, Node};
 use super::decimal::Decimal;
 use crate::evaluate::pattern::{self, Dialect, Extent, Matcher};
 use crate::verdict::NotScored;
@@ -18,7 +19,7 @@ use crate::verdict::NotScored;
 /// Set where a match was given up, which a keyword can only report as a failure; the verdict is not scored then.
 pub(super) type GivenUp = Arc<AtomicBool>;
 
-type Made<'a> = Result<Box<dyn for<'i> Keyword<'i>>, ValidationError<'a>>;
+type Made<'a> = Result<Box<dyn for<'i> Keyword<'i, Counted>>, ValidationError<'a>>;
 
 /// Makes `pattern`: ECMA-262, matched anywhere in a string.
 pub(super) fn pattern(
@@ -36,6 +37,13 @@ pub(super) fn pattern(
         })?;
         Ok(Box::new(Pattern { source: source.to_owned(), matcher, given_up: Arc::clone(&given_up) }))
     }
+}
+
+/// The longest name, in bytes, that any of these patterns of `patternProperties` is matched against.
+pub(super) fn longest_name(patterns: &[&str]) -> usize {
+    // What cannot be read is the validator's to refuse.
+    let longest = |pattern: &&str| pattern::read(pattern, Dialect::Ecma).map_or(usize::MAX, |read| read.cost().longest_text());
+    patterns.iter().map(longest).min().unwrap_or(usize::MAX)
 }
 
 /// Makes `multipleOf`.
@@ -56,19 +64,22 @@ struct Pattern {
     given_up: GivenUp,
 }
 
-impl<'i> Keyword<'i> for Pattern {
-    fn validate(&self, instance: &'i Value) -> Result<(), ValidationError<'i>> {
+impl<'i> Keyword<'i, Counted> for Pattern {
+    fn validate(&self, instance: Node<'i>) -> Result<(), ValidationError<'i>> {
         if self.is_valid(instance) {
             return Ok(());
         }
-        Err(ValidationError::custom(format!("{} does not match {:?}", super::quoted(instance), self.source)))
+        Err(ValidationError::custom(format!("{} does not match {:?}", super::quoted(instance.0), self.source)))
     }
 
-    fn is_valid(&self, instance: &'i Value) -> bool {
-        let Value::String(text) = instance else { return true };
-        self.matcher.is_match(text).unwrap_or_else(|_| {
+    fn is_valid(&self, instance: Node<'i>) -> bool {
+        let Value::String(text) = instance.0 else {
+            counted::step(0);
+            return true;
+        };
+        self.matcher.is_match_counting(text, counted::step).unwrap_or_else(|_| {
             self.given_up.store(true, Ordering::Relaxed);
-            false
+            counted::give_up()
         })
     }
 }
@@ -79,16 +90,20 @@ struct MultipleOf {
     exponent: i64,
 }
 
-impl<'i> Keyword<'i> for MultipleOf {
-    fn validate(&self, instance: &'i Value) -> Result<(), ValidationError<'i>> {
+impl<'i> Keyword<'i, Counted> for MultipleOf {
+    fn validate(&self, instance: Node<'i>) -> Result<(), ValidationError<'i>> {
         if self.is_valid(instance) {
             return Ok(());
         }
-        Err(ValidationError::custom(format!("{} is not a multiple of {}", super::quoted(instance), self.written)))
+        Err(ValidationError::custom(format!("{} is not a multiple of {}", super::quoted(instance.0), self.written)))
     }
 
-    fn is_valid(&self, instance: &'i Value) -> bool {
-        let Value::Number(number) = instance else { return true };
+    fn is_valid(&self, instance: Node<'i>) -> bool {
+        let Value::Number(number) = instance.0 else {
+            counted::step(0);
+            return true;
+        };
+        counted::step(number.as_str().len());
         Decimal::read(number.as_str()).is_multiple_of(self.mantissa, self.exponent)
     }
 }

@@ -9,31 +9,61 @@
 //! terminators other than newline; a divisor of over 19 digits in `multipleOf` is not judged by; the violation is called
 //! `contains` for `minContains` and `maxContains`, and `required` for `dependentRequired` (the schema path tells them apart).
 
+mod counted;
 mod decimal;
 mod formats;
 mod keywords;
+mod shape;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use jsonschema::error::ValidationErrorKind;
 use jsonschema::{PatternOptions, Retrieve, Uri, ValidationError, Validator};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
+use self::counted::{Budget, Counted, Ended, Node};
+use self::shape::{Demand, Size};
 use super::{EvaluateOptions, stack};
 use crate::verdict::{NotScored, Reason, Verdict};
 
 /// Objects and arrays inside one another that a schema may have: compiling one recurses.
 const MAX_SCHEMA_NESTING: usize = 128;
 
-/// Bytes of stack that one step of a validation may take: some 800 were measured in a debug build.
-const STACK_BYTES_PER_STEP: usize = 2048;
+/// Values of any kind in a schema. The largest of the benchmarks have some 50,000.
+const MAX_SCHEMA_VALUES: usize = 250_000;
 
-/// Objects that a reference out of the document may bring in: no published meta-schema has as many.
-const META_SCHEMA_OBJECTS: usize = 400;
+/// Bytes of the strings, names and numbers of a schema.
+const MAX_SCHEMA_BYTES: usize = 8 << 20;
 
-/// Backtracking steps after which one `pattern` with look-around or back-references is given up on one string.
-const MAX_PATTERN_STEPS: usize = 1_000_000;
+/// References in a schema: the validator takes time by their square where they lead to each other in a long row.
+const MAX_REFERENCES: usize = 20_000;
+
+/// Looks at a document that one validation may take (`counted.rs`): a second or so of work. Documents of the benchmarks take
+/// thousands, a document of a megabyte of small numbers under a plain schema some two million.
+const MAX_STEPS: u64 = 20_000_000;
+
+/// Looks that finding the first violation in document order may take. All violations are collected for that, at some 500 bytes each.
+const MAX_EXPLAINING_STEPS: u64 = 200_000;
+
+/// Schemas in place that all `unevaluatedProperties` and `unevaluatedItems` of a schema have to ask together.
+const MAX_UNEVALUATED: u64 = 50_000;
+
+/// Schemas gone through without a look that cost as much as one.
+const SCHEMAS_PER_STEP: u64 = 8;
+
+/// Steps that matching a member's name against one of `patternProperties` counts for.
+const STEPS_PER_NAME_PATTERN: u64 = 4;
+
+/// Bytes of stack that one step of a validation may take: some 2,000 were measured in a debug build.
+const STACK_BYTES_PER_STEP: usize = 4096;
+
+/// Bytes of stack for compiling a schema of the largest nesting.
+const COMPILING_STACK_BYTES: usize = 16 << 20;
+
+/// Backtracking steps after which one name under `patternProperties` with look-around or back-references is given up.
+const MAX_PATTERN_STEPS: usize = 50_000;
 
 /// Bytes that one compiled `pattern` may take.
 const MAX_PATTERN_BYTES: usize = 32 << 20;
@@ -44,75 +74,116 @@ const MAX_MESSAGE_CHARS: usize = 160;
 /// Characters of an instance that are still quoted in a message; a longer one is called "the value".
 const MAX_QUOTED_CHARS: usize = 60;
 
+/// Stands for the keyword where too much is broken to find the first of it.
+const UNNAMED: &str = "unnamed";
+
 /// A compiled schema.
 pub(super) struct SchemaJudge {
-    validator: Validator,
+    validator: Validator<Counted>,
     given_up: keywords::GivenUp,
-    /// Objects in the schema, each of which may be applied once at every level of a document.
+    /// Schemas that may be gone through at every level of a document.
     parts: usize,
+    budget: Budget,
 }
 
 impl SchemaJudge {
     /// Compiles `schema`; where that is impossible, says why there will be no verdict.
     pub(super) fn compile(schema: &Value, options: EvaluateOptions) -> Result<Self, NotScored> {
-        let shape = Shape::of(schema);
-        if shape.nesting > MAX_SCHEMA_NESTING {
-            return Err(NotScored::Limit { what: format!("schema nesting over {MAX_SCHEMA_NESTING}") });
+        refuse_large(&Size::of(schema, MAX_SCHEMA_VALUES))?;
+        let demand = Demand::of(schema);
+        if demand.references > MAX_REFERENCES {
+            return Err(NotScored::Limit { what: format!("schema of over {MAX_REFERENCES} references") });
+        }
+        if demand.unevaluated > MAX_UNEVALUATED {
+            let what = format!("schema with over {MAX_UNEVALUATED} schemas to ask for what is unevaluated");
+            return Err(NotScored::Limit { what });
+        }
+        if let Some(circle) = demand.circle {
+            let what = format!(
+                "$ref that leads back to itself without going into the document, which JSON Schema leaves undefined: {circle}"
+            );
+            return Err(NotScored::Unsupported { what: clipped(&what) });
         }
         let given_up = Arc::new(AtomicBool::new(false));
-        let patterns = PatternOptions::fancy_regex()
-            .backtrack_limit(MAX_PATTERN_STEPS)
-            .size_limit(MAX_PATTERN_BYTES)
-            .dfa_size_limit(MAX_PATTERN_BYTES);
-        let mut validator_options = jsonschema::options()
-            .should_validate_formats(options.assert_formats)
-            .should_ignore_unknown_formats(true)
-            .with_retriever(NothingOutside)
-            .with_pattern_options(patterns)
-            .with_keyword("pattern", keywords::pattern(&given_up))
-            .with_keyword("multipleOf", keywords::multiple_of);
-        if options.assert_formats {
-            validator_options = formats::add_later(validator_options, schema);
-        }
-        let built = validator_options.build(schema);
-        let validator = built.map_err(|error| NotScored::Unsupported { what: unusable(&error) })?;
-        Ok(Self { validator, given_up, parts: shape.objects })
+        let validator = stack::with_room(COMPILING_STACK_BYTES, || build(schema, options, &given_up))??;
+        let budget = Budget {
+            steps: MAX_STEPS,
+            each: 1 + demand.between_looks / SCHEMAS_PER_STEP,
+            member: demand.most_name_patterns as u64 * STEPS_PER_NAME_PATTERN,
+            name_bytes: keywords::longest_name(&demand.name_patterns),
+        };
+        Ok(Self { validator, given_up, parts: demand.in_place, budget })
     }
 
     /// Holds `document` against the schema; an invalid one is explained by its first violation in document order.
     ///
-    /// Validation recurses, at worst through every part of the schema at every level of the document, so it is given a stack for
-    /// that.
+    /// Validation recurses, at worst through every schema in place at every level of the document, so it is given a stack for that.
     pub(super) fn judge(&self, document: &Value) -> Verdict {
-        let steps = (Shape::of(document).nesting + 1).saturating_mul(self.parts + 1);
+        let levels = Size::of(document, usize::MAX).nesting + 1;
+        let steps = levels.saturating_mul(self.parts + 2);
         stack::with_room(steps.saturating_mul(STACK_BYTES_PER_STEP), || self.judge_here(document))
             .unwrap_or_else(|why| Verdict::NotScored { why })
     }
 
     fn judge_here(&self, document: &Value) -> Verdict {
         self.given_up.store(false, Ordering::Relaxed);
-        let mut undecided = None;
-        let mut first: Option<(OrderKey, ValidationError<'_>)> = None;
-        for error in self.validator.iter_errors(document) {
-            match error.kind() {
-                ValidationErrorKind::BacktrackLimitExceeded { .. } => undecided = Some(pattern_limit()),
-                ValidationErrorKind::RegexEngineFailure { message } => {
-                    undecided = Some(NotScored::Unsupported { what: clipped(message) });
-                }
-                _ => {
-                    let key = order_key(document, &error);
-                    if first.as_ref().is_none_or(|(earliest, _)| key < *earliest) {
-                        first = Some((key, error));
-                    }
-                }
-            }
-        }
-        // A `pattern` that was given up may have made or hidden any violation. For `patternProperties` the library reports a
-        // violation beside an unfinished match only where it holds whichever way the match would end.
+        let valid = self.budget.spend(|| self.validator.is_valid(Node(document)));
+        // A `pattern` that was given up may have made or hidden any violation.
         if self.given_up.load(Ordering::Relaxed) {
             return Verdict::NotScored { why: pattern_limit() };
         }
-        match (first, undecided) {
+        match valid {
+            Ok(true) => Verdict::Valid,
+            Ok(false) => self.explain(document),
+            Err(Ended::Name) => {
+                let what = format!("name over {} bytes under patternProperties that look around", self.budget.name_bytes);
+                Verdict::NotScored { why: NotScored::Limit { what } }
+            }
+            Err(_) => Verdict::NotScored { why: NotScored::Limit { what: format!("validation over {MAX_STEPS} steps") } },
+        }
+    }
+
+    /// Names the first violation in document order; where there are too many to look at all of them, the first that is met.
+    fn explain(&self, document: &Value) -> Verdict {
+        let explaining = Budget { steps: MAX_EXPLAINING_STEPS, ..self.budget };
+        let verdict = explaining.spend(|| self.first_by_place(document));
+        let verdict = verdict.or_else(|_| explaining.spend(|| self.first_met(document)));
+        if self.given_up.load(Ordering::Relaxed) {
+            return Verdict::NotScored { why: pattern_limit() };
+        }
+        verdict.unwrap_or_else(|_| {
+            let message = format!("breaks the schema; finding where takes over {MAX_EXPLAINING_STEPS} steps");
+            let reason =
+                Reason::Schema { keyword: UNNAMED.to_owned(), instance_path: String::new(), schema_path: String::new(), message };
+            Verdict::Invalid { reason }
+        })
+    }
+
+    fn first_met(&self, document: &Value) -> Verdict {
+        let Err(error) = self.validator.validate(Node(document)) else { return Verdict::Valid };
+        match undecided(&error) {
+            Some(why) => Verdict::NotScored { why },
+            None => Verdict::Invalid { reason: violation(&error) },
+        }
+    }
+
+    fn first_by_place(&self, document: &Value) -> Verdict {
+        let mut unfinished = None;
+        let mut first: Option<(OrderKey, ValidationError<'_>)> = None;
+        let mut places = Places { document, members: HashMap::new() };
+        for error in self.validator.iter_errors(Node(document)) {
+            // The library reports a violation beside an unfinished match of `patternProperties` only where it holds whichever way the
+            // match would end.
+            if let Some(why) = undecided(&error) {
+                unfinished = Some(why);
+                continue;
+            }
+            let key = places.order_key(&error);
+            if first.as_ref().is_none_or(|(earliest, _)| key < *earliest) {
+                first = Some((key, error));
+            }
+        }
+        match (first, unfinished) {
             (Some((_, error)), _) => Verdict::Invalid { reason: violation(&error) },
             (None, Some(why)) => Verdict::NotScored { why },
             (None, None) => Verdict::Valid,
@@ -120,8 +191,49 @@ impl SchemaJudge {
     }
 }
 
+fn refuse_large(size: &Size) -> Result<(), NotScored> {
+    let limit = |what: String| Err(NotScored::Limit { what });
+    if size.values > MAX_SCHEMA_VALUES {
+        return limit(format!("schema of over {MAX_SCHEMA_VALUES} values"));
+    }
+    if size.bytes > MAX_SCHEMA_BYTES {
+        return limit(format!("schema over {MAX_SCHEMA_BYTES} bytes"));
+    }
+    if size.nesting > MAX_SCHEMA_NESTING {
+        return limit(format!("schema nesting over {MAX_SCHEMA_NESTING}"));
+    }
+    Ok(())
+}
+
+fn build(schema: &Value, options: EvaluateOptions, given_up: &keywords::GivenUp) -> Result<Validator<Counted>, NotScored> {
+    let patterns = PatternOptions::fancy_regex()
+        .backtrack_limit(MAX_PATTERN_STEPS)
+        .size_limit(MAX_PATTERN_BYTES)
+        .dfa_size_limit(MAX_PATTERN_BYTES);
+    let mut validator_options = jsonschema::options_for::<Counted>()
+        .should_validate_formats(options.assert_formats)
+        .should_ignore_unknown_formats(true)
+        .with_retriever(NothingOutside)
+        .with_pattern_options(patterns)
+        .with_keyword("pattern", keywords::pattern(given_up))
+        .with_keyword("multipleOf", keywords::multiple_of);
+    if options.assert_formats {
+        validator_options = formats::add_later(validator_options, schema);
+    }
+    validator_options.build(schema).map_err(|error| NotScored::Unsupported { what: unusable(&error) })
+}
+
+/// Why an error is no violation.
+fn undecided(error: &ValidationError<'_>) -> Option<NotScored> {
+    match error.kind() {
+        ValidationErrorKind::BacktrackLimitExceeded { .. } => Some(pattern_limit()),
+        ValidationErrorKind::RegexEngineFailure { message } => Some(NotScored::Unsupported { what: clipped(message) }),
+        _ => None,
+    }
+}
+
 fn pattern_limit() -> NotScored {
-    NotScored::Limit { what: format!("pattern over {MAX_PATTERN_STEPS} backtracking steps") }
+    NotScored::Limit { what: "pattern over its limit of backtracking steps".to_owned() }
 }
 
 /// Refuses to leave the document: a schema never makes us open a socket or a file.
@@ -191,51 +303,39 @@ fn clipped(message: &str) -> String {
 /// words: enough to choose the same one on every run.
 type OrderKey = (Vec<usize>, String, String);
 
-fn order_key(document: &Value, error: &ValidationError<'_>) -> OrderKey {
-    let mut place = Vec::new();
-    let mut here = Some(document);
-    for token in error.instance_path().as_str().split('/').skip(1) {
-        let (position, next) = match here {
-            Some(Value::Array(items)) => {
-                let position = token.parse().unwrap_or(usize::MAX);
-                (position, items.get(position))
-            }
-            Some(Value::Object(members)) => {
-                let name = token.replace("~1", "/").replace("~0", "~");
-                (members.keys().position(|key| *key == name).unwrap_or(usize::MAX), members.get(&name))
-            }
-            _ => (usize::MAX, None),
-        };
-        place.push(position);
-        here = next;
-    }
-    (place, error.schema_path().as_str().to_owned(), error.masked().to_string())
+/// Where members stand in the objects of a document, looked up once for each object: a document can have 100,000 violations in one.
+struct Places<'a> {
+    document: &'a Value,
+    /// By the address of the object.
+    members: HashMap<usize, HashMap<&'a str, usize>>,
 }
 
-/// The size of a value, counted without recursion.
-struct Shape {
-    /// How deep containers lie inside one another.
-    nesting: usize,
-    objects: usize,
-}
-
-impl Shape {
-    fn of(value: &Value) -> Self {
-        let mut shape = Self { nesting: 0, objects: 0 };
-        let mut pending = vec![(value, 0)];
-        while let Some((value, depth)) = pending.pop() {
-            shape.nesting = shape.nesting.max(depth);
-            match value {
-                Value::Array(items) => pending.extend(items.iter().map(|item| (item, depth + 1))),
-                Value::Object(members) => {
-                    let outward = members.get("$ref").and_then(Value::as_str).is_some_and(|target| !target.starts_with('#'));
-                    shape.objects += if outward { META_SCHEMA_OBJECTS } else { 1 };
-                    pending.extend(members.values().map(|member| (member, depth + 1)));
+impl<'a> Places<'a> {
+    fn order_key(&mut self, error: &ValidationError<'_>) -> OrderKey {
+        let mut place = Vec::new();
+        let mut here = Some(self.document);
+        for token in error.instance_path().as_str().split('/').skip(1) {
+            let (position, next) = match here {
+                Some(Value::Array(items)) => {
+                    let position = token.parse().unwrap_or(usize::MAX);
+                    (position, items.get(position))
                 }
-                _ => {}
-            }
+                Some(Value::Object(members)) => {
+                    let name = token.replace("~1", "/").replace("~0", "~");
+                    (self.position(members, &name), members.get(&name))
+                }
+                _ => (usize::MAX, None),
+            };
+            place.push(position);
+            here = next;
         }
-        shape
+        (place, error.schema_path().as_str().to_owned(), error.masked().to_string())
+    }
+
+    fn position(&mut self, members: &'a Map<String, Value>, name: &str) -> usize {
+        let positions = self.members.entry(std::ptr::from_ref(members) as usize);
+        let positions = positions.or_insert_with(|| members.keys().map(String::as_str).zip(0..).collect());
+        positions.get(name).copied().unwrap_or(usize::MAX)
     }
 }
 
