@@ -30,6 +30,7 @@ pub mod engine;
 pub mod error;
 pub mod evaluate;
 pub mod grammar;
+pub mod input;
 pub mod mask;
 pub mod measure;
 pub mod metrics;

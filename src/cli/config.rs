@@ -2,8 +2,6 @@
 //! what clap says of them, and no meaning of any.
 
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 
 use clap::{Arg, ArgAction, Command, CommandFactory};
@@ -11,6 +9,7 @@ use toml_edit::{Document, Item, TableLike, Value};
 
 use super::{Cli, split_at_equals};
 use crate::error::{Error, Result};
+use crate::input;
 
 /// The most bytes of a file of flags.
 const MAX_BYTES: u64 = 1 << 20;
@@ -36,7 +35,7 @@ pub fn expand(arguments: impl IntoIterator<Item = OsString>) -> Result<Vec<OsStr
     }
     let Some(path) = named_file(&arguments[flags_at.min(arguments.len())..]) else { return Ok(arguments) };
     let bench = program.find_subcommand("bench").unwrap_or(&program);
-    let added = flags_of(&read(Path::new(&path))?, Path::new(&path), bench, &typed(bench, &arguments))?;
+    let added = flags_of(&input::read_text(Path::new(&path), MAX_BYTES)?, Path::new(&path), bench, &typed(bench, &arguments))?;
     arguments.splice(flags_at..flags_at, added);
     Ok(arguments)
 }
@@ -53,20 +52,6 @@ fn named_file(arguments: &[OsString]) -> Option<OsString> {
     None
 }
 
-fn read(path: &Path) -> Result<String> {
-    let cannot = |error: std::io::Error| {
-        Error::usage(format!("the file of flags cannot be read ({error}): {}", path.display()))
-            .hint("give --config a TOML file that exists")
-    };
-    let mut text = String::new();
-    File::open(path).and_then(|file| file.take(MAX_BYTES + 1).read_to_string(&mut text)).map_err(cannot)?;
-    if text.len() as u64 > MAX_BYTES {
-        return Err(Error::usage(format!("the file of flags has more than {MAX_BYTES} bytes: {}", path.display()))
-            .hint("it holds flags, not data"));
-    }
-    Ok(text)
-}
-
 /// The flags that were typed.
 fn typed<'a>(bench: &'a Command, arguments: &[OsString]) -> Vec<&'a Arg> {
     let names = arguments.iter().filter_map(|word| word.to_str()?.strip_prefix("--"));
@@ -80,9 +65,15 @@ fn flag<'a>(bench: &'a Command, name: &str) -> Option<&'a Arg> {
 
 fn flags_of(text: &str, path: &Path, bench: &Command, typed: &[&Arg]) -> Result<Vec<OsString>> {
     let document = Document::parse(text).map_err(|error| {
-        let first = error.to_string().lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
-        Error::usage(format!("not TOML ({first}): {}", path.display())).hint("write each flag as a line: num-prompts = 200")
+        let (line, column) = place(text, error.span().map_or(0, |span| span.start));
+        let words = error.message().lines().map(str::trim).collect::<Vec<_>>().join(", ");
+        Error::usage(format!("{}, line {line}, column {column}: not TOML: {words}", path.display()))
+            .hint("write each flag as a line: num-prompts = 200")
     })?;
+    if document.as_table().is_empty() {
+        return Err(Error::usage(format!("there is no flag in the file of flags: {}", path.display()))
+            .hint("was it written to its end? to run without, leave --config out"));
+    }
     let mut words = Vec::new();
     let mut known: Vec<&str> = Vec::new();
     for (key, item) in document.as_table().iter() {
@@ -104,6 +95,13 @@ fn flags_of(text: &str, path: &Path, bench: &Command, typed: &[&Arg]) -> Result<
         }
     }
     Ok(words)
+}
+
+/// The line and the column, both from 1, of a byte of the text.
+fn place(text: &str, byte: usize) -> (usize, usize) {
+    let before = text.get(..byte).unwrap_or(text);
+    let line = before.rfind('\n').map_or(before, |end| &before[end + 1..]);
+    (1 + before.matches('\n').count(), 1 + line.chars().count())
 }
 
 fn unknown(key: &str, name: &str, path: &Path, bench: &Command) -> Error {
@@ -232,11 +230,12 @@ mod tests {
     #[test]
     fn what_is_no_flag_is_refused() {
         for (file, what, hint) in [
+            ("", "there is no flag in the file of flags: FILE", "leave --config out"),
             ("num-promts = 3", "no flag of a benchmark in FILE: num-promts", "did you mean num-prompts?"),
             ("requestrate = 3", "no flag of a benchmark in FILE: requestrate", "did you mean request-rate?"),
             ("zzz = 3", "no flag of a benchmark in FILE: zzz", "without its dashes"),
             ("config = 'x'", "no flag of a benchmark in FILE: config", ""),
-            ("seed = 1\nseed = 2", "not TOML", "num-prompts = 200"),
+            ("seed = 1\nseed = 2", "FILE, line 2, column 1: not TOML: duplicate key", "num-prompts = 200"),
             ("seed = 1\n'se_ed' = 1", "no flag of a benchmark in FILE: se_ed", "seed"),
             ("run-log = 'a'\nrun_log = 'b'", "a flag is given twice in FILE: run_log", "leave one"),
             ("seed = [1]", "a list for a flag that takes one value in FILE: seed = [1]", ""),
@@ -246,8 +245,8 @@ mod tests {
             ("seed = 2020-01-01", "a value that no flag takes in FILE", ""),
         ] {
             let error = parse(file, &[]).unwrap_err();
-            let path = error.what.split(": ").next().unwrap_or_default().rsplit(' ').next().unwrap_or_default();
-            let said = if path.starts_with('/') { error.what.replace(path, "FILE") } else { error.what.clone() };
+            let path = error.what.split([' ', ',', ':']).find(|word| word.starts_with('/')).unwrap_or_default();
+            let said = error.what.replace(path, "FILE");
             assert!(said.starts_with(what), "{said}");
             assert!(error.hint.unwrap_or_default().contains(hint), "{file}");
             assert_eq!(error.kind, crate::error::Kind::Usage);

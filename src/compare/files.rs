@@ -1,12 +1,12 @@
 //! Sides from paths, and baselines to them. The only part of comparing that touches a file system.
 
 use std::fs;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use super::read;
 use super::side::Side;
 use crate::error::{Error, Result};
+use crate::input;
 use crate::runlog::{Keep, RunLog};
 
 /// The most bytes of one file.
@@ -17,9 +17,6 @@ const MAX_BYTES_WITH_TEXTS: u64 = 256 << 20;
 
 /// The most files of one side.
 const MAX_FILES: usize = 1000;
-
-/// How a run log begins.
-const HEADER: &[u8] = b"{\"header\"";
 
 /// What the files in a folder are called that are taken for runs; the script of vLLM writes JSON to `.txt`.
 const ENDINGS: [&str; 3] = ["json", "jsonl", "txt"];
@@ -32,15 +29,14 @@ pub fn side(words: &str) -> Result<Side> {
     let mut runs = Vec::new();
     for path in paths(words)? {
         let file = path.display().to_string();
-        if is_run_log(&path) {
+        if RunLog::begins(&path)? {
             // Small logs with their answers, for the cases that changed; of large ones memory would not hold them.
             let small = fs::metadata(&path).is_ok_and(|about| about.len() <= MAX_BYTES_WITH_TEXTS);
             let log = RunLog::read(&path, if small { Keep::Texts } else { Keep::WithoutTexts })?;
             runs.push(read::of_log(&file, &log)?);
             continue;
         }
-        let bytes = bytes(&path).map_err(|error| unreadable(&file, &error))?;
-        runs.extend(read::runs(&file, &bytes)?);
+        runs.extend(read::runs(&file, &bytes(&path)?)?);
     }
     Ok(Side { name: words.to_owned(), runs })
 }
@@ -57,19 +53,12 @@ pub fn write_baseline(path: &Path, side: &Side) -> Result<()> {
     })
 }
 
-/// Whether the first line is a run log's header.
-fn is_run_log(path: &Path) -> bool {
-    let mut begin = Vec::new();
-    let read = fs::File::open(path).and_then(|file| file.take(HEADER.len() as u64).read_to_end(&mut begin));
-    read.is_ok() && begin == HEADER
-}
-
-fn bytes(path: &Path) -> std::io::Result<Vec<u8>> {
-    let length = fs::metadata(path)?.len();
-    if length > MAX_FILE_BYTES {
-        return Err(std::io::Error::other(format!("{length} bytes, {MAX_FILE_BYTES} are allowed")));
+/// The bytes of a result; what does not begin as one is not read as a whole.
+fn bytes(path: &Path) -> Result<Vec<u8>> {
+    if input::first_byte(path, MAX_FILE_BYTES)?.is_some_and(|byte| byte != b'{') {
+        return Err(read::no_result(&path.display().to_string(), "it does not begin with an object"));
     }
-    fs::read(path)
+    input::read_text_bytes(path, MAX_FILE_BYTES)
 }
 
 fn paths(words: &str) -> Result<Vec<PathBuf>> {
@@ -86,9 +75,10 @@ fn paths(words: &str) -> Result<Vec<PathBuf>> {
 
 fn files_of(folder: &Path) -> Result<Vec<PathBuf>> {
     let name = folder.display().to_string();
+    let unreadable = |error: std::io::Error| input::unreadable(folder, &error);
     let mut files = Vec::new();
-    for entry in fs::read_dir(folder).map_err(|error| unreadable(&name, &error))? {
-        let path = entry.map_err(|error| unreadable(&name, &error))?.path();
+    for entry in fs::read_dir(folder).map_err(unreadable)? {
+        let path = entry.map_err(unreadable)?.path();
         if path.is_file() && path.extension().is_some_and(|ending| ENDINGS.iter().any(|known| ending == *known)) {
             files.push(path);
         }
@@ -102,9 +92,4 @@ fn files_of(folder: &Path) -> Result<Vec<PathBuf>> {
         1..=MAX_FILES => Ok(files),
         many => Err(Error::usage(format!("{many} files, {MAX_FILES} are allowed: {name}")).hint("give fewer runs")),
     }
-}
-
-fn unreadable(file: &str, error: &std::io::Error) -> Error {
-    Error::usage(format!("cannot be read ({error}): {file}"))
-        .hint("give a file, a folder of files, or several files with commas between them")
 }

@@ -7,10 +7,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::file::{check_rows, read_bytes};
+use super::file::check_rows;
 use super::{AudioSource, DatasetPlan, Row, Rows, RowsKind, SHIPPED};
 use crate::case::Prompt;
 use crate::error::{Error, Result};
+use crate::input::{self, Look};
 use crate::random::PythonRandom;
 use crate::sound::Clip;
 
@@ -55,13 +56,18 @@ pub(super) fn rows(plan: &DatasetPlan) -> Result<Rows> {
 }
 
 fn clip(path: &Path) -> Result<Clip> {
-    let bytes = read_bytes(path)?;
-    if bytes.is_empty() {
-        return Err(Error::usage(format!("there is no sound in an empty file: {}", path.display())));
-    }
-    if bytes.len() > MAX_CLIP_BYTES {
+    let limit = MAX_CLIP_BYTES as u64;
+    if std::fs::metadata(path).is_ok_and(|about| about.is_file() && about.len() > limit) {
         return Err(Error::usage(format!("a file of sound has more than {MAX_CLIP_BYTES} bytes: {}", path.display()))
             .hint("cut it, or give it in a format that is compressed"));
+    }
+    // Sound of any format is taken, but what is surely none; a beginning of MPEG looks like a mark of UTF-16.
+    input::check_bytes(path, limit, |look| matches!(look, Look::Nul | Look::Utf16 | Look::Utf32))?;
+    let bytes = input::read_bytes(path, limit)?;
+    if bytes.is_empty() {
+        return Err(
+            Error::usage(format!("there is no sound in an empty file: {}", path.display())).hint("was it written to its end?")
+        );
     }
     let name = path.file_name().map_or_else(|| "audio".to_owned(), |name| name.to_string_lossy().into_owned());
     Ok(Clip::new(name, bytes))

@@ -24,6 +24,7 @@ use super::{DatasetPlan, Order, Row, Rows, RowsKind};
 use crate::case::{Message, Prompt};
 use crate::constraint::Constraint;
 use crate::error::{Error, Result};
+use crate::input::json::Repeated;
 use crate::random::PythonRandom;
 use crate::tokenizer::python_json::dumps;
 
@@ -48,10 +49,11 @@ struct Category {
 /// A category is not there; a row has no question, or no function.
 pub(super) fn rows(plan: &DatasetPlan, hub: &HubSettings) -> Result<Rows> {
     let (categories, source, mut notices) = find(plan, hub)?;
-    let mut by_category = Vec::new();
+    let (mut by_category, mut repeated) = (Vec::new(), Repeated::default());
     for category in &categories {
-        by_category.push(of_category(category, &mut notices)?.into_iter());
+        by_category.push(of_category(category, &mut notices, &mut repeated)?.into_iter());
     }
+    notices.extend(repeated.notice());
     let mut rows = Vec::new();
     while let taken @ 1.. = by_category.iter_mut().filter_map(Iterator::next).map(|row| rows.push(row)).count() {
         debug_assert!(taken <= categories.len());
@@ -70,7 +72,7 @@ fn find(plan: &DatasetPlan, hub: &HubSettings) -> Result<(Vec<Category>, String,
         [] => CATEGORIES.map(str::to_owned).to_vec(),
         named => named.to_vec(),
     };
-    if path.is_file() {
+    if path.exists() && !path.is_dir() {
         let file = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let answers = path.with_file_name(ANSWERS).join(&file);
         let category = category_of(&file).unwrap_or_else(|| file.trim_end_matches(".json").to_owned());
@@ -78,7 +80,7 @@ fn find(plan: &DatasetPlan, hub: &HubSettings) -> Result<(Vec<Category>, String,
         return Ok((vec![Category { name: category, questions: path.to_path_buf(), answers }], name.to_owned(), Vec::new()));
     }
     if path.is_dir() {
-        let files: Vec<(String, PathBuf)> = list(path).into_iter().map(|file| (file.clone(), path.join(file))).collect();
+        let files: Vec<(String, PathBuf)> = list(path)?.into_iter().map(|file| (file.clone(), path.join(file))).collect();
         return Ok((categories(&wanted, &files, name)?, name.to_owned(), Vec::new()));
     }
     if !name.contains('/') || !hub::is_repo_id(name) {
@@ -120,10 +122,10 @@ fn categories(wanted: &[String], files: &[(String, PathBuf)], name: &str) -> Res
     wanted.iter().map(category).collect()
 }
 
-fn of_category(category: &Category, notices: &mut Vec<String>) -> Result<Vec<Row>> {
+fn of_category(category: &Category, notices: &mut Vec<String>, repeated: &mut Repeated) -> Result<Vec<Row>> {
     let mut answers = HashMap::new();
     if let Some(file) = &category.answers {
-        for (place, mut members) in read_lines(file)? {
+        for (place, mut members) in read_lines(file, repeated)? {
             let id = id(&members, &place)?;
             let calls = members.remove("ground_truth").ok_or_else(|| bad(&place, "no field ground_truth"))?;
             answers.insert(id, calls);
@@ -132,7 +134,7 @@ fn of_category(category: &Category, notices: &mut Vec<String>) -> Result<Vec<Row
         notices.push(format!("the category {} has no answers: whether a call is the right one is not told", category.name));
     }
     let mut rows = Vec::new();
-    for (place, members) in read_lines(&category.questions)? {
+    for (place, members) in read_lines(&category.questions, repeated)? {
         let truth = answers.remove(&id(&members, &place)?);
         rows.push(row(&members, truth, category, place)?);
     }

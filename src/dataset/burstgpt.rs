@@ -8,7 +8,7 @@
 use std::path::Path;
 
 use super::exact::{check_amount, vocabulary_size};
-use super::file::{check_rows, lines, read_text};
+use super::file::{check_rows, read_lines};
 use super::prefix_repetition::numpy_seed;
 use super::{DatasetPlan, OutputLength, Row, Rows, RowsKind};
 use crate::case::Prompt;
@@ -64,19 +64,19 @@ pub(super) fn rows(plan: &DatasetPlan, tokenizer: &Tokenizer) -> Result<Rows> {
 }
 
 fn read(path: &str) -> Result<Vec<Logged>> {
-    let text = read_text(Path::new(path))?;
-    let mut lines = lines(&text);
+    let mut lines = read_lines(Path::new(path))?;
     let wrong = |line: usize, words: &str| {
         Error::usage(format!("{path}, line {line}: {words}"))
             .hint(format!("the first line names the columns, among them {MODEL}, {REQUEST} and {RESPONSE}; nothing is in quotes"))
     };
-    let Some((number, head)) = lines.next() else { return Ok(Vec::new()) };
+    let Some((number, head)) = lines.next().transpose()? else { return Ok(Vec::new()) };
     let names: Vec<&str> = head.split(',').map(str::trim).collect();
     let column =
         |name: &str| names.iter().position(|column| *column == name).ok_or_else(|| wrong(number, &format!("no column {name}")));
     let (model, request, response) = (column(MODEL)?, column(REQUEST)?, column(RESPONSE)?);
     let mut logged = Vec::new();
-    for (number, line) in lines {
+    for line in lines {
+        let (number, line) = line?;
         let fields: Vec<&str> = line.split(',').map(str::trim).collect();
         if fields.len() != names.len() || line.contains('"') {
             return Err(wrong(number, &format!("not {} plain fields: {}", names.len(), fields.len())));

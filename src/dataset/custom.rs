@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::file::{check_rows, lines, read_text};
+use super::file::{check_rows, read_lines};
 use super::message::messages;
 use super::{DatasetPlan, Row, Rows, RowsKind, notation};
 use crate::case::Prompt;
 use crate::constraint::{AlwaysTrue, Constraint, GrammarDialect};
 use crate::error::{Error, Result};
+use crate::input::json::{self, Repeated};
 
 /// Every name that a constraint may have.
 pub(crate) const CONSTRAINTS: [&str; 6] = ["json", "json_object", "regex", "choice", "grammar", "structural_tag"];
@@ -36,22 +37,25 @@ pub(super) fn rows(plan: &DatasetPlan) -> Result<Rows> {
     let Some(path) = &plan.dataset_path else {
         return Err(Error::usage("the dataset custom has no file").hint("give --dataset-path a JSONL file, a row a line"));
     };
-    let text = read_text(Path::new(path))?;
-    let read = lines(&text).map(|(number, line)| {
+    let mut repeated = Repeated::default();
+    let read = read_lines(Path::new(path))?.map(|line| {
+        let (number, line) = line?;
         let name = format!("{path}, line {number}");
-        row(line, &name).map_err(|words| {
+        repeated.look(&line, |_| name.clone());
+        row(&line, &name).map_err(|words| {
             Error::usage(format!("{name}: {words}"))
                 .hint("a row has a prompt or messages, at most one constraint, and optionally output_len, completion, tags")
         })
     });
     let rows = read.collect::<Result<Vec<_>>>()?;
     check_rows(rows.len(), path)?;
-    let rows = Rows { rows, kind: RowsKind::Collected, source: path.clone(), converted_from: None, notices: Vec::new() };
+    let notices = repeated.notice().into_iter().collect();
+    let rows = Rows { rows, kind: RowsKind::Collected, source: path.clone(), converted_from: None, notices };
     Ok(notation::translated(plan, rows))
 }
 
 fn row(line: &str, name: &str) -> std::result::Result<Row, String> {
-    let value: Value = serde_json::from_str(line).map_err(|error| format!("not JSON: {error}"))?;
+    let value: Value = serde_json::from_str(line).map_err(|error| format!("not JSON: {}", json::in_line(&error)))?;
     let members = value.as_object().ok_or("a row has to be an object")?;
     if let Some(unknown) = members.keys().find(|name| !FIELDS.contains(&name.as_str())) {
         return Err(format!("no such field: {unknown}"));

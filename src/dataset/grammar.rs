@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::file::read_text;
+use super::file::read_document;
 use super::{DatasetPlan, Row, Rows, SHIPPED, notation};
 use crate::constraint::{Constraint, GrammarDialect};
 use crate::error::{Error, Result};
@@ -52,8 +52,11 @@ fn dialect_of(path: &Path, text: &str) -> GrammarDialect {
 }
 
 fn not_blank(path: &Path) -> Result<String> {
-    let text = read_text(path)?;
-    if text.trim().is_empty() { Err(Error::usage(format!("the grammar is blank: {}", path.display()))) } else { Ok(text) }
+    let text = read_document(path)?;
+    if text.trim().is_empty() {
+        return Err(Error::usage(format!("the grammar is blank: {}", path.display())).hint("give a file with a grammar in it"));
+    }
+    Ok(text)
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use super::table::{self, Wanted};
 use super::{DatasetPlan, Order, OutputLength, Row, Rows, RowsKind};
 use crate::case::{Message, Prompt};
 use crate::error::{Error, Result};
+use crate::input::json::Repeated;
 use crate::random::PythonRandom;
 use crate::tokenizer::Tokenizer;
 
@@ -33,14 +34,14 @@ pub(super) fn rows(plan: &DatasetPlan, tokenizer: &Tokenizer, hub: &HubSettings)
     };
     let wanted = Wanted { subset: part.subset.clone(), split: part.split.clone(), takes_all: false };
     let found = table::find(name, &wanted, hub)?;
-    let mut read = Vec::new();
+    let (mut read, mut repeated) = (Vec::new(), Repeated::default());
     let mut column = None;
     for (_, file) in &found.files {
         let column = match &column {
             Some(column) => column,
             None => column.insert(choose(plan, &table::columns(file)?, name)?),
         };
-        for (place, mut members) in table::read(file, &[column])? {
+        for (place, mut members) in table::read(file, &[column], &mut repeated)? {
             let value = members.remove(column).unwrap_or(Value::Null);
             read.push((format!("{place}, {column}"), value));
         }
@@ -63,6 +64,7 @@ pub(super) fn rows(plan: &DatasetPlan, tokenizer: &Tokenizer, hub: &HubSettings)
         return Err(Error::usage(format!("no row has a text that is asked ({UNASKED}): {}", found.source)));
     }
     let mut notices = found.notices;
+    notices.extend(repeated.notice());
     notices.extend((left_out > 0).then(|| format!("{left_out} rows are left out: empty, or {UNASKED}")));
     let source = match &part.name {
         Some(known) if known != name => format!("{} ({known})", found.source),

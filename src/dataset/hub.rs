@@ -235,7 +235,8 @@ impl Hub {
         let Ok(commit) = std::fs::read_to_string(reference) else { return Ok(None) };
         let commit = commit.trim().to_owned();
         let folder = cache.repo(repo).pointer_path(&commit);
-        let files: Vec<_> = choose(&list(&folder)).into_iter().map(|name| (name.clone(), folder.join(name))).collect();
+        let listed = if folder.is_dir() { list(&folder)? } else { Vec::new() };
+        let files: Vec<_> = choose(&listed).into_iter().map(|name| (name.clone(), folder.join(name))).collect();
         Ok(if files.is_empty() { None } else { Some(Snapshot { commit, files, notice: None }) })
     }
 

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::file::read_text;
+use super::file::read_document;
 use super::{DatasetPlan, JsonSchemaSource, Row, Rows, SHIPPED};
 use crate::constraint::Constraint;
 use crate::error::{Error, Result};
+use crate::input::json::Repeated;
 use crate::random::PythonRandom;
 use crate::tokenizer::python_json::dumps;
 
@@ -24,15 +25,15 @@ const UUID_STREAM: u128 = 0x7575_6964 << 64;
 
 /// One row for the one schema.
 pub(super) fn rows(plan: &DatasetPlan) -> Result<Rows> {
-    let (schema, source) = schema(&plan.json_schema)?;
-    Ok(Rows::generated(vec![row(schema)], source))
+    let (schema, source, notice) = schema(&plan.json_schema)?;
+    Ok(Rows { notices: notice.into_iter().collect(), ..Rows::generated(vec![row(schema)], source) })
 }
 
 /// A row for each request, whose schema has one more optional member, named by a UUID that the seed decides: the script's are
 /// random. CPython draws the same with `uuid.UUID(int=r.getrandbits(128), version=4)`, `r = random.Random((0x75756964 << 64) |
 /// seed)`.
 pub(super) fn unique_rows(plan: &DatasetPlan) -> Result<Rows> {
-    let (schema, source) = schema(&plan.json_schema)?;
+    let (schema, source, notice) = schema(&plan.json_schema)?;
     let mut random = PythonRandom::from_big(UUID_STREAM | u128::from(plan.seed));
     let unique = |_| {
         let mut schema = schema.clone();
@@ -47,7 +48,7 @@ pub(super) fn unique_rows(plan: &DatasetPlan) -> Result<Rows> {
         Ok(row(schema))
     };
     let rows = (0..plan.num_prompts).map(unique).collect::<Result<Vec<_>>>()?;
-    Ok(Rows::generated(rows, source.clone()))
+    Ok(Rows { notices: notice.into_iter().collect(), ..Rows::generated(rows, source.clone()) })
 }
 
 /// Reads a JSON Schema. Whether it is a good one is for those to say who use it; that it is an object or a boolean is not.
@@ -64,21 +65,25 @@ fn row(schema: Value) -> Row {
     Row::new(&prompt, Constraint::JsonSchema(Arc::new(schema)))
 }
 
-/// The schema, and what it is called.
-fn schema(source: &JsonSchemaSource) -> Result<(Value, String)> {
-    let shipped = |text| (parse_schema(text).expect("a test reads what is shipped"), SHIPPED.to_owned());
+/// The schema, what it is called, and what is said of its file.
+fn schema(source: &JsonSchemaSource) -> Result<(Value, String, Option<String>)> {
+    let shipped = |text| (parse_schema(text).expect("a test reads what is shipped"), SHIPPED.to_owned(), None);
     match source {
         JsonSchemaSource::Brief => Ok(shipped(BRIEF)),
         JsonSchemaSource::Nested => Ok(shipped(NESTED)),
-        JsonSchemaSource::Path(path) => Ok((own_schema(path)?, path.display().to_string())),
+        JsonSchemaSource::Path(path) => own_schema(path).map(|(schema, notice)| (schema, path.display().to_string(), notice)),
     }
 }
 
-fn own_schema(path: &Path) -> Result<Value> {
+fn own_schema(path: &Path) -> Result<(Value, Option<String>)> {
     let wrong = |words: String| {
         Error::usage(format!("{}: {words}", path.display())).hint("the file has to hold one JSON Schema, and nothing else")
     };
-    parse_schema(&read_text(path)?).map_err(wrong)
+    let text = read_document(path)?;
+    let schema = parse_schema(&text).map_err(wrong)?;
+    let mut repeated = Repeated::default();
+    repeated.look(&text, |line| format!("{}, line {line}", path.display()));
+    Ok((schema, repeated.notice()))
 }
 
 /// The 128 bits as a UUID of version 4 (RFC 9562): six of them are overwritten.

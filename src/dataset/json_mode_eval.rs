@@ -13,6 +13,7 @@ use super::{DatasetPlan, Row, Rows, RowsKind};
 use crate::case::Prompt;
 use crate::constraint::Constraint;
 use crate::error::{Error, Result};
+use crate::input::json::Repeated;
 
 /// The repository that vLLM's script takes.
 const REPOSITORY: &str = "NousResearch/json-mode-eval";
@@ -21,14 +22,15 @@ const COLUMNS: [&str; 3] = ["prompt", "schema", "completion"];
 /// All rows of the split `train`. None is left out because an engine cannot compile its schema: what a server refuses is counted.
 pub(super) fn rows(plan: &DatasetPlan, hub: &HubSettings) -> Result<Rows> {
     let found = table::find(plan.dataset_path.as_deref().unwrap_or(REPOSITORY), &Wanted::default(), hub)?;
-    let mut rows = Vec::new();
+    let (mut rows, mut repeated) = (Vec::new(), Repeated::default());
     for (_, file) in &found.files {
-        for (place, members) in table::read(file, &COLUMNS)? {
+        for (place, members) in table::read(file, &COLUMNS, &mut repeated)? {
             rows.push(row(&members, place)?);
         }
     }
     check_rows(rows.len(), &found.source)?;
-    Ok(Rows { rows, kind: RowsKind::Collected, source: found.source, converted_from: None, notices: found.notices })
+    let notices = found.notices.into_iter().chain(repeated.notice()).collect();
+    Ok(Rows { rows, kind: RowsKind::Collected, source: found.source, converted_from: None, notices })
 }
 
 /// `prompt` is a chat, `schema` the text of a JSON Schema (or the schema itself), `completion` a reference answer.

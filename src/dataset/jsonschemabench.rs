@@ -15,6 +15,7 @@ use super::table::{self, Wanted};
 use super::{DatasetPlan, Order, Row, Rows, RowsKind, document};
 use crate::constraint::Constraint;
 use crate::error::{Error, Result};
+use crate::input::json::Repeated;
 use crate::random::PythonRandom;
 
 const REPOSITORY: &str = "epfl-dlab/JSONSchemaBench";
@@ -30,6 +31,7 @@ pub(super) fn rows(plan: &DatasetPlan, hub: &HubSettings) -> Result<Rows> {
     let wanted = Wanted { subset: part.subset.clone(), split: part.split.clone(), takes_all: true };
     let found = table::find(plan.dataset_path.as_deref().unwrap_or(REPOSITORY), &wanted, hub)?;
     let (mut rows, mut unreadable, mut known) = (Vec::new(), Vec::new(), HashSet::new());
+    let mut repeated = Repeated::default();
     for (name, file) in &found.files {
         let columns = table::columns(file)?;
         if !columns.iter().any(|column| column == SCHEMA) {
@@ -39,7 +41,7 @@ pub(super) fn rows(plan: &DatasetPlan, hub: &HubSettings) -> Result<Rows> {
         let folder = table::subset_of(name);
         let folder = folder.rsplit('/').next().unwrap_or(folder);
         let subset = part.subset.clone().or_else(|| (!folder.is_empty() && name != &found.source).then(|| folder.to_owned()));
-        for (place, members) in table::read(file, &[SCHEMA, ID])? {
+        for (place, members) in table::read(file, &[SCHEMA, ID], &mut repeated)? {
             let id = members.get(ID).and_then(Value::as_str);
             if id.is_some_and(|id| !known.insert(id.to_owned())) {
                 continue;
@@ -54,7 +56,7 @@ pub(super) fn rows(plan: &DatasetPlan, hub: &HubSettings) -> Result<Rows> {
     if plan.drawing.order == Order::Shuffled {
         PythonRandom::new(plan.seed).shuffle(&mut rows);
     }
-    let notices = found.notices.into_iter().chain(document::unreadable(&unreadable)).collect();
+    let notices = found.notices.into_iter().chain(document::unreadable(&unreadable)).chain(repeated.notice()).collect();
     Ok(Rows { rows, kind: RowsKind::Sampled, source: found.source, converted_from: None, notices })
 }
 

@@ -10,10 +10,11 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::file::{check_rows, lines, list, read_text};
+use super::file::{check_rows, list, read_document, read_lines};
 use super::{DatasetPlan, Order, Row, Rows, RowsKind, document};
 use crate::constraint::Constraint;
 use crate::error::{Error, Result};
+use crate::input::json::{self, Repeated};
 use crate::random::PythonRandom;
 
 #[derive(Deserialize)]
@@ -47,39 +48,44 @@ pub(super) fn rows(plan: &DatasetPlan) -> Result<Rows> {
             "give --dataset-path the folder maskbench/data of guidance-ai/jsonschemabench, one of its files, or a JSONL file",
         ));
     };
-    let (mut rows, mut unreadable) = (Vec::new(), Vec::new());
-    for (name, file) in files(path) {
-        let text = read_text(&file)?;
-        let whole = [(0, text.as_str())];
-        let entries: Vec<(usize, &str)> =
-            if file.extension().is_some_and(|ending| ending == "jsonl") { lines(&text).collect() } else { whole.to_vec() };
-        for (number, entry) in entries {
-            let place = if number == 0 { name.clone() } else { format!("{name}, line {number}") };
-            match serde_json::from_str::<Entry>(entry) {
-                Ok(entry) => rows.push(row(entry, place)),
-                Err(error) => unreadable.push(format!("{place}: {error}")),
+    let (mut rows, mut unreadable, mut repeated) = (Vec::new(), Vec::new(), Repeated::default());
+    let mut take = |text: &str, place: String| match json::object_from_text::<Entry>(text) {
+        Ok(entry) => {
+            repeated.look(text, |_| place.clone());
+            rows.push(row(entry, place));
+        }
+        Err(error) => unreadable.push(format!("{place}: {error}")),
+    };
+    for (name, file) in files(path)? {
+        if file.extension().is_some_and(|ending| ending == "jsonl") {
+            for line in read_lines(&file)? {
+                let (number, line) = line?;
+                take(&line, format!("{name}, line {number}"));
             }
+        } else {
+            take(&read_document(&file)?, name);
         }
     }
     if let (true, Some(first)) = (rows.is_empty(), unreadable.first()) {
-        return Err(Error::usage(format!("no file of MaskBench's layout; the first, {first}")));
+        return Err(Error::usage(format!("no file of MaskBench's layout; the first, {first}"))
+            .hint("a file, or a line of a .jsonl file, is an object with \"schema\" and \"tests\""));
     }
     check_rows(rows.len(), path)?;
     if plan.drawing.order == Order::Shuffled {
         PythonRandom::new(plan.seed).shuffle(&mut rows);
     }
-    let notices = document::unreadable(&unreadable).into_iter().collect();
+    let notices = document::unreadable(&unreadable).into_iter().chain(repeated.notice()).collect();
     Ok(Rows { rows, kind: RowsKind::Sampled, source: path.clone(), converted_from: None, notices })
 }
 
 /// The files below a folder, by name, or the one that is named.
-fn files(path: &str) -> Vec<(String, PathBuf)> {
+fn files(path: &str) -> Result<Vec<(String, PathBuf)>> {
     let folder = Path::new(path);
     if !folder.is_dir() {
-        return vec![(path.to_owned(), folder.to_path_buf())];
+        return Ok(vec![(path.to_owned(), folder.to_path_buf())]);
     }
     let is_one = |name: &String| name.ends_with(".json") || name.ends_with(".jsonl");
-    list(folder).into_iter().filter(is_one).map(|name| (name.clone(), folder.join(name))).collect()
+    Ok(list(folder)?.into_iter().filter(is_one).map(|name| (name.clone(), folder.join(name))).collect())
 }
 
 fn row(entry: Entry, name: String) -> Row {

@@ -10,29 +10,43 @@ use ::parquet::schema::types::Type;
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
-use super::file::{MAX_DATASET_BYTES, MAX_ROWS, read_bytes};
+use super::file::{MAX_DATASET_BYTES, MAX_ROWS};
 use crate::error::{Error, Result};
+use crate::input::{self, Look};
 
 /// The rows of a Parquet file, uncompressed or compressed with Snappy. Of each row, those of `columns` that the file has.
 pub(crate) fn read(path: &Path, columns: &[&str]) -> Result<Vec<Map<String, Value>>> {
-    let bytes = Bytes::from(read_bytes(path)?);
+    let bytes = bytes(path)?;
     // The reader panics on some damaged files and on column types that it does not know.
     let read = catch_unwind(AssertUnwindSafe(|| objects(bytes, columns)));
     let rows = read.unwrap_or_else(|_| Err("the file is damaged, or has columns of a type that is not read".to_owned()));
     rows.map_err(|words| {
         Error::usage(format!("cannot read {} as Parquet: {words}", path.display()))
-            .hint("only Snappy and uncompressed files are read; else convert to JSONL")
+            .hint("a file that was cut off has no end to read it by: fetch it again; of packed ones only Snappy is read")
     })
 }
 
 /// The names of a Parquet file's columns.
 pub(crate) fn columns(path: &Path) -> Result<Vec<String>> {
-    let bytes = Bytes::from(read_bytes(path)?);
-    let unreadable = || Error::usage(format!("cannot read the columns of {}", path.display()));
+    let bytes = bytes(path)?;
+    let unreadable = || {
+        Error::usage(format!("cannot read {} as Parquet: its columns cannot be told", path.display()))
+            .hint("the file is damaged or was cut off: fetch it again")
+    };
     let read = catch_unwind(AssertUnwindSafe(|| SerializedFileReader::new(bytes))).map_err(|_| unreadable())?;
     let reader = read.map_err(|_| unreadable())?;
     let fields = reader.metadata().file_metadata().schema().get_fields();
     Ok(fields.iter().map(|field| field.name().to_owned()).collect())
+}
+
+fn bytes(path: &Path) -> Result<Bytes> {
+    input::check_bytes(path, MAX_DATASET_BYTES, |look| matches!(look, Look::Parquet | Look::Nul | Look::Utf16 | Look::Utf32))?;
+    let bytes = input::read_bytes(path, MAX_DATASET_BYTES)?;
+    if !bytes.starts_with(b"PAR1") {
+        return Err(Error::usage(format!("cannot read {} as Parquet: it does not begin as such", path.display()))
+            .hint("give a Parquet file, or name the file by what it holds: .jsonl, .json"));
+    }
+    Ok(Bytes::from(bytes))
 }
 
 fn objects(bytes: Bytes, columns: &[&str]) -> std::result::Result<Vec<Map<String, Value>>, String> {

@@ -7,10 +7,12 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use super::file::{check_rows, read_text};
+use super::file::{MAX_DATASET_BYTES, check_rows, read_text};
 use super::{DatasetPlan, Order, OutputLength, Row, Rows, RowsKind};
 use crate::case::Prompt;
 use crate::error::{Error, Result};
+use crate::input;
+use crate::input::json::{self, Repeated};
 use crate::random::PythonRandom;
 use crate::tokenizer::Tokenizer;
 
@@ -46,10 +48,7 @@ pub(super) fn rows(plan: &DatasetPlan, tokenizer: &Tokenizer) -> Result<Rows> {
     let Some(path) = &plan.dataset_path else {
         return Err(Error::usage("the dataset sharegpt has no file").hint("give --dataset-path a JSON file in ShareGPT's layout"));
     };
-    let entries: Vec<Entry> = serde_json::from_str(&read_text(Path::new(path))?).map_err(|error| {
-        Error::usage(format!("{path}: not a list of conversations: {error}"))
-            .hint("each entry has \"conversations\", a list of turns, each with the text \"value\"")
-    })?;
+    let (entries, mut notices) = read(path)?;
     let mut kept: Vec<(usize, Entry)> = entries.into_iter().enumerate().filter(|(_, entry)| turns(entry).len() >= 2).collect();
     check_rows(kept.len(), path)?;
     if plan.drawing.order == Order::Shuffled {
@@ -64,7 +63,9 @@ pub(super) fn rows(plan: &DatasetPlan, tokenizer: &Tokenizer) -> Result<Rows> {
         let name = format!("{path}, entry {number}");
         let text = |turn: usize| {
             let value = turns(&entry)[turn].value.as_deref();
-            value.ok_or_else(|| Error::usage(format!("{name}: conversations[{turn}] has no text \"value\"")))
+            value.ok_or_else(|| {
+                Error::usage(format!("{name}: conversations[{turn}] has no text \"value\"")).hint("mend or drop the entry")
+            })
         };
         let (question, answer) = (text(0)?, text(1)?);
         let prompt_tokens = tokenizer.count_with_added(question);
@@ -77,11 +78,27 @@ pub(super) fn rows(plan: &DatasetPlan, tokenizer: &Tokenizer) -> Result<Rows> {
         rows.push(Row { output_len: u32::try_from(answer_tokens).ok(), name, ..row });
     }
     if rows.is_empty() {
-        return Err(Error::usage(format!("every conversation is left out: {UNASKED}: {path}")));
+        return Err(Error::usage(format!("every conversation is left out: {UNASKED}: {path}"))
+            .hint("give a file with others, or set --sharegpt-output-len"));
     }
-    let notices = (unseen > 0).then(|| format!("{unseen} questions are about an image or a video, which is not sent"));
-    let notices = notices.into_iter().collect();
+    notices.extend((unseen > 0).then(|| format!("{unseen} questions are about an image or a video, which is not sent")));
     Ok(Rows { rows, kind: RowsKind::Sampled, source: path.clone(), converted_from: None, notices })
+}
+
+/// The conversations, and what is said of the file.
+fn read(path: &str) -> Result<(Vec<Entry>, Vec<String>)> {
+    let wrong = |words: &str| {
+        Error::usage(format!("{path}: not a list of conversations: {words}"))
+            .hint("each entry has \"conversations\", a list of turns, each with the text \"value\"")
+    };
+    if input::first_byte(Path::new(path), MAX_DATASET_BYTES)?.is_some_and(|byte| byte != b'[') {
+        return Err(wrong("it does not begin with one"));
+    }
+    let text = read_text(Path::new(path))?;
+    let entries = json::from_text(&text).map_err(|error| wrong(&error.to_string()))?;
+    let mut repeated = Repeated::default();
+    repeated.look(&text, |line| format!("{path}, line {line}"));
+    Ok((entries, repeated.notice().into_iter().collect()))
 }
 
 fn turns(entry: &Entry) -> &[Turn] {

@@ -7,7 +7,7 @@
 use std::path::Path;
 
 use super::exact::check_amount;
-use super::file::{check_rows, read_text};
+use super::file::{check_rows, read_document};
 use super::{DatasetPlan, PromptForm, Row, Rows, RowsKind};
 use crate::case::{Message, Prompt};
 use crate::error::{Error, Result};
@@ -27,7 +27,8 @@ pub(super) fn rows(plan: &DatasetPlan, tokenizer: &Tokenizer) -> Result<Rows> {
     let Some(path) = &plan.dataset_path else {
         return Err(Error::usage("the dataset sonnet has no file").hint("give --dataset-path a text, a line of a poem each"));
     };
-    let text = read_text(Path::new(path))?.replace("\r\n", "\n");
+    // As Python reads a text.
+    let text = read_document(Path::new(path))?.replace("\r\n", "\n").replace('\r', "\n");
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     check_rows(lines.len(), path)?;
     let lengths = plan.drawing.lengths;
@@ -37,7 +38,8 @@ pub(super) fn rows(plan: &DatasetPlan, tokenizer: &Tokenizer) -> Result<Rows> {
     let tokens_per_line = tokens as f64 / lines.len() as f64;
     // Else a prompt could take any number of lines.
     if tokens < lines.len() {
-        return Err(Error::usage(format!("the tokenizer makes less than a token of a line of {path}: {}", tokenizer.id())));
+        return Err(Error::usage(format!("the tokenizer makes less than a token of a line of {path}: {}", tokenizer.id()))
+            .hint("give another --tokenizer, or a text with more on its lines"));
     }
     let (base, templated) = formatted(tokenizer, TASK)?;
     let base = tokenizer.count_with_added(&base);

@@ -7,10 +7,12 @@ use std::sync::LazyLock;
 use ::regex::Regex;
 use serde_json::{Map, Value};
 
-use super::file::{lines, list, read_text};
+use super::file::{self, MAX_DATASET_BYTES, list, read_text};
 use super::hub::{self, HubSettings, RepoKind};
 use super::parquet;
 use crate::error::{Error, Result};
+use crate::input;
+use crate::input::json::{self, Repeated};
 
 /// What rows come in, the preferred first.
 const FORMATS: [&str; 3] = ["parquet", "jsonl", "json"];
@@ -45,7 +47,7 @@ pub(super) fn find(name: &str, wanted: &Wanted, hub: &HubSettings) -> Result<Fou
     let path = Path::new(name);
     let local = |files| Ok(Found { files, source: name.to_owned(), notices: Vec::new() });
     if path.is_dir() {
-        let names = list(path);
+        let names = list(path)?;
         let files = chosen(&names, wanted);
         check_whole(name, &files, &names, wanted)?;
         return local(files.into_iter().map(|file| (file.clone(), path.join(file))).collect());
@@ -166,39 +168,45 @@ fn format_of(path: &Path) -> Option<String> {
     FORMATS.contains(&extension.as_str()).then_some(extension)
 }
 
+/// A row with the name that errors use.
+pub(super) type Named = (String, Map<String, Value>);
+
 /// The columns that a file has: of Parquet by its schema, else by its first row.
 ///
 /// # Errors
 /// The file cannot be read.
 pub(super) fn columns(path: &Path) -> Result<Vec<String>> {
-    if format_of(path).as_deref() == Some("parquet") {
-        return parquet::columns(path);
-    }
-    let rows = read(path, &[])?;
-    Ok(rows.first().map(|(_, row)| row.keys().cloned().collect()).unwrap_or_default())
+    let first = match format_of(path).as_deref() {
+        Some("parquet") => return parquet::columns(path),
+        Some("jsonl") => file::read_lines(path)?.next().map(|line| object(path, line?)).transpose()?,
+        _ => read(path, &[], &mut Repeated::default())?.into_iter().next(),
+    };
+    Ok(first.map(|(_, row)| row.keys().cloned().collect()).unwrap_or_default())
 }
 
-/// The rows of a file, each with the name that errors use. `columns` are those that are taken of Parquet files.
+/// The rows of a file. `columns` are those that are taken of Parquet files; `repeated` is told of members that stand twice.
 ///
 /// # Errors
 /// The file cannot be read, or is no table of objects.
-pub(super) fn read(path: &Path, columns: &[&str]) -> Result<Vec<(String, Map<String, Value>)>> {
+pub(super) fn read(path: &Path, columns: &[&str], repeated: &mut Repeated) -> Result<Vec<Named>> {
     let shown = path.display();
     let numbered = |rows: Vec<Map<String, Value>>| {
         rows.into_iter().enumerate().map(|(index, row)| (format!("{shown}, row index {index}"), row)).collect()
     };
     match format_of(path).as_deref() {
         Some("parquet") => Ok(numbered(parquet::read(path, columns)?)),
-        Some("jsonl") => read_lines(path),
+        Some("jsonl") => read_lines(path, repeated),
         // Some repositories name files of JSON Lines so.
+        Some("json") if input::first_byte(path, MAX_DATASET_BYTES)? != Some(b'[') => read_lines(path, repeated),
         Some("json") => {
             let text = read_text(path)?;
             match serde_json::from_str(&text).map(numbered) {
-                Ok(rows) => Ok(rows),
-                Err(error) if text.trim_start().starts_with('[') => {
-                    Err(Error::usage(format!("{shown}: not a JSON list of objects: {error}")))
+                Ok(rows) => {
+                    repeated.look(&text, |line| format!("{shown}, line {line}"));
+                    Ok(rows)
                 }
-                Err(_) => read_lines(path),
+                Err(error) => Err(Error::usage(format!("{shown}: not a JSON list of objects: {error}"))
+                    .hint("give a list of rows, each a JSON object, or a file with an object a line")),
             }
         }
         _ => Err(Error::usage(format!("neither .parquet, .jsonl nor .json: {shown}"))
@@ -210,14 +218,22 @@ pub(super) fn read(path: &Path, columns: &[&str]) -> Result<Vec<(String, Map<Str
 ///
 /// # Errors
 /// A line is no JSON object.
-pub(super) fn read_lines(path: &Path) -> Result<Vec<(String, Map<String, Value>)>> {
-    let text = read_text(path)?;
-    let row = |(number, line)| {
-        let place = format!("{}, line {number}", path.display());
-        let members = serde_json::from_str(line).map_err(|error| Error::usage(format!("{place}: not a JSON object: {error}")))?;
-        Ok((place, members))
+pub(super) fn read_lines(path: &Path, repeated: &mut Repeated) -> Result<Vec<Named>> {
+    let row = |line: Result<(usize, String)>| {
+        let (number, line) = line?;
+        repeated.look(&line, |_| format!("{}, line {number}", path.display()));
+        object(path, (number, line))
     };
-    lines(&text).map(row).collect()
+    file::read_lines(path)?.map(row).collect()
+}
+
+fn object(path: &Path, (number, line): (usize, String)) -> Result<Named> {
+    let place = format!("{}, line {number}", path.display());
+    let members = serde_json::from_str(&line).map_err(|error| {
+        Error::usage(format!("{place}: not a JSON object: {}", json::in_line(&error)))
+            .hint("each line holds one row, which is a JSON object")
+    })?;
+    Ok((place, members))
 }
 
 #[cfg(test)]
@@ -282,12 +298,12 @@ mod tests {
         let path = folder.path().join("rows.json");
         for (text, rows) in [(r#"[{"a": 1}, {"a": 2}]"#, 2), ("{\"a\": 1}\n\n{\"a\": 2}\n{\"a\": 3}", 3), (r#"{"a": 1}"#, 1)] {
             std::fs::write(&path, text).unwrap();
-            assert_eq!(read(&path, &[]).unwrap().len(), rows, "{text}");
+            assert_eq!(read(&path, &[], &mut Repeated::default()).unwrap().len(), rows, "{text}");
         }
         std::fs::write(&path, "{\"a\": 1}\n[]").unwrap();
-        assert!(read(&path, &[]).unwrap_err().what.contains("rows.json, line 2: not a JSON object"));
+        assert!(read(&path, &[], &mut Repeated::default()).unwrap_err().what.contains("rows.json, line 2: not a JSON object"));
         std::fs::write(&path, "[1]").unwrap();
-        assert!(read(&path, &[]).unwrap_err().what.contains("not a JSON list of objects"));
+        assert!(read(&path, &[], &mut Repeated::default()).unwrap_err().what.contains("not a JSON list of objects"));
         std::fs::write(&path, r#"[{"b": 1, "a": 2}]"#).unwrap();
         assert_eq!(columns(&path).unwrap(), ["b", "a"]);
     }

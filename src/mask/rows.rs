@@ -15,6 +15,7 @@ use super::about::About;
 use super::row::Row;
 use crate::engine::EngineName;
 use crate::error::{Error, Result};
+use crate::input;
 use crate::printable::printable;
 
 /// The version of the file's format.
@@ -148,6 +149,7 @@ impl RowsFile {
             let notice = format!("there was no rows file to go on with, so that all rows were measured: {}", path.display());
             return Ok((Self::create(Some(path), about)?, Some(notice)));
         }
+        check_begin(path)?;
         let file = OpenOptions::new().read(true).write(true).open(path).map_err(|error| unusable(path, &error))?;
         let engines: Vec<EngineName> = about.engines.iter().map(|engine| engine.engine).collect();
         let kept = Arc::new(Kept { path: path.to_path_buf(), is_temporary: false });
@@ -176,7 +178,8 @@ impl RowsFile {
             }
             let is_whole = line.ends_with(b"\n");
             if number == 1 {
-                let header: Value = serde_json::from_slice(&line).map_err(|_| not_rows(&path))?;
+                let header = line.strip_prefix(input::BYTE_ORDER_MARK).unwrap_or(&line);
+                let header: Value = serde_json::from_slice(header).map_err(|_| not_rows(&path))?;
                 expected.compare(&header, &path)?;
             } else {
                 let key = is_whole.then(|| self.key(&line)).flatten();
@@ -241,6 +244,14 @@ impl RowsFile {
         let offsets = self.offsets.iter().filter(|((of, _), _)| Some(*of) == place).map(|(_, offset)| *offset);
         Rows { kept: Arc::clone(&self.kept), offsets: offsets.collect() }
     }
+}
+
+/// Refuses what does not begin as a rows file, before a line of it is looked for: it may be all one line.
+fn check_begin(path: &Path) -> Result<()> {
+    input::check_text(path, u64::MAX)?;
+    let begin = input::beginning(path, u64::MAX)?;
+    let begin = begin.strip_prefix(input::BYTE_ORDER_MARK).unwrap_or(&begin);
+    if begin.starts_with(b"{\"sobench_mask_rows\":") { Ok(()) } else { Err(not_rows(path)) }
 }
 
 fn not_rows(path: &Path) -> Error {

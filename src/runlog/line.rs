@@ -1,6 +1,5 @@
 //! One line of a run log: how values of ours are spelt, and read back exactly. Knows no file.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -12,6 +11,7 @@ use crate::constraint::Constraint;
 use crate::metrics::Tokens;
 use crate::metrics::ledger::ChunksAndTokens;
 use crate::observation::{Observation, Outcome, Timing, Usage};
+use crate::printable::printable;
 
 /// The most bytes of one line. An answer's body is bounded by the driver at an eighth of it, and escapes can make six of one byte.
 pub const MAX_LINE_BYTES: usize = 512 << 20;
@@ -351,7 +351,7 @@ fn sums(from: u64, steps: &[i64]) -> Vec<u64> {
 }
 
 /// For messages: what a line is, as far as that shows.
-pub(super) fn words_of(line: &[u8]) -> Cow<'_, str> {
+pub(super) fn words_of(line: &[u8]) -> String {
     const SHOWN_BYTES: usize = 60;
-    String::from_utf8_lossy(&line[..line.len().min(SHOWN_BYTES)])
+    printable(String::from_utf8_lossy(&line[..line.len().min(SHOWN_BYTES)]).trim_end(), SHOWN_BYTES)
 }

@@ -14,6 +14,7 @@ use super::{Footer, Header, Judged, Source, VERSION};
 use crate::case::Prompt;
 use crate::constraint::Constraint;
 use crate::error::{Error, Result};
+use crate::input::{self, json};
 use crate::metrics::Sample;
 use crate::metrics::ledger::{Again, ChunksAndTokens, Ledger};
 
@@ -64,6 +65,9 @@ impl RunLog {
     /// # Errors
     /// As for [`RunLog::read`].
     pub fn from_source(source: Source, keep: Keep) -> Result<Self> {
+        if let Some(path) = source.path().filter(|_| source.is_whole_file()) {
+            check_begin(path)?;
+        }
         let mut lines = Lines::open(&source)?;
         let first = lines.next()?.ok_or_else(|| {
             Error::usage(format!("not a run log, for there is no whole line in it: {}", source.name()))
@@ -88,7 +92,16 @@ impl RunLog {
         }
         let mut notices = Vec::new();
         notices.extend(lines.torn.then(|| format!("the last line of the run log is torn, and was left out: {}", source.name())));
+        let source = source.up_to(lines.offset);
         reading.into_log(header, notices, source, chunks)
+    }
+
+    /// Whether a file begins as a run log does.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn begins(path: &Path) -> Result<bool> {
+        Ok(is_begin(&input::beginning(path, u64::MAX)?))
     }
 
     /// Whether the run did not come to its planned end.
@@ -192,6 +205,33 @@ impl Again for Chunks {
     }
 }
 
+/// How every run log begins.
+const BEGIN: &[u8] = b"{\"header\":";
+
+/// Whether these first bytes are a run log's; an editor may have put a byte-order mark before them.
+fn is_begin(bytes: &[u8]) -> bool {
+    bytes.strip_prefix(input::BYTE_ORDER_MARK).unwrap_or(bytes).starts_with(BEGIN)
+}
+
+/// Refuses what does not begin as a run log, before a line of it is looked for: it may be all one line.
+fn check_begin(path: &Path) -> Result<()> {
+    let begin = input::beginning(path, u64::MAX)?;
+    if is_begin(&begin) {
+        return Ok(());
+    }
+    input::check_text(path, u64::MAX)?;
+    let name = path.display();
+    let (what, hint) = match begin.trim_ascii() {
+        [] => (format!("there is nothing in this file: {name}"), "a run that could not begin leaves no log"),
+        [b'{', ..] => (
+            format!("not a run log (it does not begin with a header): {name}"),
+            "give a file that --run-log wrote; sobench score and compare read results, too",
+        ),
+        _ => (format!("not a run log (line 1 is not JSON): {name}"), "give a file that --run-log wrote"),
+    };
+    Err(Error::usage(what).hint(hint))
+}
+
 /// The header, whose version is looked at before anything else: a newer one may mean anything.
 fn header(line: &[u8], source: &Source) -> Result<Header> {
     let no_log = |words: &str| {
@@ -207,7 +247,7 @@ fn header(line: &[u8], source: &Source) -> Result<Header> {
         }
         None => return Err(no_log("its header has no version")),
     }
-    serde_json::from_value(header).map_err(|error| no_log(&format!("its header: {error}")))
+    serde_json::from_value(header).map_err(|error| no_log(&format!("line 1, its header: {error}")))
 }
 
 /// What has been read so far.
@@ -239,11 +279,15 @@ impl Reading {
     }
 
     fn line(&mut self, bytes: &[u8], offset: u64) -> std::result::Result<(), String> {
-        if self.footer.is_some() {
-            return Err("something follows the footer".to_owned());
+        if is_begin(bytes) {
+            return Err("a second header: the logs of two runs are in one file".to_owned());
         }
-        let read = serde_json::from_slice(bytes);
-        match read.map_err(|error| format!("not a line of a run log ({error}): {}", words_of(bytes)))? {
+        if self.footer.is_some() {
+            return Err(format!("something follows the footer: {}", words_of(bytes)));
+        }
+        // Without its end, behind which a parser would see another line.
+        let read = serde_json::from_slice(bytes.trim_ascii_end());
+        match read.map_err(|error| format!("not a line of a run log ({}): {}", json::in_line(&error), words_of(bytes)))? {
             ReadLine::Header(_) => return Err("a second header".to_owned()),
             ReadLine::Constraint(shared) => once(self.constraints.insert(shared.number, shared.is).as_ref(), shared.number)?,
             ReadLine::Prompt(shared) => once(self.prompts.insert(shared.number, shared.is).as_ref(), shared.number)?,
@@ -253,7 +297,7 @@ impl Reading {
                 let (index, judged) = line::judged(&raw).map_err(|error| error.to_string())?;
                 self.judged(index, judged)?;
             }
-            ReadLine::Footer(raw) => self.footer = Some(by_value(&raw).map_err(|error| error.to_string())?),
+            ReadLine::Footer(raw) => self.footer = Some(by_value(&raw).map_err(|error| format!("footer: {error}"))?),
         }
         Ok(())
     }
@@ -395,7 +439,9 @@ impl Lines {
         read.map_err(|error| self.source.unreadable(&error))?;
         self.number += 1;
         if self.line.ends_with(b"\n") {
-            return Ok(Some(WholeLine { bytes: &self.line, number: self.number, offset: self.offset }));
+            let mark = if self.offset == 0 { input::BYTE_ORDER_MARK } else { b"" };
+            let bytes = self.line.strip_prefix(mark).unwrap_or(&self.line);
+            return Ok(Some(WholeLine { bytes, number: self.number, offset: self.offset }));
         }
         if self.line.len() as u64 == limit {
             let name = self.source.name();

@@ -1,11 +1,11 @@
 //! Where the bytes of a run log are: in a file, or, from where the file could not be written, in memory. Knows no line.
 
-use std::fs::File;
 use std::io::{BufRead, BufReader, Cursor, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
+use crate::input;
 
 /// The bytes of a run log, in two parts of which either may be empty.
 #[derive(Clone, Debug)]
@@ -25,9 +25,20 @@ impl Source {
         Self { file, memory: Arc::new(memory) }
     }
 
+    /// The same, of which nothing is seen from `end` on: where a run is still going, the file grows while it is read.
+    pub(super) fn up_to(self, end: u64) -> Self {
+        let file = self.file.map(|(path, on_disk)| (path, on_disk.min(end)));
+        Self { file, ..self }
+    }
+
     /// What messages call it.
     pub fn name(&self) -> String {
         self.file.as_ref().map_or_else(|| "the run log in memory".to_owned(), |(path, _)| path.display().to_string())
+    }
+
+    /// Whether all of it is in the file.
+    pub(super) fn is_whole_file(&self) -> bool {
+        self.memory.is_empty() && self.file.as_ref().is_some_and(|(_, on_disk)| *on_disk > 0)
     }
 
     /// The file, if there is one.
@@ -49,13 +60,16 @@ impl Source {
             let before = self.file.as_ref().map_or(0, |(_, on_disk)| *on_disk);
             return Ok(Box::new(in_memory(offset - before)));
         };
-        let opened = File::open(path).and_then(|mut file| file.seek(SeekFrom::Start(offset)).map(|_| file));
-        let file = opened.map_err(|error| self.unreadable(&error))?;
+        let (mut file, _) = input::open(path, u64::MAX)?;
+        file.seek(SeekFrom::Start(offset)).map_err(|error| self.unreadable(&error))?;
         Ok(Box::new(BufReader::new(file.take(on_disk - offset)).chain(in_memory(0))))
     }
 
     pub(super) fn unreadable(&self, error: &std::io::Error) -> Error {
-        Error::usage(format!("the run log cannot be read ({error}): {}", self.name())).hint("give the path of a file that exists")
+        match self.path() {
+            Some(path) => input::unreadable(path, error),
+            None => Error::internal(format!("the run log in memory cannot be read: {error}")),
+        }
     }
 }
 

@@ -284,6 +284,31 @@ fn a_killed_run_is_read_as_far_as_it_came() {
 }
 
 #[test]
+fn a_log_that_grows_is_read_as_it_was_and_a_mark_before_it_is_passed_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.jsonl");
+    let (mut sink, _) = write(|| Sink::create(&path, Access::Usual).unwrap());
+    let unjudged = std::fs::read(&path).unwrap();
+    sink.finish((0..5).map(|index| (index, judged())), &footer());
+    let whole = std::fs::read(&path).unwrap();
+    for mark in ["", "\u{feff}"] {
+        let [begun, ended] = [&unjudged[..unjudged.len() - 10], &whole[..]].map(|part| [mark.as_bytes(), part].concat());
+        std::fs::write(&path, begun).unwrap();
+        assert!(RunLog::begins(&path).unwrap());
+        let mut log = RunLog::read(&path, Keep::WithoutTexts).unwrap();
+        let there = log.requests.len();
+        std::fs::write(&path, ended).unwrap();
+        let mut seen = 0;
+        log.judge(|_, _| {
+            seen += 1;
+            judged()
+        })
+        .unwrap();
+        assert_eq!((seen, log.is_judged, RunLog::read(&path, Keep::Texts).unwrap().requests.len()), (there, true, 5));
+    }
+}
+
+#[test]
 fn a_damaged_log_is_refused_by_file_and_line() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.jsonl");
@@ -299,15 +324,18 @@ fn a_damaged_log_is_refused_by_file_and_line() {
     };
     let newer = lines[0].replacen("\"version\":1", "\"version\":2", 1);
     for (text, words) in [
-        (String::new(), "not a run log, for there is no whole line in it"),
-        ("{}".to_owned(), "not a run log, for there is no whole line in it"),
+        (String::new(), "there is nothing in this file"),
+        ("{\"header\":".to_owned(), "not a run log, for there is no whole line in it"),
         ("{}\n".to_owned(), "not a run log (it does not begin with a header)"),
         ("hello\n".to_owned(), "not a run log (line 1 is not JSON"),
         ("{\"header\":{}}\n".to_owned(), "its header has no version"),
         (with(0, &newer), "this run log has version 2, and 1 is read"),
         (with(0, &json!({"header": {"version": 1}}).to_string()), "its header: missing field"),
         (with(1, "nonsense"), "line 2: not a line of a run log"),
-        (with(1, lines[0]), "line 2: a second header"),
+        (with(1, lines[0]), "line 2: a second header: the logs of two runs are in one file"),
+        (text.repeat(2), ": a second header: the logs of two runs are in one file"),
+        (with(1, "\u{1b}[31m{"), "line 2: not a line of a run log (expected value at column 1): \\u{1b}[31m{"),
+        (lines[0].replacen("\"requests\":", "\"requests\":1e300,\"was\":", 1) + "\n", "(line 1, its header: invalid"),
         (lines.iter().chain(&[lines[1]]).copied().collect::<Vec<_>>().join("\n") + "\n", "something follows the footer"),
         (with(1, lines[lines.len() - 2]), "line 2: a verdict on a request that is not there"),
         (with(1, lines[lines.len() - 1]), "line 3: something follows the footer"),
@@ -321,5 +349,5 @@ fn a_damaged_log_is_refused_by_file_and_line() {
     std::fs::write(&path, without.join("\n") + "\n").unwrap();
     assert!(RunLog::read(&path, Keep::WithoutTexts).unwrap_err().what.contains("a verdict on a request that is not there: 3"));
     let error = RunLog::read(&folder.path().join("none"), Keep::Texts).unwrap_err();
-    assert!(error.what.starts_with("the run log cannot be read") && error.exit_code() == 2, "{error}");
+    assert!(error.what.starts_with("cannot read ") && error.exit_code() == 2, "{error}");
 }

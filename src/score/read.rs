@@ -4,8 +4,6 @@
 //! writes `outputs`, a list of `{generated, expected, correctness}`, with `correct_rate(%)` and `errors` beside it; `vllm bench serve
 //! --save-detailed` writes `generated_texts` and `errors`, a line a run with `--append-result`.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -14,9 +12,12 @@ use serde_json::{Map, Value};
 use super::constraints::Known;
 use super::{Answers, Claim, FileKind, ScorePlan, Stored};
 use crate::case::Arm;
+use crate::dataset::MAX_DATASET_BYTES;
 use crate::dataset::custom;
-use crate::dataset::file::{lines, read_text};
+use crate::dataset::file::read_text;
 use crate::error::{Error, Result};
+use crate::input::json::{self, Repeated};
+use crate::input::{self, lines};
 use crate::metrics::quality::{Quality, is_correct};
 use crate::nan::without_nan;
 use crate::observation::{Outcome, TransportCause};
@@ -24,9 +25,6 @@ use crate::runlog::{Keep, RunLog};
 
 /// Members of a row: the text, the constraint, what it is called, and what the file says of it.
 const ROW_MEMBERS: [&str; 5] = ["text", "constraint", "name", "correct", "json_schema"];
-
-/// How every run log begins.
-const RUN_LOG_BEGIN: &[u8; 10] = b"{\"header\":";
 
 /// What files can be, for messages.
 const KNOWN: &str = "give a run log, the JSON of vLLM's structured-output script, the detailed JSON of vllm bench serve, or JSON Lines of \
@@ -37,28 +35,41 @@ const KNOWN: &str = "give a run log, the JSON of vLLM's structured-output script
 /// # Errors
 /// Usage, naming the file and the place in it.
 pub(super) fn answers(path: &Path, plan: &ScorePlan) -> Result<Answers> {
-    if begins_as_run_log(path) {
+    // Looked at before the rest is read, since a run log may be longer than any other file is taken.
+    if RunLog::begins(path)? {
         return run_log(path);
     }
-    let text = read_text(path)?;
     let name = path.display().to_string();
-    match object(&text) {
-        Some(file) if file.contains_key("outputs") => outputs(&file, plan, &name),
-        Some(file) if file.contains_key("generated_texts") => generated(&[file], plan, &name),
-        Some(file) if !file.contains_key("text") => Err(no_answers(&file, &name)),
-        _ => by_line(&text, plan, &name),
+    if input::first_byte(path, MAX_DATASET_BYTES)?.is_some_and(|byte| byte != b'{') {
+        return Err(Error::usage(format!("{name}, line 1: not a JSON object")).hint(KNOWN));
     }
+    let text = read_text(path)?;
+    let mut repeated = Repeated::default();
+    let mut answers = match object(&text) {
+        Ok(file) if file.contains_key("outputs") => outputs(&file, plan, &name)?,
+        Ok(file) if file.contains_key("generated_texts") => generated(&[file], plan, &name)?,
+        Ok(file) if !file.contains_key("text") => return Err(no_answers(&file, &name)),
+        Ok(_) => by_line(&text, plan, &name)?,
+        // One value over several lines, which is broken: of lines, each would be whole.
+        Err(error) if text.trim_start().starts_with('{') && is_one_value(&text) => {
+            return Err(Error::usage(format!("{name}: not JSON: {error}")).hint(KNOWN));
+        }
+        Err(_) => by_line(&text, plan, &name)?,
+    };
+    repeated.look(&text, |line| format!("{name}, line {line}"));
+    answers.notices.extend(repeated.notice());
+    Ok(answers)
 }
 
-/// Looked at before the rest is read, since a run log may be longer than any other file is taken.
-fn begins_as_run_log(path: &Path) -> bool {
-    let mut begin = [0; RUN_LOG_BEGIN.len()];
-    File::open(path).and_then(|mut file| file.read_exact(&mut begin)).is_ok() && begin == *RUN_LOG_BEGIN
+/// Whether the first line is not a whole value, so that the file cannot be one of JSON Lines.
+fn is_one_value(text: &str) -> bool {
+    let first = lines(text).next().map_or(Ok(Map::new()), |(_, line)| object(line));
+    first.is_err_and(|error| error.is_eof()) && lines(text).nth(1).is_some()
 }
 
 /// A JSON object, as Python may have written it.
-fn object(text: &str) -> Option<Map<String, Value>> {
-    serde_json::from_str(text).or_else(|_| serde_json::from_slice(&without_nan(text.as_bytes()))).ok()
+fn object(text: &str) -> serde_json::Result<Map<String, Value>> {
+    serde_json::from_str(text).or_else(|_| serde_json::from_slice(&without_nan(text.as_bytes())))
 }
 
 fn no_answers(file: &Map<String, Value>, name: &str) -> Error {
@@ -149,7 +160,7 @@ fn by_line(text: &str, plan: &ScorePlan, name: &str) -> Result<Answers> {
     let mut stored = Vec::new();
     for (number, line) in lines(text) {
         let wrong = |words: String| Error::usage(format!("{name}, line {number}: {words}")).hint(KNOWN);
-        let members = object(line).ok_or_else(|| wrong("not a JSON object".to_owned()))?;
+        let members = object(line).map_err(|error| wrong(format!("not a JSON object: {}", json::in_line(&error))))?;
         if members.contains_key("generated_texts") {
             results.push(members);
         } else {

@@ -5,6 +5,7 @@ use std::path::Path;
 use serde_json::{Map, Value};
 
 use crate::error::{Error, Result};
+use crate::input;
 
 /// Settings of the transformers library.
 pub(super) const CONFIG_FILE: &str = "tokenizer_config.json";
@@ -38,7 +39,7 @@ impl Config {
             }
         }
         let template_file = folder.join(TEMPLATE_FILE);
-        let chat_template = if template_file.exists() {
+        let chat_template = if is_there(&template_file) {
             Some(text(&template_file)?)
         } else {
             default_template(&settings, &folder.join(CONFIG_FILE))?
@@ -88,16 +89,23 @@ fn default_template(settings: &Map<String, Value>, file: &Path) -> Result<Option
     }
 }
 
+/// Whether there is such a file, be it a link that leads nowhere: to go on without it would change every prompt.
+fn is_there(file: &Path) -> bool {
+    file.symlink_metadata().is_ok()
+}
+
 fn read_object(file: &Path) -> Result<Map<String, Value>> {
-    if !file.exists() {
+    if !is_there(file) {
         return Ok(Map::new());
     }
-    serde_json::from_str(&text(file)?).map_err(|error| Error::usage(format!("not a JSON object: {}: {error}", file.display())))
+    serde_json::from_str(&text(file)?).map_err(|error| {
+        Error::usage(format!("{}: not a JSON object: {error}", file.display()))
+            .hint("it is read beside a tokenizer.json; mend it, or take it away")
+    })
 }
 
 fn text(file: &Path) -> Result<String> {
-    let bytes = super::read_limited(file)?;
-    String::from_utf8(bytes).map_err(|_| Error::usage(format!("not UTF-8: {}", file.display())))
+    input::read_text(file, super::MAX_TOKENIZER_FILE_BYTES)
 }
 
 #[cfg(test)]

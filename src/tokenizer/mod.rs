@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use crate::case::Message;
 use crate::dataset::hub::{self, HubSettings, RepoKind};
 use crate::error::{Error, Result};
+use crate::input;
 use config::Config;
 use template::ChatTemplate;
 
@@ -141,7 +142,8 @@ impl Tokenizer {
             return Err(Error::usage(format!("messages need a chat template, and this tokenizer has none: {}", self.id))
                 .hint("give --tokenizer one with a template, or use a chat backend, which takes messages as they are"));
         };
-        template.apply(messages, add_generation_prompt, self.unix_time_s)
+        let prompt = template.apply(messages, add_generation_prompt, self.unix_time_s);
+        prompt.map_err(|error| Error { what: format!("{}: {}", error.what, self.id), ..error })
     }
 
     fn from_files(id: &str, file: &Path) -> Result<Self> {
@@ -189,17 +191,12 @@ pub(crate) fn end_token(folder: &Path) -> Result<Option<String>> {
     Ok(special_tokens.into_iter().find(|(name, _)| name == "eos_token").map(|(_, text)| text))
 }
 
-/// The bytes of one of a tokenizer's files.
+/// The bytes of one of a tokenizer's files, which is a text, without a byte-order mark.
 ///
 /// # Errors
-/// If it cannot be read, or is larger than [`MAX_TOKENIZER_FILE_BYTES`].
+/// If it cannot be read, is no text, or is larger than [`MAX_TOKENIZER_FILE_BYTES`].
 pub(crate) fn read_limited(path: &Path) -> Result<Vec<u8>> {
-    let fail = |error: &dyn fmt::Display| Error::usage(format!("cannot read {}: {error}", path.display()));
-    let size = std::fs::metadata(path).map_err(|error| fail(&error))?.len();
-    if size > MAX_TOKENIZER_FILE_BYTES {
-        return Err(fail(&format!("larger than {MAX_TOKENIZER_FILE_BYTES} bytes: {size}")));
-    }
-    std::fs::read(path).map_err(|error| fail(&error))
+    input::read_text_bytes(path, MAX_TOKENIZER_FILE_BYTES)
 }
 
 #[cfg(test)]

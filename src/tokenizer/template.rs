@@ -60,7 +60,12 @@ impl ChatTemplate {
         variables.extend(self.special_tokens.iter().map(|(name, text)| (name.clone(), Value::from(text))));
         variables.extend(self.variables.iter().map(|(name, value)| (name.clone(), from_json(value))));
         let template = environment.get_template(NAME).map_err(|error| not_a_template(&error))?;
-        template.render(Value::from_pairs(variables)).map_err(|error| refused(&error))
+        let prompt = template.render(Value::from_pairs(variables)).map_err(|error| refused(&error))?;
+        if prompt.trim().is_empty() {
+            return Err(Error::usage("the tokenizer's chat template makes an empty prompt of the messages")
+                .hint("is its file whole? a chat backend leaves the template to the server"));
+        }
+        Ok(prompt)
     }
 }
 

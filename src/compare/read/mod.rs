@@ -15,6 +15,7 @@ use self::raw::Raw;
 use super::metric::{Metric, Plain};
 use super::side::{FileKind, Run};
 use crate::error::{Error, Result};
+use crate::input::json::Repeated;
 use crate::nan::without_nan;
 
 /// The most runs that one file may hold (`--append-result` writes a line each).
@@ -34,10 +35,7 @@ pub fn runs(file: &str, bytes: &[u8]) -> Result<Vec<Run>> {
     let bytes = without_nan(bytes);
     let mut found = Vec::new();
     for raw in serde_json::Deserializer::from_slice(&bytes).into_iter::<Raw>() {
-        let raw = raw.map_err(|error| {
-            Error::usage(format!("this is no result ({error}): {file}"))
-                .hint("give what --save-result or --write-baseline wrote, or a result file of vLLM's tools")
-        })?;
+        let raw = raw.map_err(|error| no_result(file, &error.to_string()))?;
         if found.len() == MAX_RUNS {
             return Err(too_much(file, "runs", MAX_RUNS));
         }
@@ -46,7 +44,16 @@ pub fn runs(file: &str, bytes: &[u8]) -> Result<Vec<Run>> {
     if found.is_empty() {
         return Err(Error::usage(format!("there is no result in this file: {file}")).hint("was the run saved to the end?"));
     }
+    let mut repeated = Repeated::default();
+    repeated.look(&String::from_utf8_lossy(&bytes), |line| format!("{file}, line {line}"));
+    found[0].notices.extend(repeated.notice());
     Ok(found)
+}
+
+/// What is said of a file that no result is in.
+pub(super) fn no_result(file: &str, why: &str) -> Error {
+    Error::usage(format!("this is no result ({why}): {file}"))
+        .hint("give what --save-result or --write-baseline wrote, or a result file of vLLM's tools")
 }
 
 /// A run from a result that is at hand, without its requests.

@@ -99,9 +99,9 @@ fn the_loader_and_the_contract_take_and_refuse_the_same_rows() {
 fn the_shipped_example_fits_the_contract_and_loads() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/datasets/custom.jsonl");
     let contract = jsonschema::validator_for(&serde_json::from_str(CONTRACT).unwrap()).unwrap();
-    let text = read_text(Path::new(path)).unwrap();
-    for (number, line) in lines(&text) {
-        assert!(contract.is_valid(&serde_json::from_str(line).unwrap()), "line {number}");
+    for line in read_lines(Path::new(path)).unwrap() {
+        let (number, line) = line.unwrap();
+        assert!(contract.is_valid(&serde_json::from_str(&line).unwrap()), "line {number}");
     }
     let mut plan = plan(DatasetName::Custom);
     plan.dataset_path = Some(path.to_owned());

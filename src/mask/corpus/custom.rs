@@ -13,37 +13,46 @@ use serde_json::{Map, Value};
 use super::{Content, Entry, Instance, Sink, files, tags};
 use crate::constraint::Constraint;
 use crate::dataset::custom;
-use crate::dataset::file::{lines, read_text};
+use crate::dataset::file::read_lines;
 use crate::error::Result;
+use crate::input::{json, lines};
 
 /// The workloads inside this program.
 const SHIPPED: &str = include_str!("../../../fixtures/mask/workloads.jsonl");
 
 pub(super) fn read(path: &Path, sink: &mut Sink) -> Result<()> {
     for (name, path) in files(path, &[".jsonl", ".ndjson"])? {
-        match read_text(&path) {
-            Ok(text) => text_of(&text, &name, sink),
-            Err(error) => sink.unreadable(&error.what),
+        let lines = match read_lines(&path) {
+            Ok(lines) => lines,
+            Err(error) => {
+                sink.unreadable(&error.what);
+                continue;
+            }
+        };
+        for line in lines {
+            match line {
+                Ok((number, line)) => take(&line, number, &name, sink),
+                Err(error) => sink.unreadable(&error.what),
+            }
         }
     }
     Ok(())
 }
 
 pub(super) fn shipped(sink: &mut Sink) {
-    text_of(SHIPPED, "shipped", sink);
+    lines(SHIPPED).for_each(|(number, line)| take(line, number, "shipped", sink));
 }
 
-fn text_of(text: &str, file: &str, sink: &mut Sink) {
-    for (number, line) in lines(text) {
-        match entry(line, || format!("{file}#{number}")) {
-            Ok(entry) => sink.entry(entry),
-            Err(words) => sink.unreadable(&format!("{file}, line {number}: {words}")),
-        }
+fn take(line: &str, number: usize, file: &str, sink: &mut Sink) {
+    sink.repeated.look(line, |_| format!("{file}, line {number}"));
+    match entry(line, || format!("{file}#{number}")) {
+        Ok(entry) => sink.entry(entry),
+        Err(words) => sink.unreadable(&format!("{file}, line {number}: {words}")),
     }
 }
 
 fn entry(line: &str, default_name: impl Fn() -> String) -> std::result::Result<Entry, String> {
-    let value: Value = serde_json::from_str(line).map_err(|error| format!("not JSON: {error}"))?;
+    let value: Value = serde_json::from_str(line).map_err(|error| format!("not JSON: {}", json::in_line(&error)))?;
     let members = value.as_object().ok_or("a line has to be an object")?;
     let known = |name: &str| OWN_FIELDS.contains(&name) || custom::FIELDS.contains(&name);
     if let Some(unknown) = members.keys().find(|name| !known(name)) {
@@ -106,7 +115,8 @@ fn instances(line: &str, members: &Map<String, Value>, constraint: &Constraint) 
             if let Some(place) = list.iter().position(|item| !item.is_object()) {
                 return Err(format!("instance {place}: an instance has to be an object"));
             }
-            let written: Written<'_> = serde_json::from_str(line).map_err(|error| format!("instances: {error}"))?;
+            let written: Written<'_> =
+                serde_json::from_str(line).map_err(|error| format!("instances: {}", json::in_line(&error)))?;
             for (number, (item, written)) in list.iter().zip(written.instances).enumerate() {
                 found.push(instance(item, written.data, constraint).map_err(|words| format!("instance {number}: {words}"))?);
             }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::dataset::file::{list, read_text};
+use crate::dataset::file::{list, read_document};
 use crate::error::{Error, Result};
 use crate::mask::about::CorpusKind;
 
@@ -26,9 +26,9 @@ pub(super) fn kind(path: &Path) -> Result<CorpusKind> {
         return Err(Error::usage(format!("no such corpus: {}", path.display())).hint("give a file or folder, or shipped"));
     }
     if !path.is_dir() {
-        return of_file(path).ok_or_else(unknown);
+        return of_file(path)?.ok_or_else(unknown);
     }
-    let names = list(path);
+    let names = list(path)?;
     if names.is_empty() {
         return Err(
             Error::usage(format!("corpus is an empty folder: {}", path.display())).hint(format!("a corpus can be {KINDS}"))
@@ -38,25 +38,28 @@ pub(super) fn kind(path: &Path) -> Result<CorpusKind> {
         return Ok(CorpusKind::JsonSchemaBench);
     }
     let json = names.iter().filter(|name| name.ends_with(".json")).take(FILES_LOOKED_INTO);
-    let mut found = json.filter_map(|name| of_file(&path.join(name)));
+    let mut found = json.filter_map(|name| of_file(&path.join(name)).ok().flatten());
     found.next().or_else(|| names.iter().any(|name| is_lines(name)).then_some(CorpusKind::Custom)).ok_or_else(unknown)
 }
 
-fn of_file(path: &Path) -> Option<CorpusKind> {
-    let name = path.to_str()?;
+/// The layout of a file; `None` where it is JSON and none that is known.
+fn of_file(path: &Path) -> Result<Option<CorpusKind>> {
+    let Some(name) = path.to_str() else { return Ok(None) };
     if name.ends_with(".parquet") {
-        return Some(CorpusKind::JsonSchemaBench);
+        return Ok(Some(CorpusKind::JsonSchemaBench));
     }
     if is_lines(name) {
-        return Some(CorpusKind::Custom);
+        return Ok(Some(CorpusKind::Custom));
     }
-    match serde_json::from_str(&read_text(path).ok()?).ok()? {
-        Value::Array(groups) => groups.first()?.get("tests").map(|_| CorpusKind::Jsts),
+    let value = serde_json::from_str(&read_document(path)?)
+        .map_err(|error| Error::usage(format!("{name}: not JSON: {error}")).hint(format!("a corpus can be {KINDS}")))?;
+    Ok(match value {
+        Value::Array(groups) => groups.first().and_then(|group| group.get("tests")).map(|_| CorpusKind::Jsts),
         Value::Object(members) => {
             (members.contains_key("schema") && members.contains_key("tests")).then_some(CorpusKind::Maskbench)
         }
         _ => None,
-    }
+    })
 }
 
 fn is_lines(name: &str) -> bool {

@@ -13,8 +13,9 @@ use serde_json::{Map, Value};
 
 use super::{Content, Entry, Instance, Sink, files};
 use crate::constraint::Constraint;
-use crate::dataset::file::read_text;
+use crate::dataset::file::read_document;
 use crate::error::{Error, Result};
+use crate::input::json;
 
 /// Folders of drafts and their `$schema`.
 const DRAFTS: [(&str, &str); 5] = [
@@ -52,8 +53,9 @@ pub(super) fn read(path: &Path, sink: &mut Sink) -> Result<()> {
             left_out += 1;
             continue;
         }
-        let groups = read_text(&path).map_err(|error| error.what).and_then(|text| {
-            serde_json::from_str::<Vec<Group>>(&text).map_err(|error| format!("{name} is no file of tests: {error}"))
+        let groups = read_document(&path).map_err(|error| error.what).and_then(|text| {
+            sink.repeated.look(&text, |line| format!("{name}, line {line}"));
+            json::from_text::<Vec<Group>>(&text).map_err(|error| format!("{name} is no file of tests: {error}"))
         });
         match groups {
             Ok(groups) => groups.into_iter().enumerate().for_each(|(number, group)| sink.entry(entry(&path, number, group))),

@@ -10,8 +10,9 @@ use serde_json::value::RawValue;
 
 use super::{Content, Entry, Instance, Sink, files, tags};
 use crate::constraint::Constraint;
-use crate::dataset::file::read_text;
+use crate::dataset::file::read_document;
 use crate::error::Result;
+use crate::input::json;
 
 #[derive(Deserialize)]
 struct File {
@@ -34,8 +35,9 @@ struct Test {
 
 pub(super) fn read(path: &Path, sink: &mut Sink) -> Result<()> {
     for (name, path) in files(path, &[".json"])? {
-        let read = read_text(&path).map_err(|error| error.what).and_then(|text| {
-            serde_json::from_str::<File>(&text).map_err(|error| format!("{name} is no MaskBench file: {error}"))
+        let read = read_document(&path).map_err(|error| error.what).and_then(|text| {
+            sink.repeated.look(&text, |line| format!("{name}, line {line}"));
+            json::object_from_text::<File>(&text).map_err(|error| format!("{name} is no MaskBench file: {error}"))
         });
         match read {
             Ok(file) => sink.entry(entry(name, file)),

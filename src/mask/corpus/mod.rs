@@ -26,6 +26,7 @@ use super::row::Spelling;
 use super::spelling;
 use crate::constraint::Constraint;
 use crate::error::{Error, Result};
+use crate::input::json::Repeated;
 use crate::printable::printable;
 use crate::random::PythonRandom;
 
@@ -90,8 +91,14 @@ pub(super) struct Corpora {
 /// where nothing is selected.
 pub(super) fn load(plan: &MaskPlan) -> Result<Corpora> {
     let filter = plan.filter.as_deref().map(compile_filter).transpose()?;
-    let mut sink =
-        Sink { filter, limit: plan.limit.unwrap_or(usize::MAX), selected: Vec::new(), next: 0, corpus: OneCorpus::default() };
+    let mut sink = Sink {
+        filter,
+        limit: plan.limit.unwrap_or(usize::MAX),
+        selected: Vec::new(),
+        next: 0,
+        corpus: OneCorpus::default(),
+        repeated: Repeated::default(),
+    };
     let (mut about, mut notices) = (Vec::new(), Vec::new());
     for source in &plan.corpora {
         about.push(read_one(source, &mut sink)?);
@@ -101,6 +108,7 @@ pub(super) fn load(plan: &MaskPlan) -> Result<Corpora> {
             notices.push(format!("{}: {} more notices like these", source.path.display(), corpus.more_notices));
         }
     }
+    notices.extend(std::mem::take(&mut sink.repeated).notice().map(|words| printable(&words, MAX_NOTICE_CHARS)));
     if sink.selected.is_empty() {
         // Every corpus has an entry, and a limit is one at least.
         let filter = plan.filter.as_deref().unwrap_or_default();
@@ -163,7 +171,7 @@ fn files(path: &Path, endings: &[&str]) -> Result<Vec<(String, std::path::PathBu
         let name = path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned());
         return Ok(vec![(name, path.to_path_buf())]);
     }
-    let names = crate::dataset::file::list(path).into_iter().filter(|name| endings.iter().any(|ending| name.ends_with(ending)));
+    let names = crate::dataset::file::list(path)?.into_iter().filter(|name| endings.iter().any(|ending| name.ends_with(ending)));
     let files: Vec<_> = names.map(|name| (name.clone(), path.join(name))).collect();
     if files.is_empty() {
         return Err(Error::usage(format!("no file ending in {} below {}", endings.join(" or "), path.display()))
@@ -180,6 +188,7 @@ pub(super) struct Sink {
     /// The place of the next entry.
     next: usize,
     corpus: OneCorpus,
+    repeated: Repeated,
 }
 
 #[derive(Default)]

@@ -50,11 +50,12 @@ pub(super) fn find(
 
 fn generation_end(folder: &Path) -> Result<Option<u64>> {
     let file = folder.join(GENERATION_FILE);
-    if !file.exists() {
+    // A link that leads nowhere is an error, and not a file that is not there.
+    if file.symlink_metadata().is_err() {
         return Ok(None);
     }
     let settings: Value = serde_json::from_slice(&read_limited(&file)?)
-        .map_err(|error| Error::usage(format!("not JSON: {}: {error}", file.display())))?;
+        .map_err(|error| Error::usage(format!("{}: not JSON: {error}", file.display())).hint("mend it, or take it away"))?;
     let ids = &settings["eos_token_id"];
     Ok(ids.as_u64().or_else(|| ids[0].as_u64()))
 }

@@ -1,0 +1,196 @@
+//! A text a line at a time, from a file or from memory: memory holds one line, however long the file is. Knows no format beyond lines.
+//!
+//! A line ends with LF, CR LF or CR alone, as Python reads text ("universal newlines").
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+
+use super::{BYTE_ORDER_MARK, check_text, not_utf8, nul, open, unreadable};
+use crate::error::{Error, Result};
+
+/// The most bytes of one line of an input file.
+pub const MAX_LINE_BYTES: usize = 64 << 20;
+
+/// The lines of a text that are not blank, trimmed, each with its number from 1.
+pub fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut rest = Some(text);
+    let all = std::iter::from_fn(move || {
+        let here = rest?;
+        let Some(end) = memchr::memchr2(b'\n', b'\r', here.as_bytes()) else {
+            rest = None;
+            return Some(here);
+        };
+        let is_pair = here.as_bytes()[end..].starts_with(b"\r\n");
+        rest = Some(&here[end + if is_pair { 2 } else { 1 }..]);
+        Some(&here[..end])
+    });
+    all.enumerate().map(|(index, line)| (index + 1, line.trim())).filter(|(_, line)| !line.is_empty())
+}
+
+/// How many lines end in these bytes.
+pub(super) fn ends(bytes: &[u8]) -> usize {
+    let is_pair = |place: &usize| bytes[*place] == b'\r' && bytes.get(place + 1) == Some(&b'\n');
+    memchr::memchr2_iter(b'\n', b'\r', bytes).filter(|place| !is_pair(place)).count()
+}
+
+/// The lines of a file that are not blank, trimmed, each with its number from 1.
+///
+/// An error, which names the file and the line, is the last that comes.
+#[derive(Debug)]
+pub struct Lines {
+    path: PathBuf,
+    bytes: BufReader<File>,
+    number: usize,
+    /// Whether the last line ended with CR, so that an LF is still its end.
+    after_cr: bool,
+    /// Bytes that may still come.
+    left: u64,
+    max_bytes: u64,
+    is_over: bool,
+}
+
+impl Lines {
+    /// Opens a file of at most so many bytes.
+    ///
+    /// # Errors
+    /// As for [`check_text`].
+    pub fn open(path: &Path, max_bytes: u64) -> Result<Self> {
+        check_text(path, max_bytes)?;
+        let (file, _) = open(path, max_bytes)?;
+        let bytes = BufReader::with_capacity(1 << 16, file);
+        Ok(Self { path: path.to_owned(), bytes, number: 0, after_cr: false, left: max_bytes, max_bytes, is_over: false })
+    }
+
+    /// The next line without its end; `None` at the end of the file.
+    fn line(&mut self) -> Result<Option<Vec<u8>>> {
+        let mut line = Vec::new();
+        loop {
+            let read = self.bytes.fill_buf().map_err(|error| unreadable(&self.path, &error))?;
+            if read.is_empty() {
+                self.is_over = true;
+                return Ok((!line.is_empty()).then_some(line));
+            }
+            if self.after_cr {
+                self.after_cr = false;
+                if read[0] == b'\n' {
+                    self.bytes.consume(1);
+                    continue;
+                }
+            }
+            let end = memchr::memchr2(b'\n', b'\r', read);
+            let taken = end.unwrap_or(read.len());
+            if line.len() + taken > MAX_LINE_BYTES {
+                return Err(Error::usage(format!(
+                    "{}, line {}: longer than {MAX_LINE_BYTES} bytes",
+                    self.path.display(),
+                    self.number + 1
+                ))
+                .hint("a line holds one row; a list of all rows in one line is not read here"));
+            }
+            line.extend_from_slice(&read[..taken]);
+            let used = taken + usize::from(end.is_some());
+            self.after_cr = end.is_some_and(|end| read[end] == b'\r');
+            self.bytes.consume(used);
+            self.left = self.left.checked_sub(used as u64).ok_or_else(|| super::too_large(&self.path, self.max_bytes))?;
+            if end.is_some() {
+                return Ok(Some(line));
+            }
+        }
+    }
+
+    fn text(&self, line: Vec<u8>) -> Result<String> {
+        let line = if self.number == 1 { line.strip_prefix(BYTE_ORDER_MARK).map(<[u8]>::to_vec).unwrap_or(line) } else { line };
+        if memchr::memchr(0, &line).is_some() {
+            return Err(nul(&self.path, self.number));
+        }
+        String::from_utf8(line).map_err(|_| not_utf8(&self.path, self.number))
+    }
+}
+
+impl Iterator for Lines {
+    type Item = Result<(usize, String)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while !self.is_over {
+            let line = match self.line() {
+                Ok(line) => line?,
+                Err(error) => {
+                    self.is_over = true;
+                    return Some(Err(error));
+                }
+            };
+            self.number += 1;
+            match self.text(line) {
+                Ok(line) if line.trim().is_empty() => {}
+                Ok(line) if line.trim().len() == line.len() => return Some(Ok((self.number, line))),
+                Ok(line) => return Some(Ok((self.number, line.trim().to_owned()))),
+                Err(error) => {
+                    self.is_over = true;
+                    return Some(Err(error));
+                }
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(bytes: &[u8]) -> (tempfile::TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rows.jsonl");
+        std::fs::write(&path, bytes).unwrap();
+        (folder, path)
+    }
+
+    #[test]
+    fn lines_keep_their_numbers_whatever_ends_them() {
+        for (text, expected) in [
+            ("", vec![]),
+            ("\n \r\n", vec![]),
+            ("a\r\n\r\n \nb", vec![(1, "a"), (4, "b")]),
+            ("a\rb\r\rc", vec![(1, "a"), (2, "b"), (4, "c")]),
+            ("a\n\rb\r\n", vec![(1, "a"), (3, "b")]),
+            ("\u{feff}a\nb ", vec![(1, "a"), (2, "b")]),
+        ] {
+            let (_folder, path) = written(text.as_bytes());
+            let of_file: Vec<(usize, String)> = Lines::open(&path, 100).unwrap().map(Result::unwrap).collect();
+            let of_file: Vec<(usize, &str)> = of_file.iter().map(|(number, line)| (*number, line.as_str())).collect();
+            assert_eq!(of_file, expected, "{text:?}");
+            let in_memory: Vec<(usize, &str)> = lines(text.trim_start_matches('\u{feff}')).collect();
+            assert_eq!(in_memory, expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn line_ends_are_seen_where_the_buffer_ends() {
+        let (long, more) = ("x".repeat((1 << 16) - 1), "y".repeat(1 << 17));
+        for end in ["\n", "\r", "\r\n"] {
+            let (_folder, path) = written([&long, end, &more, end, "z"].concat().as_bytes());
+            let read: Vec<(usize, usize)> = Lines::open(&path, 1 << 20)
+                .unwrap()
+                .map(|line| line.map(|(number, line)| (number, line.len())).unwrap())
+                .collect();
+            assert_eq!(read, [(1, long.len()), (2, more.len()), (3, 1)], "{end:?}");
+        }
+    }
+
+    #[test]
+    fn a_bad_line_is_named_and_the_last() {
+        for (bytes, words) in [
+            (&b"a\nb\xff\nc"[..], "rows.jsonl, line 2: not UTF-8"),
+            (&[b"a\n".as_slice(), &[b'x'; 600], b"\0"].concat(), "rows.jsonl, line 2: a NUL"),
+            (&[b'\n'; 1001], "larger than 1000 bytes"),
+        ] {
+            let (_folder, path) = written(bytes);
+            let error = Lines::open(&path, 1000).and_then(|lines| lines.collect::<Result<Vec<_>>>()).unwrap_err();
+            assert!(error.what.contains(words), "{error}");
+        }
+        let (_folder, path) = written(b"");
+        File::options().write(true).open(&path).unwrap().set_len(MAX_LINE_BYTES as u64 + 2).unwrap();
+        assert!(Lines::open(&path, u64::MAX).unwrap_err().what.ends_with("it has NULs in it, and is no text"));
+    }
+}
