@@ -71,10 +71,32 @@ impl Timing {
 }
 
 /// Token counts by the server's account.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
     pub prompt_tokens: Option<u64>,
     pub completion_tokens: Option<u64>,
+    /// Whether a count was stated that is no whole number from 0 on, and so is not among these.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unreadable: bool,
+}
+
+/// The most tokens that a count of one request can mean: far above what any model reads or writes, and small enough that a million
+/// of them add up exactly, in 64 bits as well as in the doubles of whoever reads a result.
+pub const MAX_STATED_TOKENS: u64 = 1_000_000_000;
+
+impl Usage {
+    /// The counts that can be right, of an answer that came in so many chunks with content: a chunk has a token at least.
+    pub fn plausible(self, content_chunks: usize) -> Self {
+        let prompt_tokens = self.prompt_tokens.filter(|count| *count <= MAX_STATED_TOKENS);
+        let least = content_chunks as u64;
+        let completion_tokens = self.completion_tokens.filter(|count| (least..=MAX_STATED_TOKENS).contains(count));
+        Self { prompt_tokens, completion_tokens, unreadable: self.unreadable }
+    }
+
+    /// Whether all that was stated can be right.
+    pub fn makes_sense(self, content_chunks: usize) -> bool {
+        !self.unreadable && self.plausible(content_chunks) == self
+    }
 }
 
 /// How a request ended. Closed: whoever adds a way to end adds what every layer makes of it.
@@ -86,19 +108,98 @@ pub enum Outcome {
     /// The answer was cut at the token limit (finish reason `length`).
     Truncated,
     /// The server refused the request (4xx, or a 400 inside a 200 stream before any content).
-    Rejected { status: u16, body: String },
+    Rejected {
+        status: u16,
+        body: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        advice: Option<Advice>,
+    },
     /// Nothing was sent: this kind of server has no field for the constraint, and without it the answer would be another one's.
     Unsupported { what: String },
     /// The server failed (5xx, or a 5xx inside a 200 stream before any content), or answered with a status that makes no sense.
-    ServerError { status: u16, body: String },
+    ServerError {
+        status: u16,
+        body: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        advice: Option<Advice>,
+    },
     /// The stream broke its own rules: an error event after content, an end without a terminal event, an unreadable event.
     StreamError { message: String },
     /// No usable HTTP exchange took place, or it broke off.
     Transport { cause: TransportCause, message: String },
     /// A named limit of ours ran out.
-    TimedOut { limit_ms: u64 },
+    TimedOut {
+        limit_ms: u64,
+        /// Which one; logs of older versions know one only.
+        #[serde(default)]
+        limit: TimeLimit,
+        /// How far the request had come; `None` where nobody noted it, as older versions did not.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        stage: Option<Stage>,
+    },
     /// The run was stopped before the request ended, or before it was sent.
     Cancelled,
+}
+
+/// A header by which a server that gave no answer says what to do. It is recorded and never followed: asking again, or elsewhere,
+/// would be another load, and would hand credentials to whoever is named.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Advice {
+    /// `Retry-After`: seconds, or a date (RFC 9110, section 10.2.3).
+    RetryAfter(String),
+    /// `Location`, of a redirect.
+    Location(String),
+}
+
+/// A limit of ours on the time of a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TimeLimit {
+    /// On all of it, from sent to end (`--request-timeout`).
+    #[default]
+    Request,
+    /// On the time without any byte of the answer (`--idle-timeout`).
+    Idle,
+}
+
+/// How far a request had come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stage {
+    /// No connection yet, TLS included.
+    Connecting,
+    /// Sent, or being sent, and the head of the answer is not there yet.
+    BeforeHeaders,
+    /// The head of a stream is there, and no generated content yet.
+    BeforeFirstToken,
+    /// In a stream, after its first content.
+    MidStream,
+    /// In an answer that comes whole, whose content shows at its end.
+    MidBody,
+}
+
+impl TimeLimit {
+    /// The flag that sets it.
+    pub fn flag(self) -> &'static str {
+        match self {
+            Self::Request => "--request-timeout",
+            Self::Idle => "--idle-timeout",
+        }
+    }
+}
+
+impl Stage {
+    /// For sentences that begin with what happened: "cut ...", "stalled ...".
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Connecting => "while connecting",
+            Self::BeforeHeaders => "before headers",
+            Self::BeforeFirstToken => "before the first token",
+            Self::MidStream => "mid-stream",
+            Self::MidBody => "in the body of a whole answer",
+        }
+    }
 }
 
 /// Why there was no usable HTTP exchange.
@@ -150,6 +251,27 @@ impl Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn counts_that_cannot_be_right_are_told_from_those_that_can() {
+        let most = MAX_STATED_TOKENS;
+        for (prompt, completion, chunks, plausible) in [
+            (Some(3), Some(5), 5, (Some(3), Some(5))),
+            (Some(0), Some(0), 0, (Some(0), Some(0))),
+            (None, None, 5, (None, None)),
+            (Some(most), Some(most), 5, (Some(most), Some(most))),
+            (Some(most + 1), Some(5), 5, (None, Some(5))),
+            (Some(3), Some(1_000_000_000_000), 5, (Some(3), None)),
+            (Some(u64::MAX), Some(u64::MAX), 5, (None, None)),
+            (Some(3), Some(4), 5, (Some(3), None)),
+        ] {
+            let usage = Usage { prompt_tokens: prompt, completion_tokens: completion, unreadable: false };
+            let kept = usage.plausible(chunks);
+            assert_eq!((kept.prompt_tokens, kept.completion_tokens), plausible, "{usage:?} {chunks}");
+            assert_eq!(usage.makes_sense(chunks), plausible == (prompt, completion));
+            assert!(!Usage { unreadable: true, ..usage }.makes_sense(chunks));
+        }
+    }
 
     #[test]
     fn instants_follow_each_other() {

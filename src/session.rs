@@ -202,6 +202,7 @@ fn client(plan: &RunPlan, endpoint: Endpoint, request_id_prefix: Option<&str>) -
         endpoint,
         max_concurrency: plan.traffic.max_concurrency,
         request_timeout: Some(plan.traffic.request_timeout),
+        idle_timeout: plan.traffic.idle_timeout,
         request_id_prefix: plan.request.request_id_prefix.clone().or_else(|| request_id_prefix.map(str::to_owned)),
         limits: Limits { drain_timeout: plan.traffic.drain_timeout, ..Limits::default() },
     })

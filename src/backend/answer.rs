@@ -1,6 +1,6 @@
 //! What a decoder makes of the bytes of one answer, and which outcome that is. Knows no wire format and no clock.
 
-use crate::observation::{Outcome, Usage};
+use crate::observation::{Advice, Outcome, Usage};
 
 /// Turns the bytes of one answer into an [`Answer`]. Runs in the timed path: it finds text, and does nothing else with it.
 pub trait Decoder: Send {
@@ -88,7 +88,37 @@ pub enum Broken {
 /// Finish reasons that name a failure of the server rather than an end of the answer (vLLM and SGLang, aborted requests).
 const FAILED_FINISH_REASONS: [&str; 2] = ["abort", "error"];
 
+/// What a finish reason makes of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Finish {
+    ByItself,
+    AtTheLimit,
+    Failed,
+}
+
+impl Finish {
+    fn of(reason: &str) -> Self {
+        match reason {
+            "length" => Self::AtTheLimit,
+            reason if FAILED_FINISH_REASONS.contains(&reason) => Self::Failed,
+            _ => Self::ByItself,
+        }
+    }
+}
+
 impl Answer {
+    /// Takes a finish reason. One that says something else of the end than an earlier one did breaks the answer: whether it ended or
+    /// was cut cannot be told. Two that agree (`tool_calls`, then `stop`) are the later one.
+    pub(super) fn finish(&mut self, reason: String) {
+        if let Some(earlier) = self.finish_reason.as_deref()
+            && Finish::of(earlier) != Finish::of(&reason)
+        {
+            let message = format!("two finish reasons: {earlier:?}, then {reason:?}");
+            self.broken.get_or_insert(Broken::Unreadable { message });
+        }
+        self.finish_reason = Some(reason);
+    }
+
     /// How the answer ended, once the body has ended without a transport error.
     ///
     /// - An error before any content is what it would have been as a status: 4xx [`Outcome::Rejected`], 5xx
@@ -102,16 +132,16 @@ impl Answer {
     pub fn outcome(&self) -> Outcome {
         match &self.broken {
             Some(Broken::ServerSaid { status: Some(status), body }) if !self.has_content => {
-                return outcome_of_status(*status, body.clone());
+                return outcome_of_status(*status, body.clone(), None);
             }
             Some(Broken::ServerSaid { body, .. }) => return stream_error(body.clone()),
             Some(Broken::Unreadable { message }) => return stream_error(message.clone()),
             None => {}
         }
-        match self.finish_reason.as_deref() {
-            Some("length") => Outcome::Truncated,
-            Some(reason) if FAILED_FINISH_REASONS.contains(&reason) => stream_error(format!("finish reason {reason:?}")),
-            Some(_) => Outcome::Completed,
+        match self.finish_reason.as_deref().map(|reason| (Finish::of(reason), reason)) {
+            Some((Finish::AtTheLimit, _)) => Outcome::Truncated,
+            Some((Finish::Failed, reason)) => stream_error(format!("finish reason {reason:?}")),
+            Some((Finish::ByItself, _)) => Outcome::Completed,
             None if self.terminated && (self.has_content || self.stated) => Outcome::Completed,
             None if self.terminated => stream_error("ended with neither content nor a finish reason"),
             None => stream_error("ended without a terminal event and without a finish reason"),
@@ -120,8 +150,12 @@ impl Answer {
 }
 
 /// The outcome of a status that is not 200: 4xx is a refusal, anything else the server's failure.
-pub fn outcome_of_status(status: u16, body: String) -> Outcome {
-    if (400..500).contains(&status) { Outcome::Rejected { status, body } } else { Outcome::ServerError { status, body } }
+pub fn outcome_of_status(status: u16, body: String, advice: Option<Advice>) -> Outcome {
+    if (400..500).contains(&status) {
+        Outcome::Rejected { status, body, advice }
+    } else {
+        Outcome::ServerError { status, body, advice }
+    }
 }
 
 fn stream_error(message: impl Into<String>) -> Outcome {
@@ -157,13 +191,33 @@ mod tests {
     }
 
     #[test]
+    fn finish_reasons_have_to_agree() {
+        for (reasons, name, kept) in [
+            (&["stop", "stop"][..], "completed", "stop"),
+            (&["tool_calls", "stop"], "completed", "stop"),
+            (&["length", "length"], "truncated", "length"),
+            (&["stop", "length"], "stream_error", "length"),
+            (&["length", "stop"], "stream_error", "stop"),
+            (&["abort", "stop"], "stream_error", "stop"),
+            (&["stop", "length", "stop"], "stream_error", "stop"),
+        ] {
+            let mut answer = answer(None, true, true);
+            reasons.iter().for_each(|reason| answer.finish((*reason).to_owned()));
+            assert_eq!((answer.outcome().name(), answer.finish_reason.as_deref()), (name, Some(kept)), "{reasons:?}");
+        }
+        let mut answer = answer(Some("stop"), true, true);
+        answer.finish("length".to_owned());
+        assert_eq!(answer.outcome(), stream_error("two finish reasons: \"stop\", then \"length\""));
+    }
+
+    #[test]
     fn an_error_wins_over_all_that_follows() {
         let broken = |status, has_content| {
             let broken = Some(Broken::ServerSaid { status, body: "words".to_owned() });
             Answer { broken, ..answer(Some("stop"), has_content, true) }.outcome()
         };
-        assert_eq!(broken(Some(400), false), Outcome::Rejected { status: 400, body: "words".to_owned() });
-        assert_eq!(broken(Some(503), false), Outcome::ServerError { status: 503, body: "words".to_owned() });
+        assert_eq!(broken(Some(400), false), Outcome::Rejected { status: 400, body: "words".to_owned(), advice: None });
+        assert_eq!(broken(Some(503), false), Outcome::ServerError { status: 503, body: "words".to_owned(), advice: None });
         assert_eq!(broken(Some(400), true), Outcome::StreamError { message: "words".to_owned() });
         assert_eq!(broken(None, false), Outcome::StreamError { message: "words".to_owned() });
     }

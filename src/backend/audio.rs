@@ -133,17 +133,9 @@ struct Event<'a> {
     #[serde(borrow)]
     text: Option<Text<'a>>,
     #[serde(borrow)]
-    usage: Option<WireUsage<'a>>,
+    usage: Option<&'a RawValue>,
     #[serde(borrow)]
     error: Option<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
-struct WireUsage<'a> {
-    #[serde(borrow)]
-    input_tokens: Option<&'a RawValue>,
-    #[serde(borrow)]
-    output_tokens: Option<&'a RawValue>,
 }
 
 fn read(json: &str) -> serde_json::Result<Delta> {
@@ -164,7 +156,7 @@ fn read(json: &str) -> serde_json::Result<Delta> {
         (_, None) => return wire::read(json),
     };
     delta.is_content = !delta.text.is_empty();
-    delta.usage = event.usage.and_then(|usage| wire::usage(usage.input_tokens, usage.output_tokens));
+    delta.usage = event.usage.and_then(wire::stated);
     Ok(delta)
 }
 

@@ -213,8 +213,9 @@ impl State {
         let content = Content { reasoning, answer: is_content && (has_text || !reasoning) };
         answer.has_content |= is_content;
         answer.stated |= delta.is_whole;
-        if delta.finish_reason.is_some() {
-            answer.finish_reason = delta.finish_reason;
+        // Some servers say that an answer goes on by a reason without words.
+        if let Some(reason) = delta.finish_reason.filter(|reason| !reason.is_empty()) {
+            answer.finish(reason);
         }
         if is_content {
             answer.chunk_tokens.extend(delta.usage.and_then(|usage| usage.completion_tokens));

@@ -26,7 +26,7 @@ struct Body<'a> {
     data: Option<Vec<Entry>>,
     results: Option<Vec<Entry>>,
     #[serde(borrow)]
-    usage: Option<WireUsage<'a>>,
+    usage: Option<&'a RawValue>,
     #[serde(borrow)]
     error: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -45,14 +45,6 @@ struct Entry {
     relevance_score: Option<IgnoredAny>,
 }
 
-#[derive(Deserialize)]
-struct WireUsage<'a> {
-    #[serde(borrow)]
-    prompt_tokens: Option<&'a RawValue>,
-    #[serde(borrow)]
-    total_tokens: Option<&'a RawValue>,
-}
-
 /// Reads a whole body; the error is serde's words. An answer lists something, and nothing but what was asked for.
 pub(super) fn read(listed: Listed, json: &str) -> serde_json::Result<Delta> {
     let body: Body<'_> = serde_json::from_str(json)?;
@@ -67,9 +59,23 @@ pub(super) fn read(listed: Listed, json: &str) -> serde_json::Result<Delta> {
         (None, Some(object)) if object.0 == "error" => Some(WireError { status: wire::status_of(body.code, body.kind) }),
         (None, _) => None,
     };
-    let prompt_tokens = body.usage.and_then(|usage| wire::count(usage.prompt_tokens).or(wire::count(usage.total_tokens)));
-    let usage = prompt_tokens.map(|count| Usage { prompt_tokens: Some(count), completion_tokens: None });
+    let usage = body.usage.and_then(stated);
     Ok(Delta { is_answer, is_content: is_answer, is_whole: is_answer, error, usage, ..Delta::default() })
+}
+
+/// The tokens of what was asked, which some servers state as the total alone. There are no others: a count of output is passed over.
+fn stated(raw: &RawValue) -> Option<Usage> {
+    #[derive(Deserialize)]
+    struct WireUsage<'a> {
+        #[serde(borrow)]
+        prompt_tokens: Option<&'a RawValue>,
+        #[serde(borrow)]
+        total_tokens: Option<&'a RawValue>,
+    }
+    match wire::members::<WireUsage<'_>>(raw) {
+        Some(it) => wire::usage(it.prompt_tokens.or(it.total_tokens), None),
+        None => Some(Usage { unreadable: true, ..Usage::default() }),
+    }
 }
 
 #[cfg(test)]

@@ -79,7 +79,7 @@ struct Response<'a> {
     #[serde(borrow)]
     output: Option<Vec<Item<'a>>>,
     #[serde(borrow)]
-    usage: Option<WireUsage<'a>>,
+    usage: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
@@ -106,14 +106,6 @@ struct Part<'a> {
     text: Option<Text<'a>>,
     #[serde(borrow)]
     refusal: Option<Text<'a>>,
-}
-
-#[derive(Deserialize)]
-struct WireUsage<'a> {
-    #[serde(borrow)]
-    input_tokens: Option<&'a RawValue>,
-    #[serde(borrow)]
-    output_tokens: Option<&'a RawValue>,
 }
 
 fn read_event(json: &str) -> serde_json::Result<Delta> {
@@ -186,7 +178,7 @@ fn add_response(delta: &mut Delta, response: Response<'_>) {
         }
         _ => None,
     };
-    delta.usage = response.usage.and_then(|usage| wire::usage(usage.input_tokens, usage.output_tokens));
+    delta.usage = response.usage.and_then(wire::stated);
 }
 
 /// A failed response names its cause in `code`, where chat completions have a `type`.

@@ -66,7 +66,8 @@ struct MetaInfo<'a> {
 struct FinishReason<'a> {
     #[serde(borrow, rename = "type")]
     kind: Option<Text<'a>>,
-    status_code: Option<u16>,
+    #[serde(borrow)]
+    status_code: Option<&'a RawValue>,
 }
 
 fn read(json: &str) -> serde_json::Result<Delta> {
@@ -81,7 +82,7 @@ fn read(json: &str) -> serde_json::Result<Delta> {
         if let Some(reason) = meta.finish_reason {
             let kind = reason.kind.map(|kind| kind.0.into_owned());
             if kind.as_deref() == Some("abort") {
-                delta.error.get_or_insert(WireError { status: reason.status_code });
+                delta.error.get_or_insert(WireError { status: wire::status_of(reason.status_code, None) });
             }
             delta.finish_reason = kind;
         }

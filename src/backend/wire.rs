@@ -53,7 +53,7 @@ pub(super) struct WireError {
 /// Reads one JSON object; the error is serde's words.
 pub(super) fn read(json: &str) -> Result<Delta, serde_json::Error> {
     let chunk: Chunk<'_> = serde_json::from_str(json)?;
-    let mut delta = Delta { usage: chunk.usage.map(WireUsage::read), ..Delta::default() };
+    let mut delta = Delta { usage: chunk.usage.and_then(stated), ..Delta::default() };
     delta.error = match (&chunk.error, &chunk.object) {
         (Some(error), _) => Some(WireError { status: nested_status(error) }),
         // SGLang's errors of whole answers are not wrapped: `{"object":"error","message":...,"code":400}`.
@@ -84,7 +84,7 @@ struct Chunk<'a> {
     #[serde(borrow)]
     choices: Option<Vec<Choice<'a>>>,
     #[serde(borrow)]
-    usage: Option<WireUsage<'a>>,
+    usage: Option<&'a RawValue>,
     #[serde(borrow)]
     error: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -161,30 +161,43 @@ pub(super) fn add(text: &mut String, more: Option<Text<'_>>) {
     }
 }
 
-/// Counts are read leniently: one that is no whole number is no count, and no reason to lose the answer.
-#[derive(Deserialize)]
-struct WireUsage<'a> {
-    #[serde(borrow)]
-    prompt_tokens: Option<&'a RawValue>,
-    #[serde(borrow)]
-    completion_tokens: Option<&'a RawValue>,
-}
-
-impl WireUsage<'_> {
-    fn read(self) -> Usage {
-        Usage { prompt_tokens: count(self.prompt_tokens), completion_tokens: count(self.completion_tokens) }
+/// Reads a `usage`, by the names of chat completions or of responses. Counts are read leniently: one that is no whole number is no
+/// count, and no reason to lose the answer, but that there was one is kept.
+pub(super) fn stated(raw: &RawValue) -> Option<Usage> {
+    #[derive(Deserialize)]
+    struct WireUsage<'a> {
+        #[serde(borrow)]
+        prompt_tokens: Option<&'a RawValue>,
+        #[serde(borrow)]
+        completion_tokens: Option<&'a RawValue>,
+        #[serde(borrow)]
+        input_tokens: Option<&'a RawValue>,
+        #[serde(borrow)]
+        output_tokens: Option<&'a RawValue>,
+    }
+    match members::<WireUsage<'_>>(raw) {
+        // Some servers send both names, for clients old and new.
+        Some(it) => usage(it.prompt_tokens.or(it.input_tokens), it.completion_tokens.or(it.output_tokens)),
+        None => Some(Usage { unreadable: true, ..Usage::default() }),
     }
 }
 
-/// A count, where the value is a whole number.
-pub(super) fn count(value: Option<&RawValue>) -> Option<u64> {
-    value.and_then(|value| value.get().parse().ok())
+/// The members of an object; `None` for anything else, an array among it, whose elements serde would take for them.
+pub(super) fn members<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Option<T> {
+    raw.get().starts_with('{').then(|| serde_json::from_str(raw.get()).ok()).flatten()
 }
 
 /// Counts as a kind states them, where it states any.
 pub(super) fn usage(prompt_tokens: Option<&RawValue>, completion_tokens: Option<&RawValue>) -> Option<Usage> {
-    let usage = Usage { prompt_tokens: count(prompt_tokens), completion_tokens: count(completion_tokens) };
-    (usage.prompt_tokens.is_some() || usage.completion_tokens.is_some()).then_some(usage)
+    let mut unreadable = false;
+    let mut count = |value: Option<&RawValue>| {
+        let count = value?.get().parse().ok();
+        unreadable |= count.is_none();
+        count
+    };
+    let (prompt_tokens, completion_tokens) = (count(prompt_tokens), count(completion_tokens));
+    let usage = Usage { prompt_tokens, completion_tokens, unreadable };
+    (usage != Usage::default()).then_some(usage)
 }
 
 #[derive(Deserialize)]
@@ -247,12 +260,30 @@ mod tests {
         let usage = |json: &str| read(json).unwrap().usage;
         assert_eq!(
             usage(r#"{"choices":[],"usage":{"prompt_tokens":17,"total_tokens":25,"completion_tokens":8}}"#),
-            Some(Usage { prompt_tokens: Some(17), completion_tokens: Some(8) })
+            Some(Usage { prompt_tokens: Some(17), completion_tokens: Some(8), unreadable: false })
         );
         assert_eq!(
             usage(r#"{"usage":{"prompt_tokens":null,"completion_tokens":1.5}}"#),
-            Some(Usage { prompt_tokens: None, completion_tokens: None })
+            Some(Usage { prompt_tokens: None, completion_tokens: None, unreadable: true })
         );
+        assert_eq!(usage(r#"{"choices":[],"usage":{}}"#), None);
+        for (stated, prompt_tokens, unreadable) in [
+            ("[1,2]", None, true),
+            ("\"many\"", None, true),
+            ("7", None, true),
+            ("true", None, true),
+            (r#"{"prompt_tokens":9223372036854775808}"#, Some(1 << 63), false),
+            (r#"{"prompt_tokens":18446744073709551616}"#, None, true),
+            (r#"{"prompt_tokens":1e300}"#, None, true),
+            (r#"{"prompt_tokens":-1}"#, None, true),
+            (r#"{"prompt_tokens":"7"}"#, None, true),
+            (r#"{"prompt_tokens":[7]}"#, None, true),
+            (r#"{"prompt_tokens":7,"prompt_tokens_details":[]}"#, Some(7), false),
+            (r#"{"input_tokens":7,"prompt_tokens":7}"#, Some(7), false),
+        ] {
+            let expected = Some(Usage { prompt_tokens, completion_tokens: None, unreadable });
+            assert_eq!(usage(&format!(r#"{{"choices":[],"usage":{stated}}}"#)), expected, "{stated}");
+        }
         assert_eq!(usage(r#"{"choices":[],"usage":null}"#), None);
     }
 

@@ -190,6 +190,10 @@ pub struct TrafficArgs {
     /// End a request that takes longer than so many seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 21600.0, allow_negative_numbers = true)]
     pub request_timeout: f64,
+    /// End a request whose server sends no byte of the answer for so many seconds, before its head or between its pieces; comments
+    /// that keep a stream alive are bytes [default: no such limit]
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
+    pub idle_timeout: Option<f64>,
     /// After the first Ctrl-C, wait up to so many seconds for requests under way
     #[arg(long, value_name = "SECONDS", default_value_t = 30.0, allow_negative_numbers = true)]
     pub drain_timeout: f64,

@@ -7,11 +7,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hyper_util::client::proxy::matcher::Matcher;
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Request, Url, redirect, retry};
 use tokio::runtime::Handle;
 
 use super::endpoint::{Endpoint, JSON};
+use super::remedy::addresses;
 use super::tls;
 use super::transport::{Connections, Pool, Target, Threads};
 use super::way::{Message, Way};
@@ -39,6 +41,8 @@ pub struct DriverOptions {
     pub max_concurrency: Option<usize>,
     /// The most that one request may take, from sent to end; `None` for [`DEFAULT_REQUEST_TIMEOUT`].
     pub request_timeout: Option<Duration>,
+    /// The most time without any byte of the answer: from sent to its head, and between its pieces; `None` for no such limit.
+    pub idle_timeout: Option<Duration>,
     /// `x-request-id` is this and the case's index; without it no such header is sent.
     pub request_id_prefix: Option<String>,
     pub limits: Limits,
@@ -47,7 +51,14 @@ pub struct DriverOptions {
 impl DriverOptions {
     /// No cap, no ids, and every limit as it is by default.
     pub fn plain(endpoint: Endpoint) -> Self {
-        Self { endpoint, max_concurrency: None, request_timeout: None, request_id_prefix: None, limits: Limits::default() }
+        Self {
+            endpoint,
+            max_concurrency: None,
+            request_timeout: None,
+            idle_timeout: None,
+            request_id_prefix: None,
+            limits: Limits::default(),
+        }
     }
 }
 
@@ -133,6 +144,7 @@ impl Client {
             .referer(false)
             .tcp_nodelay(true)
             .connect_timeout(options.limits.connect_timeout)
+            .dns_resolver(Arc::new(Resolver))
             .pool_idle_timeout(POOL_IDLE_TIMEOUT)
             .pool_max_idle_per_host(usize::MAX);
         if options.endpoint.is_loopback()? {
@@ -271,6 +283,18 @@ fn pools(
     let limits = &options.limits;
     let pool = || Arc::new(Pool::new(target.clone(), Arc::clone(connections), POOL_IDLE_TIMEOUT, limits.connect_timeout));
     Ok(Some((0..threads).map(|_| pool()).collect()))
+}
+
+/// Looks hosts up as the connections of our own do, so that a failure is known as one.
+struct Resolver;
+
+impl Resolve for Resolver {
+    fn resolve(&self, name: Name) -> Resolving {
+        Box::pin(async move {
+            let found = addresses(name.as_str(), 0).await?;
+            Ok(Box::new(found.into_iter()) as Addrs)
+        })
+    }
 }
 
 /// An error with all its causes, without the address (which may hold credentials).

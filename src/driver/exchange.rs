@@ -3,6 +3,7 @@
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use super::dispatch::unsent;
 use super::stop::Stop;
 use super::way::{Broken, Message, Response};
 use crate::backend::{Adapter, Decoder, Fed, outcome_of_status};
-use crate::observation::{Observation, Outcome, Timing, TransportCause};
+use crate::observation::{Advice, Observation, Outcome, Stage, TimeLimit, Timing, TransportCause};
 
 /// What all requests of a run share.
 #[derive(Clone)]
@@ -45,8 +46,8 @@ pub(super) enum Body {
     Unsupported(Arc<str>),
 }
 
-/// Sends the request and observes what happens, within the request timeout and until stopped. `thread` is the number of the
-/// client's thread that this runs on.
+/// Sends the request and observes what happens, within the time limits and until stopped. `thread` is the number of the client's
+/// thread that this runs on.
 pub(super) async fn observe(sender: &Sender, prepared: Prepared, thread: usize) -> Observation {
     let body = match prepared.body {
         Body::Bytes(body) => body,
@@ -54,21 +55,29 @@ pub(super) async fn observe(sender: &Sender, prepared: Prepared, thread: usize) 
             return unsent(prepared.index, prepared.due, Outcome::Unsupported { what: what.to_string() });
         }
     };
-    let options = sender.client.options();
-    let limit = options.request_timeout.unwrap_or(DEFAULT_REQUEST_TIMEOUT);
     let message = sender.client.message(body, sender.adapter.content_type(), &prepared.label);
-    let decoder = sender.adapter.decoder(sender.stream, options.limits.max_event_bytes);
+    let decoder = sender.adapter.decoder(sender.stream, sender.client.options().limits.max_event_bytes);
     let timing = Timing { due_ns: as_ns(prepared.due), ..Timing::default() };
-    let mut exchange = Exchange { sender, timing, decoder };
-    let broke = unless_cut(exchange.run(message, thread), &sender.stop, options.limits.drain_timeout, limit).await;
-    let Exchange { mut timing, decoder, .. } = exchange;
+    let heard = AtomicU64::new(sender.clock.now_ns());
+    let mut exchange =
+        Exchange { sender, timing, decoder, heard_ns: &heard, is_connected: false, refused: None, body_type: None };
+    let cut = unless_cut(exchange.run(message, thread), sender, &heard).await;
+    let stage = exchange.stage();
+    let Exchange { mut timing, decoder, refused, body_type, .. } = exchange;
     timing.end_ns.get_or_insert_with(|| sender.clock.now_ns());
     let mut answer = decoder.into_answer();
     debug_assert!(timing.is_in_order(), "{timing:?}");
     timing.chunk_tokens = std::mem::take(&mut answer.chunk_tokens);
+    let broke = match (cut, refused) {
+        // The status says how it ended, however little of the body came.
+        (Cut::Not(None) | Cut::Late(..), Some(refused)) => Some(refused.outcome()),
+        (Cut::Not(broke), _) => broke,
+        (Cut::Late(limit, after), None) => Some(Outcome::TimedOut { limit_ms: as_ms(after), limit, stage: Some(stage) }),
+        (Cut::Stopped, _) => Some(Outcome::Cancelled),
+    };
     Observation {
         case_index: prepared.index,
-        outcome: broke.unwrap_or_else(|| answer.outcome()),
+        outcome: broke.unwrap_or_else(|| of_type(answer.outcome(), body_type, sender)),
         timing,
         text: answer.text,
         reasoning: answer.reasoning,
@@ -77,31 +86,63 @@ pub(super) async fn observe(sender: &Sender, prepared: Prepared, thread: usize) 
     }
 }
 
-/// The exchange's end, unless it is stopped or takes longer than `limit`.
+/// Where something else came than the stream that was asked for, and cannot be read, what it was called is half of why.
+fn of_type(outcome: Outcome, body_type: Option<String>, sender: &Sender) -> Outcome {
+    match (outcome, body_type) {
+        (Outcome::StreamError { message }, Some(body_type)) => {
+            let asked = sender.adapter.stream_media_type();
+            Outcome::StreamError { message: format!("{body_type:?} came where {asked} was asked for: {message}") }
+        }
+        (outcome, _) => outcome,
+    }
+}
+
+fn as_ms(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Whether an exchange came to its own end, which may be an outcome.
+enum Cut {
+    Not(Option<Outcome>),
+    Stopped,
+    Late(TimeLimit, Duration),
+}
+
+/// The exchange's end, unless it is stopped or a time limit runs out. `heard_ns` is when a byte of the answer came last.
 ///
-/// The exchange is polled for every piece of an answer. The other two only arm their wake-ups at first, and are asked again when
-/// they have something to say, which costs next to nothing to see.
-async fn unless_cut(
-    exchange: impl Future<Output = Option<Outcome>>,
-    stop: &Stop,
-    drain_timeout: Duration,
-    limit: Duration,
-) -> Option<Outcome> {
+/// The exchange is polled for every piece of an answer. The others only arm their wake-ups at first, and are asked again when they
+/// have something to say, which costs next to nothing to see. The idle limit's is not put off for every piece: when it rings, it
+/// is set again for what is left since the latest.
+async fn unless_cut(exchange: impl Future<Output = Option<Outcome>>, sender: &Sender, heard_ns: &AtomicU64) -> Cut {
+    let options = sender.client.options();
+    let limit = options.request_timeout.unwrap_or(DEFAULT_REQUEST_TIMEOUT);
+    let stop = &sender.stop;
     let mut listener = stop.clone();
     let mut exchange = pin!(exchange);
-    let mut cut = pin!(listener.cut(drain_timeout));
+    let mut cut = pin!(listener.cut(options.limits.drain_timeout));
     let mut late = pin!(tokio::time::sleep(limit));
+    let mut quiet = pin!(tokio::time::sleep(options.idle_timeout.unwrap_or(limit)));
     let mut is_armed = false;
     poll_fn(|cx| {
         if let Poll::Ready(end) = exchange.as_mut().poll(cx) {
-            return Poll::Ready(end);
+            return Poll::Ready(Cut::Not(end));
         }
         if (!is_armed || stop.is_signalled()) && cut.as_mut().poll(cx).is_ready() {
-            return Poll::Ready(Some(Outcome::Cancelled));
+            return Poll::Ready(Cut::Stopped);
         }
         if (!is_armed || late.is_elapsed()) && late.as_mut().poll(cx).is_ready() {
-            let limit_ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
-            return Poll::Ready(Some(Outcome::TimedOut { limit_ms }));
+            return Poll::Ready(Cut::Late(TimeLimit::Request, limit));
+        }
+        if let Some(idle) = options.idle_timeout
+            && (!is_armed || quiet.is_elapsed())
+        {
+            while quiet.as_mut().poll(cx).is_ready() {
+                let silent_ns = sender.clock.now_ns().saturating_sub(heard_ns.load(Ordering::Relaxed));
+                match idle.checked_sub(Duration::from_nanos(silent_ns)) {
+                    None | Some(Duration::ZERO) => return Poll::Ready(Cut::Late(TimeLimit::Idle, idle)),
+                    Some(left) => quiet.set(tokio::time::sleep(left)),
+                }
+            }
         }
         is_armed = true;
         Poll::Pending
@@ -114,6 +155,33 @@ struct Exchange<'a> {
     sender: &'a Sender,
     timing: Timing,
     decoder: Box<dyn Decoder>,
+    /// When a byte of the answer came last; before that, when the request was sent.
+    heard_ns: &'a AtomicU64,
+    is_connected: bool,
+    /// Set where the status is not 200.
+    refused: Option<Refused>,
+    /// What came, by its own account, where a stream was asked for and did not come.
+    body_type: Option<String>,
+}
+
+/// An answer that is none: what there is of it.
+struct Refused {
+    status: StatusCode,
+    advice: Option<Advice>,
+    body: Vec<u8>,
+    limit: usize,
+}
+
+impl Refused {
+    /// The server's own words, and a note where they were cut.
+    fn outcome(self) -> Outcome {
+        let Self { status, advice, body, limit } = self;
+        let words = match body.get(..limit) {
+            Some(kept) if kept.len() < body.len() => format!("{}... (cut at {limit} bytes)", String::from_utf8_lossy(kept)),
+            _ => String::from_utf8_lossy(&body).into_owned(),
+        };
+        outcome_of_status(status.as_u16(), words, advice)
+    }
 }
 
 impl Exchange<'_> {
@@ -122,25 +190,33 @@ impl Exchange<'_> {
         let clock = self.sender.clock;
         // Where no connection is to be had, this is when it was tried.
         self.timing.sent_ns = Some(clock.now_ns());
-        let response = match self.sender.client.way(thread).await {
-            Ok(way) => way.send(message, || self.timing.sent_ns = Some(clock.now_ns())).await,
+        let way = self.sender.client.way(thread).await;
+        self.is_connected = way.is_ok();
+        let mut sent = || {
+            let now_ns = clock.now_ns();
+            self.timing.sent_ns = Some(now_ns);
+            self.heard_ns.store(now_ns, Ordering::Relaxed);
+        };
+        let response = match way {
+            Ok(way) => way.send(message, &mut sent).await,
             Err(error) => Err(Broken::Connect(error)),
         };
-        let mut response = match response {
+        let response = match response {
             Ok(response) => response,
             Err(broken) => return Some(self.broken_off(broken)),
         };
-        self.timing.headers_ns = Some(self.arrived(&response));
+        let at_ns = self.arrived(&response);
+        self.timing.headers_ns = Some(at_ns);
+        self.heard_ns.store(at_ns, Ordering::Relaxed);
         if response.status() != StatusCode::OK {
-            let body = self.error_body(&mut response).await;
-            let status = response.status().as_u16();
-            response.keep_connection();
-            return Some(outcome_of_status(status, body));
+            self.read_refusal(response).await;
+            return None;
         }
         self.timing.streamed = self.sender.stream && response.is_of_type(self.sender.adapter.stream_media_type());
         if self.sender.stream && !self.timing.streamed {
             // Asked for a stream and got something else: a whole answer if it reads as one, a stream error if it does not.
             self.decoder = self.sender.adapter.decoder(false, self.limits().max_event_bytes);
+            self.body_type = Some(response.content_type().unwrap_or_default().to_owned());
         }
         self.read(response).await
     }
@@ -177,6 +253,7 @@ impl Exchange<'_> {
                 fed.merge(self.decoder.finish());
             }
             let at = self.arrived(&response);
+            self.heard_ns.store(at, Ordering::Relaxed);
             self.timing.chunks_ns.extend(std::iter::repeat_n(at, fed.content_chunks));
             self.timing.first_reasoning_ns = self.timing.first_reasoning_ns.or(fed.reasoning.then_some(at));
             self.timing.first_answer_ns = self.timing.first_answer_ns.or(fed.answer.then_some(at));
@@ -196,21 +273,30 @@ impl Exchange<'_> {
         }
     }
 
-    /// The body of an answer that is not 200: the server's own words, and a note where they were cut.
-    async fn error_body(&mut self, response: &mut Response) -> String {
-        let limit = self.sender.client.options().limits.max_error_body_bytes;
-        let mut body = Vec::new();
-        // A body that breaks off is kept as far as it came: the status is what counts.
-        while let Ok(true) = response.piece(&mut |bytes| body.extend_from_slice(bytes)).await {
-            if body.len() > limit {
+    /// Reads the body of an answer that is not 200. One that breaks off is kept as far as it came: the status is what counts.
+    async fn read_refusal(&mut self, mut response: Response) {
+        let limit = self.limits().max_error_body_bytes;
+        let advice = response.advice();
+        let refused = self.refused.insert(Refused { status: response.status(), advice, body: Vec::new(), limit });
+        while let Ok(true) = response.piece(&mut |bytes| refused.body.extend_from_slice(bytes)).await {
+            self.heard_ns.store(self.sender.clock.now_ns(), Ordering::Relaxed);
+            if refused.body.len() > limit {
                 break;
             }
         }
         self.timing.end_ns = Some(self.sender.clock.now_ns());
-        if body.len() <= limit {
-            return String::from_utf8_lossy(&body).into_owned();
+        response.keep_connection();
+    }
+
+    /// How far it has come.
+    fn stage(&self) -> Stage {
+        match (self.timing.headers_ns, self.timing.streamed, self.timing.chunks_ns.is_empty()) {
+            (None, _, _) if !self.is_connected => Stage::Connecting,
+            (None, _, _) => Stage::BeforeHeaders,
+            (Some(_), false, _) => Stage::MidBody,
+            (Some(_), true, true) => Stage::BeforeFirstToken,
+            (Some(_), true, false) => Stage::MidStream,
         }
-        format!("{}... (cut at {limit} bytes)", String::from_utf8_lossy(&body[..limit]))
     }
 
     fn broken_off(&mut self, broken: Broken) -> Outcome {
@@ -237,4 +323,59 @@ async fn is_drained(response: &mut Response, limits: &Limits) -> bool {
         }
     }
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::{ServerKind, adapter};
+    use crate::driver::{DriverOptions, Endpoint};
+
+    /// How an exchange is cut that hears a byte every so many milliseconds, under an idle limit of 100 ms and one of 1 s on all.
+    /// Time is tokio's own here, and stands still while anybody works.
+    async fn cut_of(every_ms: u64) -> String {
+        let endpoint = Endpoint {
+            base_url: "http://127.0.0.1:9".to_owned(),
+            path: "/".to_owned(),
+            headers: vec![],
+            api_key: None,
+            insecure: false,
+        };
+        let request_timeout = Some(Duration::from_secs(1));
+        let idle_timeout = Some(Duration::from_millis(100));
+        let options = DriverOptions { request_timeout, idle_timeout, ..DriverOptions::plain(endpoint) };
+        let sender = Sender {
+            client: Client::new(options).expect("the address is one"),
+            adapter: adapter(ServerKind::Vllm).into(),
+            stream: true,
+            clock: Clock::start(),
+            stop: Stop::never(),
+        };
+        let heard_ns = AtomicU64::new(0);
+        let talking = async {
+            loop {
+                tokio::time::sleep(Duration::from_millis(every_ms)).await;
+                heard_ns.store(sender.clock.now_ns(), Ordering::Relaxed);
+            }
+        };
+        match unless_cut(talking, &sender, &heard_ns).await {
+            Cut::Late(limit, _) => format!("{limit:?} after {} ms", sender.clock.now_ns() / 1_000_000),
+            Cut::Not(_) | Cut::Stopped => "not late".to_owned(),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_idle_limit_counts_from_the_latest_byte() {
+        for (every_ms, expected) in [
+            // Whoever keeps talking is cut by the other limit.
+            (60, "Request after 1000 ms"),
+            (99, "Request after 1000 ms"),
+            (101, "Idle after 100 ms"),
+            (5000, "Idle after 100 ms"),
+        ] {
+            // The timer's tick is a millisecond.
+            let cut = cut_of(every_ms).await.replace(" 1001 ", " 1000 ").replace(" 101 ", " 100 ");
+            assert_eq!(cut, expected, "a byte every {every_ms} ms");
+        }
+    }
 }

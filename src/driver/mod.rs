@@ -12,6 +12,7 @@ mod exchange;
 mod files;
 mod probe;
 mod queue;
+mod remedy;
 pub mod schedule;
 mod stop;
 mod tls;

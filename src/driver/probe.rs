@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use reqwest::header::{HeaderMap, SERVER};
+use reqwest::header::{HeaderMap, LOCATION, SERVER};
 use reqwest::{Request, StatusCode};
 use serde::Deserialize;
 
 use super::client::{Client, describe};
+use super::remedy::remedy;
 use crate::error::{Error, Result};
 use crate::printable::printable_body;
 
@@ -35,15 +36,21 @@ pub struct ModelInfo {
 pub async fn models(client: &Client) -> Result<Vec<ModelInfo>> {
     let url = client.options().endpoint.url(MODELS_PATH)?;
     let hint = "name the model with --model if the server does not list it";
-    let (status, body) = ask(client, client.get(url.clone())).await.map_err(|why| {
-        Error::environment(format!("no answer from {url}: {why}"))
-            .hint("is the server up? say where with --base-url, or --host and --port")
+    let (status, headers, body) = fetch(client, client.get(url.clone())).await.map_err(|why| {
+        Error::environment(format!("no answer from {url}: {}", why.words))
+            .hint(why.remedy.unwrap_or("is the server up? say where with --base-url, or --host and --port"))
     })?;
     if status != StatusCode::OK {
         let hint = match status {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => "set OPENAI_API_KEY, or give the key with --header",
+            StatusCode::TOO_MANY_REQUESTS => "the server has a limit on how fast it may be asked: wait, then try again",
             _ => hint,
         };
+        if let Some(place) = headers.get(LOCATION).filter(|_| status.is_redirection()) {
+            let place = quote(place.as_bytes());
+            return Err(Error::environment(format!("{url} answered {}, and points to: {place}", status.as_u16()))
+                .hint("redirects are not followed, so that no key goes to another host: give that server as --base-url"));
+        }
         return Err(Error::environment(format!("{url} answered {}: {}", status.as_u16(), quote(&body))).hint(hint));
     }
     let list: ModelList = serde_json::from_slice(&body)
@@ -93,7 +100,7 @@ pub async fn order(client: &Client, path: &str) -> std::result::Result<(), Strin
     match fetch_within(client, client.post(url), MAX_ORDER_TIME).await {
         Ok((StatusCode::OK, _, _)) => Ok(()),
         Ok((status, _, body)) => Err(format!("{} {}", status.as_u16(), quote(&body)).trim_end().to_owned()),
-        Err(why) => Err(why),
+        Err(why) => Err(why.words),
     }
 }
 
@@ -113,7 +120,7 @@ pub async fn wait_ready(client: &Client, timeout: Duration) -> Result<()> {
             last = match ask(client, client.get(url.clone())).await {
                 Ok((status, _)) if status.as_u16() < 500 => return,
                 Ok((status, body)) => format!("{}: {}", status.as_u16(), quote(&body)),
-                Err(why) => why,
+                Err(why) => why.words,
             };
             tokio::time::sleep(client.options().limits.ready_poll).await;
         }
@@ -129,12 +136,25 @@ struct ModelList {
     data: Vec<ModelInfo>,
 }
 
-/// One question and its answer; the error is in words.
-async fn ask(client: &Client, request: Request) -> std::result::Result<(StatusCode, Vec<u8>), String> {
+/// Why there was no answer.
+struct Unanswered {
+    words: String,
+    /// What to do about it, where that is known.
+    remedy: Option<&'static str>,
+}
+
+impl From<String> for Unanswered {
+    fn from(words: String) -> Self {
+        Self { words, remedy: None }
+    }
+}
+
+/// One question and its answer.
+async fn ask(client: &Client, request: Request) -> std::result::Result<(StatusCode, Vec<u8>), Unanswered> {
     fetch(client, request).await.map(|(status, _, body)| (status, body))
 }
 
-async fn fetch(client: &Client, request: Request) -> std::result::Result<(StatusCode, HeaderMap, Vec<u8>), String> {
+async fn fetch(client: &Client, request: Request) -> std::result::Result<(StatusCode, HeaderMap, Vec<u8>), Unanswered> {
     fetch_within(client, request, client.options().limits.probe_timeout).await
 }
 
@@ -142,7 +162,7 @@ async fn fetch_within(
     client: &Client,
     request: Request,
     limit: Duration,
-) -> std::result::Result<(StatusCode, HeaderMap, Vec<u8>), String> {
+) -> std::result::Result<(StatusCode, HeaderMap, Vec<u8>), Unanswered> {
     let answer = async {
         let mut response = client.http().execute(request).await?;
         let mut body = Vec::new();
@@ -155,11 +175,14 @@ async fn fetch_within(
     };
     match tokio::time::timeout(limit, answer).await {
         Ok(Ok((_, _, body))) if body.len() > MAX_PROBE_BODY_BYTES => {
-            Err(format!("an answer larger than {MAX_PROBE_BODY_BYTES} bytes"))
+            Err(format!("an answer larger than {MAX_PROBE_BODY_BYTES} bytes").into())
         }
         Ok(Ok(answer)) => Ok(answer),
-        Ok(Err(error)) => Err(describe(&reqwest::Error::without_url(error))),
-        Err(_) => Err(format!("nothing within {} s", limit.as_secs_f64())),
+        Ok(Err(error)) => {
+            let error = reqwest::Error::without_url(error);
+            Err(Unanswered { words: describe(&error), remedy: remedy(&error) })
+        }
+        Err(_) => Err(format!("nothing within {} s", limit.as_secs_f64()).into()),
     }
 }
 

@@ -21,7 +21,7 @@ use bytes::{Buf, Bytes};
 use tokio::io::{AsyncRead as _, AsyncWrite as _, ReadBuf};
 
 use http::{Body, read_head};
-pub(super) use http::{Head, HttpError};
+pub(super) use http::{Head, HttpError, advice};
 use link::Link;
 pub(super) use link::Target;
 pub(super) use pool::{Connections, Pool};

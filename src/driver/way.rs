@@ -10,8 +10,9 @@ use reqwest::{Request, StatusCode};
 
 use super::client::describe;
 use super::clock;
-use super::transport::{Answer, Connection, HttpError, Pool};
-use crate::observation::{Outcome, TransportCause};
+use super::remedy::remedy;
+use super::transport::{Answer, Connection, HttpError, Pool, advice};
+use crate::observation::{Advice, Outcome, TransportCause};
 
 /// What carries one request.
 pub(super) enum Way {
@@ -82,13 +83,27 @@ impl Response {
         }
     }
 
-    /// Whether the body is of this media type.
-    pub(super) fn is_of_type(&self, media_type: &str) -> bool {
-        let content_type = match self {
+    /// What its headers say to do, where it is no answer.
+    pub(super) fn advice(&mut self) -> Option<Advice> {
+        match self {
+            Self::Direct(answer, _) => answer.head.advice.take(),
+            Self::Proxied(response) => advice(response.status(), |name| {
+                response.headers().get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
+            }),
+        }
+    }
+
+    /// What its `Content-Type` says.
+    pub(super) fn content_type(&self) -> Option<&str> {
+        match self {
             Self::Direct(answer, _) => answer.head.content_type.as_deref(),
             Self::Proxied(response) => response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()),
-        };
-        let essence = content_type.unwrap_or_default().split(';').next().unwrap_or_default();
+        }
+    }
+
+    /// Whether the body is of this media type.
+    pub(super) fn is_of_type(&self, media_type: &str) -> bool {
+        let essence = self.content_type().unwrap_or_default().split(';').next().unwrap_or_default();
         essence.trim().eq_ignore_ascii_case(media_type)
     }
 
@@ -127,16 +142,22 @@ impl Broken {
         match self {
             Self::Connect(error) => Outcome::Transport {
                 cause: TransportCause::Connect,
-                message: format!("error trying to connect: {}", describe(&error)),
+                message: format!("error trying to connect: {}", with_remedy(&error)),
             },
-            Self::Direct(error) => Outcome::Transport { cause: cause_within(&error), message: describe(&error) },
+            Self::Direct(error) => Outcome::Transport { cause: cause_within(&error), message: with_remedy(&error) },
             Self::Proxied(error) => {
                 let error = error.without_url();
                 let cause = if error.is_connect() { TransportCause::Connect } else { cause_within(&error) };
-                Outcome::Transport { cause, message: describe(&error) }
+                Outcome::Transport { cause, message: with_remedy(&error) }
             }
         }
     }
+}
+
+/// The error in words, with what to do about it where that is known.
+fn with_remedy(error: &(dyn std::error::Error + 'static)) -> String {
+    let words = describe(error);
+    remedy(error).map_or_else(|| words.clone(), |remedy| format!("{words}: {remedy}"))
 }
 
 /// Finds the cause in an error and its sources: by type, never by words.

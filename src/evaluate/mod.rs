@@ -203,11 +203,11 @@ mod tests {
         for (outcome, expected, free) in [
             (Outcome::Completed, "valid", "no_constraint"),
             (Outcome::Truncated, "truncated", "no_constraint"),
-            (Outcome::Rejected { status: 400, body: body() }, "refused", "refused"),
-            (Outcome::ServerError { status: 500, body: body() }, "failed", "failed"),
+            (Outcome::Rejected { status: 400, body: body(), advice: None }, "refused", "refused"),
+            (Outcome::ServerError { status: 500, body: body(), advice: None }, "failed", "failed"),
             (Outcome::StreamError { message: body() }, "failed", "failed"),
             (Outcome::Transport { cause: TransportCause::Reset, message: body() }, "failed", "failed"),
-            (Outcome::TimedOut { limit_ms: 1 }, "failed", "failed"),
+            (Outcome::TimedOut { limit_ms: 1, limit: Default::default(), stage: None }, "failed", "failed"),
             (Outcome::Cancelled, "cancelled", "cancelled"),
         ] {
             for (constraint, expected) in [(Some(any_object()), expected), (None, free)] {

@@ -266,7 +266,8 @@ mod tests {
         let reasoned = Made { reasoning: Some(10), answer: Some(25), ..made() };
         let cut = Made { reasoning: Some(20), answer: None, outcome: Outcome::Truncated, ..made() };
         let whole = Made { reasoning: Some(30), answer: Some(30), streamed: false, chunks: vec![30], ..made() };
-        let failed = Made { outcome: Outcome::TimedOut { limit_ms: 1 }, ..reasoned.clone() };
+        let failed =
+            Made { outcome: Outcome::TimedOut { limit_ms: 1, limit: Default::default(), stage: None }, ..reasoned.clone() };
         let latency = measured(&[made(), reasoned, cut, whole, failed], true);
         let reasoning = latency.reasoning.unwrap();
         assert_eq!((reasoning.answers, reasoning.without_answer), (3, 1));
@@ -327,7 +328,11 @@ mod tests {
     #[test]
     fn an_answer_that_came_whole_has_only_an_end() {
         let whole = Made { streamed: false, chunks: vec![500], output: Some(9), ..made() };
-        let failed = Made { outcome: Outcome::TimedOut { limit_ms: 1 }, chunks: vec![], ..whole.clone() };
+        let failed = Made {
+            outcome: Outcome::TimedOut { limit_ms: 1, limit: Default::default(), stage: None },
+            chunks: vec![],
+            ..whole.clone()
+        };
         let latency = measured(&[made(), whole.clone(), failed], true);
         assert_eq!((latency.unstreamed_answers, latency.single_chunk_answers, latency.multi_token_chunk_answers), (1, 0, 0));
         for (summary, n) in [

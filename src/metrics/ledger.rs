@@ -125,6 +125,7 @@ const SCRIPT_CORRECT: u8 = 8;
 const WHITE_SPACE_RUN: u8 = 16;
 const HAS_CALL: u8 = 32;
 const RIGHT_CALL: u8 = 64;
+const SENSELESS_USAGE: u8 = 128;
 
 /// Distinct values, each with its number.
 #[derive(Clone, Debug)]
@@ -190,6 +191,7 @@ impl Ledger {
         if !observation.text.is_empty() || !observation.reasoning.is_empty() {
             self.texts.insert(case_index, (observation.text.clone(), observation.reasoning.clone()));
         }
+        let usage_makes_sense = observation.usage.is_none_or(|usage| usage.makes_sense(timing.chunks_ns.len()));
         let instant = |at: Option<u64>| at.unwrap_or(NONE_NS);
         let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
         let row = Row {
@@ -213,7 +215,9 @@ impl Ledger {
             input_source: TokenSource::Unknown,
             output_source: TokenSource::Unknown,
             arm: case.arm,
-            flags: flag(timing.streamed, STREAMED) | flag(timing.is_in_order(), IN_ORDER),
+            flags: flag(timing.streamed, STREAMED)
+                | flag(timing.is_in_order(), IN_ORDER)
+                | flag(!usage_makes_sense, SENSELESS_USAGE),
         };
         self.rows.push(row);
         true
@@ -248,7 +252,7 @@ impl Ledger {
             }
         }
         (row.input_source, row.output_source) = (input_source, output_source);
-        row.flags &= STREAMED | IN_ORDER;
+        row.flags &= STREAMED | IN_ORDER | SENSELESS_USAGE;
         row.flags |= judged.vllm_correct.map_or(0, |correct| SCRIPT_SCORES | if correct { SCRIPT_CORRECT } else { 0 });
         row.flags |= if judged.white_space_run { WHITE_SPACE_RUN } else { 0 };
         row.flags |= judged.right_call.map_or(0, |right| HAS_CALL | if right { RIGHT_CALL } else { 0 });
@@ -396,7 +400,7 @@ mod tests {
         let mut ledger = Ledger::default();
         let (case, observation) = parts(0);
         for index in 0..100 {
-            let outcome = Outcome::Rejected { status: 400, body: format!("no {}", index % 3) };
+            let outcome = Outcome::Rejected { status: 400, body: format!("no {}", index % 3), advice: None };
             ledger.push(&case, &Observation { case_index: index, outcome, ..observation.clone() }, 0);
         }
         assert_eq!((ledger.questions.len(), ledger.outcomes.values.len(), ledger.len()), (1, 3, 100));

@@ -21,6 +21,7 @@ pub mod parts;
 pub mod pooled;
 pub mod probe;
 pub mod quality;
+pub mod said;
 pub mod spec_decode;
 pub mod stats;
 pub mod steady;
@@ -36,6 +37,7 @@ use self::excerpt::{Group, failure_words};
 use self::latency::{Latency, RequestLatency};
 use self::ledger::{Ledger, Row};
 use self::quality::Quality;
+use self::said::Said;
 use self::throughput::Throughput;
 use crate::case::Arm;
 use crate::observation::Outcome;
@@ -131,6 +133,7 @@ pub struct Metrics {
     pub overall: ArmMetrics,
     pub arms: Arms,
     pub quality: Quality,
+    pub said: Said,
 }
 
 /// How many requests ended in which way; they add up to the number of requests.
@@ -199,6 +202,7 @@ pub fn summarise(samples: &[Sample<'_>], duration_ns: u64, options: &MetricsOpti
         arms: Arms { constrained: of_arm(Arm::Constrained), control: of_arm(Arm::Control), free: of_arm(Arm::Free) },
         overall,
         quality: Quality::of(samples),
+        said: Said::of(samples),
     }
 }
 
@@ -346,12 +350,12 @@ mod tests {
         let outcomes = [
             Outcome::Completed,
             Outcome::Truncated,
-            Outcome::Rejected { status: 400, body: "no".into() },
+            Outcome::Rejected { status: 400, body: "no".into(), advice: None },
             Outcome::Unsupported { what: "no field".into() },
-            Outcome::ServerError { status: 500, body: "oops".into() },
+            Outcome::ServerError { status: 500, body: "oops".into(), advice: None },
             Outcome::StreamError { message: "cut".into() },
             Outcome::Transport { cause: TransportCause::Reset, message: "reset".into() },
-            Outcome::TimedOut { limit_ms: 9 },
+            Outcome::TimedOut { limit_ms: 9, limit: Default::default(), stage: None },
             Outcome::Cancelled,
         ];
         outcomes.map(|outcome| Made { outcome, ..made() }).to_vec()

@@ -255,8 +255,8 @@ mod tests {
 
     /// Every way for a constrained request to end, once.
     fn every_end() -> Vec<Made<'static>> {
-        let refused = Outcome::Rejected { status: 400, body: "no".into() };
-        let error = Outcome::ServerError { status: 500, body: "oops".into() };
+        let refused = Outcome::Rejected { status: 400, body: "no".into(), advice: None };
+        let error = Outcome::ServerError { status: 500, body: "oops".into(), advice: None };
         let none = |outcome: Outcome, why: NotScored| Made {
             outcome,
             verdict: not_scored_as(why),
@@ -274,7 +274,10 @@ mod tests {
             Made { verdict: not_scored_as(NotScored::Unsupported { what: "structural_tag".into() }), ..made() },
             none(refused, NotScored::Refused),
             none(error, NotScored::Failed),
-            Made { chunks: vec![4], ..none(Outcome::TimedOut { limit_ms: 5 }, NotScored::Failed) },
+            Made {
+                chunks: vec![4],
+                ..none(Outcome::TimedOut { limit_ms: 5, limit: Default::default(), stage: None }, NotScored::Failed)
+            },
             none(Outcome::Cancelled, NotScored::Cancelled),
         ]
     }
@@ -306,7 +309,7 @@ mod tests {
     #[test]
     fn a_refusal_for_load_is_told_apart() {
         let refused = |status| Made {
-            outcome: Outcome::Rejected { status, body: "no".into() },
+            outcome: Outcome::Rejected { status, body: "no".into(), advice: None },
             verdict: not_scored_as(NotScored::Refused),
             ..made()
         };

@@ -215,7 +215,7 @@ mod tests {
             Made { chunks: vec![10, 50], output: Some(3), ..made() },
             Made { chunks: vec![], output: Some(0), ..made() },
             Made { chunks: vec![11], output: Some(1), ..made() },
-            Made { outcome: Outcome::TimedOut { limit_ms: 1 }, ..made() },
+            Made { outcome: Outcome::TimedOut { limit_ms: 1, limit: Default::default(), stage: None }, ..made() },
         ];
         for (slo, good, valid) in [
             (Slo { ttft_ms: Some(10.0), ..Slo::default() }, 3.0, 2.0),

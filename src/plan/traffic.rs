@@ -15,6 +15,8 @@ pub struct Traffic {
     pub max_concurrency: Option<usize>,
     pub warmups: usize,
     pub request_timeout: Duration,
+    /// The most time without any byte of an answer; `None` for no such limit.
+    pub idle_timeout: Option<Duration>,
     /// How long requests under way may go on after the first Ctrl-C; zero cuts them off.
     pub drain_timeout: Duration,
     pub until: Until,
@@ -54,6 +56,7 @@ pub(super) fn traffic(flags: &TrafficArgs) -> Result<(Traffic, usize)> {
             .hint("give a number above 0 and up to 1"));
     }
     let request_timeout = seconds("--request-timeout", flags.request_timeout)?;
+    let idle_timeout = flags.idle_timeout.map(|value| idle_timeout(flags, value, request_timeout)).transpose()?;
     let pace = pace(flags)?;
     let (until, requests) = extent(flags, pace)?;
     check_length(flags, pace, requests)?;
@@ -64,6 +67,7 @@ pub(super) fn traffic(flags: &TrafficArgs) -> Result<(Traffic, usize)> {
         max_concurrency: flags.max_concurrency,
         warmups: flags.num_warmups,
         request_timeout,
+        idle_timeout,
         drain_timeout: drain_timeout(flags.drain_timeout)?,
         until,
         steady_state_threshold: flags.steady_state_threshold,
@@ -90,6 +94,25 @@ fn probe_rate(rate: f64) -> Result<Option<f64>> {
 fn seconds(flag: &str, value: f64) -> Result<Duration> {
     let time = Duration::try_from_secs_f64(value).ok().filter(|time| !time.is_zero());
     time.ok_or_else(|| Error::usage(format!("{flag} is not a time: {value}")).hint("give seconds above 0"))
+}
+
+/// A limit that another one never lets run out is a mistake, and answers that come whole have no pieces to wait between.
+fn idle_timeout(flags: &TrafficArgs, value: f64, request_timeout: Duration) -> Result<Duration> {
+    let limit = seconds("--idle-timeout", value)?;
+    if flags.disable_stream {
+        return Err(Error::usage(format!(
+            "answers come whole with --disable-stream, without a byte before their end, and --idle-timeout is given: {value}"
+        ))
+        .hint("leave it out: --request-timeout bounds them"));
+    }
+    if limit >= request_timeout {
+        return Err(Error::usage(format!(
+            "--idle-timeout would never run out before --request-timeout {}: {value}",
+            flags.request_timeout
+        ))
+        .hint("give fewer seconds, or leave it out"));
+    }
+    Ok(limit)
 }
 
 fn drain_timeout(value: f64) -> Result<Duration> {
@@ -216,6 +239,15 @@ mod tests {
         for (arguments, words) in [
             (&["--duration", "0", "--max-concurrency", "1"][..], "--duration is not a time: 0"),
             (&["--drain-timeout", "-1"], "--drain-timeout is not a time: -1"),
+            (&["--idle-timeout", "0"], "--idle-timeout is not a time: 0"),
+            (
+                &["--idle-timeout", "9", "--request-timeout", "9"],
+                "--idle-timeout would never run out before --request-timeout 9: 9",
+            ),
+            (
+                &["--idle-timeout", "9", "--disable-stream"],
+                "answers come whole with --disable-stream, without a byte before their end, and --idle-timeout is given: 9",
+            ),
             (&["--steady-state-threshold", "0"], "--steady-state-threshold is not a share of the cap: 0"),
             (&["--steady-state-threshold", "1.5"], "--steady-state-threshold is not a share of the cap: 1.5"),
             (&["--cold-schema-every", "1"], "--cold-schema-every leaves no warm request: 1"),

@@ -22,6 +22,10 @@ pub(super) fn refuse(arguments: &BenchArgs, backend: ServerKind) -> Result<()> {
     if !backend.takes_constraints() {
         refuse_constraint(arguments, backend)?;
     }
+    if let Some(seconds) = arguments.traffic.idle_timeout.filter(|_| !backend.generates()) {
+        return Err(Error::usage(format!("answers of --backend {backend} come whole, and --idle-timeout is given: {seconds}"))
+            .hint("leave it out: --request-timeout bounds them"));
+    }
     if !backend.generates() {
         refuse_token_latencies(arguments, backend)?;
     }

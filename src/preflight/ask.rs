@@ -80,7 +80,8 @@ pub enum Extent {
 /// Environment errors with the server's own words: nobody answers, or the very same request is refused without a constraint, so
 /// that nothing could be told of constraints. Stopped by the user.
 pub async fn run(client: &Client, options: &Options, stop: Stop, mut told: impl FnMut(&Cell)) -> Result<Preflight> {
-    let client = Client::new(DriverOptions { request_timeout: Some(options.timeout), ..client.options().clone() })?;
+    let client =
+        Client::new(DriverOptions { request_timeout: Some(options.timeout), idle_timeout: None, ..client.options().clone() })?;
     let is_whole = options.extent == Extent::Whole;
     let mut asking = Asking {
         adapter: Arc::from(adapter(options.backend)),
@@ -166,7 +167,7 @@ impl Asking<'_> {
         let place = self.client.url();
         let error = |why: &str| Error::environment(format!("preflight got no answer without a constraint from {place}: {why}"));
         match outcome {
-            Outcome::Rejected { status, body } => {
+            Outcome::Rejected { status, body, .. } => {
                 let hint = match status {
                     401 | 403 => "set OPENAI_API_KEY, or give the header with --header",
                     404 => "check --model against /v1/models, and --endpoint and --backend against the server",
@@ -177,7 +178,7 @@ impl Asking<'_> {
             Outcome::Transport { cause: TransportCause::Connect, message } => {
                 Some(error(message).hint("is the server up? say where with --base-url"))
             }
-            Outcome::TimedOut { limit_ms } => {
+            Outcome::TimedOut { limit_ms, .. } => {
                 Some(error(&format!("nothing within {limit_ms} ms")).hint("raise --request-timeout, or look at the server"))
             }
             _ => None,

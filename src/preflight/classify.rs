@@ -79,15 +79,15 @@ pub fn classify(evidence: &Evidence<'_>, evaluator: &mut Evaluator) -> Finding {
 fn failure(observation: &Observation, came: &str) -> Option<Finding> {
     Some(match &observation.outcome {
         Outcome::Completed | Outcome::Truncated => return None,
-        Outcome::Rejected { status, body } if BUSY.contains(status) => {
+        Outcome::Rejected { status, body, .. } if BUSY.contains(status) => {
             Finding::broken(Cause::Overloaded, said(body)).status(*status)
         }
-        Outcome::Rejected { status, body } => Finding::new(Class::Rejected, said(body)).status(*status),
+        Outcome::Rejected { status, body, .. } => Finding::new(Class::Rejected, said(body)).status(*status),
         Outcome::Unsupported { what } => Finding::new(Class::NotCarried, what.clone()),
-        Outcome::ServerError { status, body } => Finding::broken(Cause::ServerError, said(body)).status(*status),
+        Outcome::ServerError { status, body, .. } => Finding::broken(Cause::ServerError, said(body)).status(*status),
         Outcome::StreamError { message } => Finding::broken(Cause::StreamError, format!("{}{came}", said(message))),
         Outcome::Transport { message, .. } => Finding::broken(Cause::Transport, format!("{}{came}", said(message))),
-        Outcome::TimedOut { limit_ms } => {
+        Outcome::TimedOut { limit_ms, .. } => {
             Finding::broken(Cause::TimedOut, format!("no end of the answer within {limit_ms} ms{came}"))
         }
         Outcome::Cancelled => Finding::new(Class::NotAsked, "stopped"),

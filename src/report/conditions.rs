@@ -2,6 +2,7 @@
 
 use super::{EngineChoice, Report, enforcement};
 use crate::metrics::quality::Quality;
+use crate::metrics::said::Said;
 use crate::metrics::{Answers, Slo};
 use crate::printable::printable;
 
@@ -143,6 +144,11 @@ fn remarks(report: &Report) -> Vec<String> {
         ),
         ("answers that came whole although a stream was asked for, which have no TTFT, TPOT or ITL", latency.unstreamed_answers),
         ("requests not sent when the run was stopped", latency.never_sent),
+        (
+            "answers with a token count of the server's that cannot be right (no whole number, above 1000000000, or fewer output \
+             tokens than chunks with content), which is in no figure: the tokenizer counts instead where there is one",
+            metrics.said.senseless_usage,
+        ),
     ];
     let counted = facts.into_iter().filter(|(_, count)| *count > 0).map(|(fact, count)| format!("{fact}: {count}"));
     let streamed = match (metrics.options.answers, metrics.options.streamed) {
@@ -159,7 +165,23 @@ fn remarks(report: &Report) -> Vec<String> {
             .to_owned()
     });
     let goodput = metrics.options.goodput.as_ref().map(objectives);
-    counted.chain(streamed).chain(short).chain(goodput).chain(no_effect(quality)).collect()
+    counted.chain(throttled(&metrics.said)).chain(streamed).chain(short).chain(goodput).chain(no_effect(quality)).collect()
+}
+
+/// What became of the load where the server asked for less.
+fn throttled(said: &Said) -> Option<String> {
+    let asked = match (said.longest_pause_s, said.pauses_named) {
+        (Some(seconds), _) => format!("the server asked for pauses of up to {seconds} s; "),
+        (None, 1..) => "the server named a time to ask again (retry-after); ".to_owned(),
+        (None, 0) => String::new(),
+    };
+    let count = said.throttled;
+    (count > 0).then(|| {
+        format!(
+            "requests that were refused with 429: {count}; {asked}sobench does not retry, as that would be another load; lower \
+             --request-rate or --max-concurrency"
+        )
+    })
 }
 
 /// What a good request meets.

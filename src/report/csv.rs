@@ -164,7 +164,7 @@ mod tests {
             Made { verdict: Verdict::Invalid { reason: schema }, finish_reason: None, ..made() },
             Made {
                 arm: Arm::Control,
-                outcome: Outcome::Rejected { status: 400, body: "no\nno".into() },
+                outcome: Outcome::Rejected { status: 400, body: "no\nno".into(), advice: None },
                 verdict: Verdict::NotScored { why: NotScored::Refused },
                 chunks: vec![],
                 output: None,

@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn columns_are_in_seconds_and_say_nothing_for_nothing() {
         let refused = Made {
-            outcome: Outcome::Rejected { status: 400, body: "no".into() },
+            outcome: Outcome::Rejected { status: 400, body: "no".into(), advice: None },
             verdict: Verdict::NotScored { why: NotScored::Refused },
             chunks: vec![],
             text: "",

@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn what_fails_is_a_line_that_keeps_the_contract() {
         let invalid = Verdict::Invalid { reason: Reason::NotJson { message: "odd".into(), byte: 1 } };
-        let refused = Outcome::Rejected { status: 400, body: "no\n".into() };
+        let refused = Outcome::Rejected { status: 400, body: "no\n".into(), advice: None };
         let run = [
             made(),
             Made { verdict: invalid.clone(), text: "{\n\u{2028}", ..made() },

@@ -231,7 +231,7 @@ mod tests {
 
     fn eventful() -> Vec<Made<'static>> {
         let invalid = Verdict::Invalid { reason: Reason::ExtraText { byte: 2 } };
-        let refused = Outcome::Rejected { status: 400, body: "bad ]]> \u{0}".into() };
+        let refused = Outcome::Rejected { status: 400, body: "bad ]]> \u{0}".into(), advice: None };
         vec![
             made(),
             Made { verdict: invalid.clone(), text: "{}</failure>\u{1b}\nx", ..made() },

@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn what_nobody_counted_is_left_out() {
-        let failed = Made { outcome: Outcome::TimedOut { limit_ms: 1 }, ..made() };
+        let failed = Made { outcome: Outcome::TimedOut { limit_ms: 1, limit: Default::default(), stage: None }, ..made() };
         let run = [made(), Made { output: None, ..made() }, failed];
         with_view(&run, About::default(), |view| {
             let page = render(&view);

@@ -148,7 +148,7 @@ mod tests {
             ..About::default()
         };
         let invalid = Verdict::Invalid { reason: Reason::ExtraText { byte: 2 } };
-        let refused = Outcome::Rejected { status: 400, body: "no | @you".into() };
+        let refused = Outcome::Rejected { status: 400, body: "no | @you".into(), advice: None };
         let run = [
             made(),
             Made { verdict: invalid.clone(), text: "{} | `<script>`\n@me", ..made() },

@@ -160,6 +160,8 @@ pub struct RequestAbout {
     pub extra_body: Option<serde_json::Map<String, serde_json::Value>>,
     /// The most that one request might take, in seconds.
     pub request_timeout_s: Option<f64>,
+    /// The most time without any byte of an answer, in seconds; `None` where there was no such limit.
+    pub idle_timeout_s: Option<f64>,
 }
 
 /// Where the requests came from.

@@ -139,7 +139,12 @@ mod tests {
             .collect();
         run[199].chunks = vec![1900, 1990];
         run[20].verdict = invalid;
-        run[150] = Made { outcome: Outcome::TimedOut { limit_ms: 1 }, verdict: failed, chunks: vec![], ..run[150].clone() };
+        run[150] = Made {
+            outcome: Outcome::TimedOut { limit_ms: 1, limit: Default::default(), stage: None },
+            verdict: failed,
+            chunks: vec![],
+            ..run[150].clone()
+        };
         let page = rendered(&run);
         assert!(page.lines().all(|line| line.chars().count() <= WIDTH), "{page}");
         insta::assert_snapshot!(page);

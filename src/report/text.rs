@@ -224,7 +224,7 @@ mod tests {
             },
             Made { verdict: invalid(Reason::Truncated), vllm_correct: Some(false), ..truncated },
             Made {
-                outcome: Outcome::Rejected { status: 400, body: r#"{"error":"no such grammar"}"#.into() },
+                outcome: Outcome::Rejected { status: 400, body: r#"{"error":"no such grammar"}"#.into(), advice: None },
                 verdict: Verdict::NotScored { why: NotScored::Refused },
                 chunks: vec![],
                 text: "",

@@ -142,7 +142,7 @@ mod tests {
                 sent: Some(20),
                 chunks: vec![],
                 end: Some(40),
-                outcome: Outcome::TimedOut { limit_ms: 1 },
+                outcome: Outcome::TimedOut { limit_ms: 1, limit: Default::default(), stage: None },
                 verdict: failed,
                 ..made()
             },

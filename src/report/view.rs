@@ -97,7 +97,7 @@ mod tests {
     #[test]
     fn a_request_passes_fails_or_says_nothing() {
         let invalid = Verdict::Invalid { reason: Reason::Choice };
-        let refused = Outcome::Rejected { status: 400, body: "no".into() };
+        let refused = Outcome::Rejected { status: 400, body: "no".into(), advice: None };
         let unjudged = Verdict::NotScored { why: NotScored::Limit { what: "too deep".into() } };
         let not_scored = |why| Verdict::NotScored { why };
         for (request, expected) in [

@@ -62,12 +62,12 @@ pub(super) fn judge(log: &mut RunLog, evaluator: &mut Evaluator, tokenizer: Opti
             finish_reason: request.finish_reason().map(str::to_owned),
             usage,
         };
-        one(&request.case(), &observation, evaluator, &mut counter, answers)
+        let tokens = counter.tokens(&request.case(), &observation, request.moments().chunks as usize);
+        one(&request.case(), &observation, evaluator, tokens, answers)
     })
 }
 
-fn one(case: &Case, observation: &Observation, evaluator: &mut Evaluator, counter: &mut Counter<'_>, answers: Answers) -> Judged {
-    let tokens = counter.tokens(case, observation);
+fn one(case: &Case, observation: &Observation, evaluator: &mut Evaluator, tokens: Tokens, answers: Answers) -> Judged {
     Judged {
         verdict: brief(evaluator.evaluate(case, observation)),
         tokens: match answers {
@@ -111,10 +111,11 @@ struct Counter<'a> {
 
 impl Counter<'_> {
     /// The server's own counts where it gives them, else our tokenizer's.
-    fn tokens(&mut self, case: &Case, observation: &Observation) -> Tokens {
+    fn tokens(&mut self, case: &Case, observation: &Observation, content_chunks: usize) -> Tokens {
         let stated = |count: Option<u64>| count.map(|count| (count, TokenSource::Server));
         let counted = |count: Option<u64>| count.map(|count| (count, TokenSource::Tokenizer));
-        let usage = observation.usage;
+        // What cannot be right counts as not stated; the report says of how many answers.
+        let usage = observation.usage.map(|usage| usage.plausible(content_chunks));
         let input = stated(usage.and_then(|usage| usage.prompt_tokens)).or_else(|| counted(self.of_prompt(&case.prompt)));
         let output = stated(usage.and_then(|usage| usage.completion_tokens)).or_else(|| {
             let tokenizer = self.tokenizer.filter(|_| observation.outcome.is_answer())?;
@@ -167,7 +168,7 @@ mod tests {
             usage,
         };
         let tokenizer = Tokenizer::embedded();
-        let tokens = Counter { tokenizer: Some(&tokenizer), known: HashMap::new() }.tokens(&case, &observation);
+        let tokens = Counter { tokenizer: Some(&tokenizer), known: HashMap::new() }.tokens(&case, &observation, 2);
         assert_eq!((tokens.input, tokens.input_source), (input, input_source));
         assert_eq!((tokens.output, tokens.output_source), (Some(2), TokenSource::Tokenizer));
     }
@@ -175,9 +176,12 @@ mod tests {
     #[test]
     fn tokens_are_the_servers_or_else_the_tokenizers() {
         let text = |text: &str| Arc::<str>::from(text);
-        let stated = Usage { prompt_tokens: Some(9), completion_tokens: None };
+        let stated = Usage { prompt_tokens: Some(9), ..Usage::default() };
         check(Prompt::Text(text("one two three")), Some(stated), Some(9), TokenSource::Server);
         check(Prompt::Text(text("one two three")), None, Some(3), TokenSource::Tokenizer);
+        // Fewer tokens than chunks, and more than there can be.
+        let senseless = Usage { prompt_tokens: Some(1 << 63), completion_tokens: Some(1), unreadable: false };
+        check(Prompt::Text(text("one two three")), Some(senseless), Some(3), TokenSource::Tokenizer);
         check(Prompt::Messages(Arc::new([])), None, None, TokenSource::Unknown);
         let documents = Arc::new([text("one two"), text("three")]);
         check(Prompt::Ranking { query: text("zero"), documents }, None, Some(5), TokenSource::Tokenizer);

@@ -184,6 +184,7 @@ fn request(plan: &RunPlan) -> RequestAbout {
         ignore_eos: Some(plan.request.ignore_eos),
         extra_body: plan.request.extra_body.clone(),
         request_timeout_s: Some(plan.traffic.request_timeout.as_secs_f64()),
+        idle_timeout_s: plan.traffic.idle_timeout.map(|limit| limit.as_secs_f64()),
     }
 }
 

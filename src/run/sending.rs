@@ -11,7 +11,8 @@ use crate::constraint::{Constraint, GrammarDialect};
 use crate::driver::schedule::{Schedule, Until};
 use crate::driver::{self, Ran, Stop, Told};
 use crate::error::{Error, Result};
-use crate::observation::{Observation, Outcome};
+use crate::metrics::excerpt::failure_words;
+use crate::observation::{Advice, Observation, Outcome};
 use crate::printable::printable_body;
 use crate::progress::{Mode, Progress, Words};
 use crate::runlog::write::Teller;
@@ -141,25 +142,36 @@ impl Sending<'_> {
         let words = |status: &u16, body: &str| {
             format!("the trial run failed at {place}: {status} {}", printable_body(body, MAX_QUOTED_CHARS))
         };
+        if let Some(hint) = moved_hint(outcome) {
+            let why = printable_body(&failure_words(outcome), MAX_QUOTED_CHARS);
+            return Error::environment(format!("the trial run failed at {place}: {why}")).hint(hint);
+        }
         match outcome {
-            Outcome::Rejected { status, body } => {
+            Outcome::Rejected { status, body, .. } => {
                 Error::environment(words(status, body)).hint(refusal_hint(*status, case, self.session.is_embedded()))
             }
-            Outcome::ServerError { status, body } => Error::environment(words(status, body))
+            Outcome::ServerError { status, body, .. } => Error::environment(words(status, body))
                 .hint("the server failed on the first request: its log has more; nothing was measured"),
             Outcome::StreamError { message } => Error::environment(format!("the trial run failed at {place}: {message}"))
                 .hint("the stream is not what this kind of server sends: check --backend and --endpoint"),
             Outcome::Transport { message, .. } => Error::environment(format!("the trial run failed at {place}: {message}"))
                 .hint("is the server up? --ready-check-timeout-sec waits for it"),
-            Outcome::TimedOut { limit_ms } => {
-                Error::environment(format!("the trial run took longer than {limit_ms} ms at {place}"))
-                    .hint("raise --request-timeout, or look at what the server does")
+            Outcome::TimedOut { limit, .. } => {
+                Error::environment(format!("the trial run failed at {place}: {}", failure_words(outcome)))
+                    .hint(format!("raise {}, or look at what the server does", limit.flag()))
             }
             Outcome::Cancelled => Error::interrupted("stopped during the trial run").hint("nothing was measured"),
             Outcome::Unsupported { what } => Error::internal(format!("a trial that cannot be sent: {what}")),
             Outcome::Completed | Outcome::Truncated => Error::internal("an answered trial run is no failure"),
         }
     }
+}
+
+/// What to do where the server is another one's signpost.
+fn moved_hint(outcome: &Outcome) -> Option<&'static str> {
+    let (Outcome::Rejected { advice, .. } | Outcome::ServerError { advice, .. }) = outcome else { return None };
+    matches!(advice, Some(Advice::Location(_)))
+        .then_some("give the address that it points to as --base-url; it gets no request and no key from here otherwise")
 }
 
 fn refusal_hint(status: u16, case: &Case, embedded: bool) -> String {

@@ -99,7 +99,7 @@ fn observation(case_index: usize, outcome: Outcome, chunks_ns: &[u64]) -> Observ
         text: "{\"a\":1.0}\u{1b}\u{2028}".into(),
         reasoning: "hm".into(),
         finish_reason: Some("stop".into()),
-        usage: Some(Usage { prompt_tokens: Some(u64::MAX), completion_tokens: None }),
+        usage: Some(Usage { prompt_tokens: Some(u64::MAX), completion_tokens: None, unreadable: false }),
     }
 }
 
@@ -108,8 +108,8 @@ fn observations() -> Vec<Observation> {
     vec![
         observation(4, Outcome::Completed, &[10, 20, 20, 35]),
         // Instants that no clock gives come back all the same.
-        observation(0, Outcome::Rejected { status: 400, body: words() }, &[u64::MAX - 1, 0, 7]),
-        observation(2, Outcome::TimedOut { limit_ms: 5 }, &[]),
+        observation(0, Outcome::Rejected { status: 400, body: words(), advice: None }, &[u64::MAX - 1, 0, 7]),
+        observation(2, Outcome::TimedOut { limit_ms: 5, limit: Default::default(), stage: None }, &[]),
         Observation { timing: Timing::default(), ..observation(1, Outcome::Cancelled, &[]) },
         observation(3, Outcome::Transport { cause: TransportCause::Reset, message: words() }, &[1]),
     ]
@@ -195,7 +195,7 @@ fn check(log: &RunLog, keep: Keep) {
     let mut shown = Vec::new();
     let mut judging = log.clone();
     let found = judging.judge(|request, answer| {
-        let counted = answer.usage == Some(Usage { prompt_tokens: Some(u64::MAX), completion_tokens: None });
+        let counted = answer.usage == Some(Usage { prompt_tokens: Some(u64::MAX), completion_tokens: None, unreadable: false });
         shown.push((request.case_index(), answer.index, answer.text.len(), counted));
         judged()
     });

@@ -21,7 +21,7 @@ use super::{Footer, Header, Judged, Source};
 use crate::case::{Case, Prompt};
 use crate::constraint::Constraint;
 use crate::error::Error;
-use crate::observation::{Observation, Outcome};
+use crate::observation::{Advice, Observation, Outcome};
 
 /// The buffer goes to the file at this size, though more waits to be written.
 const FLUSH_BYTES: usize = 64 << 10;
@@ -138,6 +138,12 @@ impl Secrets {
 
     /// Takes them out of a server's own words: a body that refuses a key may quote it.
     fn redact(&self, outcome: &mut Outcome) {
+        if let Outcome::Rejected { advice: Some(advice), .. } | Outcome::ServerError { advice: Some(advice), .. } = outcome {
+            let (Advice::RetryAfter(value) | Advice::Location(value)) = advice;
+            if let Some(redacted) = self.redacted(value) {
+                *value = redacted;
+            }
+        }
         let words = match outcome {
             Outcome::Rejected { body, .. } | Outcome::ServerError { body, .. } => body,
             Outcome::StreamError { message } | Outcome::Transport { message, .. } => message,

@@ -62,11 +62,11 @@ fn every_fate() -> Vec<Fate> {
     let outcomes = [
         Outcome::Completed,
         Outcome::Truncated,
-        Outcome::Rejected { status: 400, body: text() },
-        Outcome::ServerError { status: 500, body: text() },
+        Outcome::Rejected { status: 400, body: text(), advice: None },
+        Outcome::ServerError { status: 500, body: text(), advice: None },
         Outcome::StreamError { message: text() },
         Outcome::Transport { cause: TransportCause::BodyTooLarge, message: text() },
-        Outcome::TimedOut { limit_ms: 5 },
+        Outcome::TimedOut { limit_ms: 5, limit: Default::default(), stage: None },
         Outcome::Cancelled,
     ];
     let reasons = [

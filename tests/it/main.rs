@@ -8,6 +8,7 @@ mod contracts;
 mod conversions;
 mod datasets;
 mod engines;
+mod faults;
 mod files;
 mod flags;
 mod forms;

@@ -57,6 +57,7 @@ async fn try_asked(base_url: &str, options: &Options) -> Result<Preflight> {
         },
         max_concurrency: None,
         request_timeout: None,
+        idle_timeout: None,
         request_id_prefix: None,
         limits: Limits::default(),
     })?;

@@ -2,9 +2,13 @@
 //! break it.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 /// One request as it came.
 #[derive(Clone, Debug)]
@@ -161,6 +165,55 @@ pub(crate) const STREAM_HEAD: &str =
 /// One chunk of the transfer coding; the last one is empty.
 pub(crate) fn chunk(bytes: &[u8]) -> Vec<u8> {
     [format!("{:x}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat()
+}
+
+/// A server with TLS whose certificate nobody trusts (`fixtures/tls`); it answers one request a connection with the same bytes, until
+/// the test ends. Returns its address.
+pub(crate) fn with_tls(bytes: impl Into<Vec<u8>>) -> String {
+    let bytes: Vec<u8> = bytes.into();
+    let read = |name: &str| std::fs::read(crate::support::in_package("fixtures/tls").join(name)).unwrap();
+    let certificate = vec![CertificateDer::from(read("certificate.der"))];
+    let key = PrivatePkcs8KeyDer::from(read("key.der"));
+    let builder = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()));
+    let builder = builder.with_safe_default_protocol_versions().unwrap().with_no_client_auth();
+    let config = Arc::new(builder.with_single_cert(certificate, key.into()).unwrap());
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let base_url = format!("https://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for tcp in listener.incoming() {
+            let connection = ServerConnection::new(Arc::clone(&config)).unwrap();
+            let mut stream = StreamOwned::new(connection, tcp.unwrap());
+            let mut seen = Vec::new();
+            let mut byte = [0; 1];
+            // A client that does not trust the certificate goes away before it has said anything.
+            while !seen.ends_with(b"\r\n\r\n") && matches!(stream.read(&mut byte), Ok(1)) {
+                seen.push(byte[0]);
+            }
+            if stream.write_all(&bytes).is_ok() {
+                stream.conn.send_close_notify();
+                let _ = stream.flush();
+                // What is left unread would make the kernel send a reset, and with it throw away what was written.
+                let _ = stream.sock.shutdown(Shutdown::Write);
+                let _ = std::io::copy(&mut stream.sock, &mut std::io::sink());
+            }
+        }
+    });
+    base_url
+}
+
+/// An address that takes no connection and refuses none: the packets that ask for one are dropped, as its queue is full. It is so
+/// until the sockets are dropped.
+#[cfg(target_os = "linux")]
+pub(crate) fn dropping() -> (String, Vec<TcpStream>, TcpListener) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    nix::sys::socket::listen(&listener, nix::sys::socket::Backlog::new(0).unwrap()).unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut waiting = Vec::new();
+    // Fills the queue: the first that is not taken at once finds it full.
+    while let Ok(stream) = TcpStream::connect_timeout(&address, Duration::from_millis(500)) {
+        waiting.push(stream);
+    }
+    (format!("http://{address}"), waiting, listener)
 }
 
 /// Blocks until the client goes away.

@@ -1,8 +1,10 @@
 //! The wire, end to end: every recorded shape of answer, however it is cut, and every way in which an exchange can fail. Knows no
 //! verdicts. A scripted server on a free port stands in for real ones.
 
+mod broken;
 mod faults;
 mod fixtures;
+mod limits;
 mod probes;
 mod runs;
 
@@ -39,7 +41,14 @@ fn options(base_url: &str, kind: ServerKind) -> DriverOptions {
         api_key: None,
         insecure: false,
     };
-    DriverOptions { endpoint, max_concurrency: None, request_timeout: None, request_id_prefix: None, limits: Limits::default() }
+    DriverOptions {
+        endpoint,
+        max_concurrency: None,
+        request_timeout: None,
+        idle_timeout: None,
+        request_id_prefix: None,
+        limits: Limits::default(),
+    }
 }
 
 fn shared(kind: ServerKind) -> Arc<dyn Adapter> {

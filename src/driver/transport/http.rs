@@ -8,6 +8,8 @@ use std::io;
 
 use reqwest::StatusCode;
 
+use crate::observation::Advice;
+
 /// The most bytes of an answer's head, and of the trailers behind a body.
 pub(super) const MAX_HEAD_BYTES: usize = 128 << 10;
 
@@ -22,9 +24,14 @@ const MAX_SIZE_DIGITS: u8 = 16;
 pub(in crate::driver) struct Head {
     pub(in crate::driver) status: StatusCode,
     pub(in crate::driver) content_type: Option<String>,
+    /// Only read where the status is no 200.
+    pub(in crate::driver) advice: Option<Advice>,
     /// Whether the connection may carry another request after this answer.
     pub(super) keeps_connection: bool,
 }
+
+/// The most characters that are kept of a header which gives advice; one that is longer is cut, with an ellipsis.
+const MAX_ADVICE_CHARS: usize = 1000;
 
 /// Why bytes are no answer, or no more of it.
 #[derive(Debug)]
@@ -177,7 +184,7 @@ pub(super) fn read_head(bytes: &[u8]) -> Result<Option<(Head, Body, usize)>, Htt
     loop {
         let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
         let mut response = httparse::Response::new(&mut headers);
-        let parsed = response.parse(&bytes[passed..]).map_err(|error| HttpError::Broken(format!("no HTTP answer: {error}")))?;
+        let parsed = response.parse(&bytes[passed..]).map_err(|error| no_http(&bytes[passed..], error))?;
         let httparse::Status::Complete(size) = parsed else {
             return if bytes.len() - passed > MAX_HEAD_BYTES {
                 Err(HttpError::Broken(format!("an answer's head larger than {MAX_HEAD_BYTES} bytes")))
@@ -196,6 +203,14 @@ pub(super) fn read_head(bytes: &[u8]) -> Result<Option<(Head, Body, usize)>, Htt
             return Ok(Some((head, body, passed)));
         }
     }
+}
+
+/// Names what a server with TLS answers to plain HTTP: an alert record (RFC 8446, sections 5.1 and 6).
+fn no_http(bytes: &[u8], error: httparse::Error) -> HttpError {
+    HttpError::Broken(match bytes {
+        [0x15, 0x03, ..] => "a TLS alert in place of an HTTP answer: is the address one of https://?".to_owned(),
+        _ => format!("no HTTP answer: {error}"),
+    })
 }
 
 fn understand(status: StatusCode, is_1_0: bool, headers: &[httparse::Header<'_>]) -> Result<(Head, Body), HttpError> {
@@ -220,8 +235,25 @@ fn understand(status: StatusCode, is_1_0: bool, headers: &[httparse::Header<'_>]
         }
     };
     let keeps_connection = if is_1_0 { lists("connection", "keep-alive") } else { !lists("connection", "close") };
-    let content_type = values("content-type").next().map(std::borrow::Cow::into_owned);
-    Ok((Head { status, content_type, keeps_connection }, body))
+    let value = |name: &'static str| values(name).next().map(std::borrow::Cow::into_owned);
+    let (content_type, advice) = (value("content-type"), advice(status, value));
+    Ok((Head { status, content_type, advice, keeps_connection }, body))
+}
+
+/// What the headers of an answer that is none say to do. `header` gives the first value of a name in lower case.
+pub(in crate::driver) fn advice(status: StatusCode, header: impl Fn(&'static str) -> Option<String>) -> Option<Advice> {
+    if status.is_success() {
+        return None;
+    }
+    let short = |value: String| match value.char_indices().nth(MAX_ADVICE_CHARS) {
+        Some((end, _)) => format!("{}…", &value[..end]),
+        None => value,
+    };
+    if status.is_redirection() {
+        header("location").map(|value| Advice::Location(short(value)))
+    } else {
+        header("retry-after").map(|value| Advice::RetryAfter(short(value)))
+    }
 }
 
 /// One length, be it stated once or several times.
@@ -329,6 +361,27 @@ mod tests {
         check("HTTP/1.1 200 OK\r\ncontent-length: +3\r\n\r\n", Err("invalid Content-Length: +3"));
         check("HTTP/1.1 101 Switching Protocols\r\n\r\n", Err("the server switched to another protocol"));
         check("SSH-2.0-OpenSSH\r\n\r\n", Err("no HTTP answer: invalid HTTP version"));
+        let alert = read_head(b"\x15\x03\x01\x00\x02\x02\x46").unwrap_err().to_string();
+        assert_eq!(alert, "a TLS alert in place of an HTTP answer: is the address one of https://?");
+    }
+
+    #[test]
+    fn advice_is_read_where_there_is_no_answer() {
+        let retry = |value: &str| Some(Advice::RetryAfter(value.to_owned()));
+        let long = format!("https://b/{}", "é".repeat(MAX_ADVICE_CHARS));
+        let cut = format!("https://b/{}…", "é".repeat(MAX_ADVICE_CHARS - 10));
+        for (status, headers, expected) in [
+            ("429 Slow", "Retry-After: 7".to_owned(), retry("7")),
+            ("503 Full", "retry-after: Fri, 31 Dec 1999 23:59:59 GMT".to_owned(), retry("Fri, 31 Dec 1999 23:59:59 GMT")),
+            ("307 Moved", "location: /b\r\nretry-after: 7".to_owned(), Some(Advice::Location("/b".to_owned()))),
+            ("301 Moved", format!("location: {long}"), Some(Advice::Location(cut))),
+            ("304 Same", "retry-after: 7".to_owned(), None),
+            ("400 Bad", "location: /b".to_owned(), None),
+            ("200 OK", "retry-after: 7\r\nlocation: /b".to_owned(), None),
+        ] {
+            let head = format!("HTTP/1.1 {status}\r\n{headers}\r\n\r\n");
+            assert_eq!(read_head(head.as_bytes()).unwrap().unwrap().0.advice, expected, "{head}");
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -19,6 +20,7 @@ use url::Url;
 
 use super::socket::Socket;
 use super::{Connection, Outgoing};
+use crate::driver::remedy::addresses;
 
 /// Where connections go, and how every request to there begins.
 #[derive(Clone)]
@@ -67,9 +69,12 @@ impl Target {
         Outgoing { head: head.into(), body }
     }
 
-    /// Opens a connection on the runtime that this is called on.
-    pub(super) async fn open(&self) -> io::Result<Connection> {
-        let tcp = TcpStream::connect((self.host.as_str(), self.port)).await?;
+    /// Opens a connection on the runtime that this is called on. `reached` is set when the server has taken it, from when on only
+    /// the TLS handshake is waited for.
+    pub(super) async fn open(&self, reached: &AtomicBool) -> io::Result<Connection> {
+        let addresses = addresses(&self.host, self.port).await.map_err(io::Error::other)?;
+        let tcp = TcpStream::connect(addresses.as_slice()).await?;
+        reached.store(true, Ordering::Relaxed);
         let socket = Socket::new(tcp)?;
         let arrival = socket.arrival();
         let link = match &self.tls {

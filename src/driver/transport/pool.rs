@@ -109,9 +109,13 @@ impl Pool {
 
     /// A connection that nobody has used yet.
     pub(in crate::driver) async fn open(&self) -> io::Result<Connection> {
-        let late =
-            || io::Error::new(io::ErrorKind::TimedOut, format!("no connection within {} s", self.connect_timeout.as_secs_f64()));
-        let connection = tokio::time::timeout(self.connect_timeout, self.target.open()).await.map_err(|_| late())??;
+        let reached = AtomicBool::new(false);
+        let late = || {
+            let what = if reached.load(Ordering::Relaxed) { "no TLS handshake" } else { "no connection" };
+            let seconds = self.connect_timeout.as_secs_f64();
+            io::Error::new(io::ErrorKind::TimedOut, format!("{what} within {seconds} s, the most that connecting may take"))
+        };
+        let connection = tokio::time::timeout(self.connect_timeout, self.target.open(&reached)).await.map_err(|_| late())??;
         self.connections.opened.fetch_add(1, Ordering::Relaxed);
         Ok(connection)
     }

@@ -52,7 +52,11 @@ fn what_the_server_knew_before_is_warm_from_the_start() {
 
 #[test]
 fn after_a_first_use_without_an_answer_nothing_is_known() {
-    let failed = Made { outcome: Outcome::TimedOut { limit_ms: 1 }, chunks: vec![], ..sent(0, 20) };
+    let failed = Made {
+        outcome: Outcome::TimedOut { limit_ms: 1, limit: Default::default(), stage: None },
+        chunks: vec![],
+        ..sent(0, 20)
+    };
     let uses = first_uses(&[(failed, "a"), (sent(50, 20), "a")], &[]);
     assert_eq!((uses.cold, uses.warm, uses.difference_ms), (0, 0, None));
 }

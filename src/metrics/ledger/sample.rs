@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::{
-    ChunksAndTokens, HAS_CALL, IN_ORDER, Moments, NONE, NONE_NS, Question, RIGHT_CALL, SCRIPT_CORRECT, SCRIPT_SCORES, STREAMED,
-    WHITE_SPACE_RUN,
+    ChunksAndTokens, HAS_CALL, IN_ORDER, Moments, NONE, NONE_NS, Question, RIGHT_CALL, SCRIPT_CORRECT, SCRIPT_SCORES,
+    SENSELESS_USAGE, STREAMED, WHITE_SPACE_RUN,
 };
 use crate::case::{Arm, Case};
 use crate::constraint::Constraint;
@@ -134,6 +134,11 @@ impl<'a> Sample<'a> {
     /// The reasoning; empty where it was left where it is written.
     pub fn reasoning(&self) -> &'a str {
         self.ledger.texts.get(&self.row.case_index).map_or("", |(_, reasoning)| reasoning)
+    }
+
+    /// Whether the server's counts, if it stated any, can be right; what cannot is in no figure.
+    pub fn usage_makes_sense(&self) -> bool {
+        self.row.flags & SENSELESS_USAGE == 0
     }
 
     /// Where its line begins.

@@ -56,7 +56,11 @@ fn one_that_ends_as_another_begins_is_not_beside_it() {
 
 #[test]
 fn a_request_that_fails_holds_its_slot_and_is_in_no_latency() {
-    let failed = Made { outcome: Outcome::TimedOut { limit_ms: 1 }, chunks: vec![], ..flight(0, 10_000) };
+    let failed = Made {
+        outcome: Outcome::TimedOut { limit_ms: 1, limit: Default::default(), stage: None },
+        chunks: vec![],
+        ..flight(0, 10_000)
+    };
     let run = [flight(0, 10_000), failed, Made { sent: None, end: None, ..flight(0, 3000) }];
     let steady = steady(&run, 10_000, 2, 1.0).unwrap();
     assert_eq!((steady.window.duration_s, steady.window.requests_total, steady.ttft_ms.n), (10.0, 2, 1));

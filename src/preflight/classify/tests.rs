@@ -68,13 +68,18 @@ fn what_is_no_answer_is_told_apart() {
     let body = || "{\"error\": \"words of the server\"}".to_owned();
     let question = question(Kind::Regex);
     for (outcome, class, cause, status) in [
-        (Outcome::Rejected { status: 400, body: body() }, Class::Rejected, None, Some(400)),
-        (Outcome::Rejected { status: 422, body: body() }, Class::Rejected, None, Some(422)),
-        (Outcome::Rejected { status: 429, body: body() }, Class::Broken, Some(Cause::Overloaded), Some(429)),
-        (Outcome::ServerError { status: 500, body: body() }, Class::Broken, Some(Cause::ServerError), Some(500)),
+        (Outcome::Rejected { status: 400, body: body(), advice: None }, Class::Rejected, None, Some(400)),
+        (Outcome::Rejected { status: 422, body: body(), advice: None }, Class::Rejected, None, Some(422)),
+        (Outcome::Rejected { status: 429, body: body(), advice: None }, Class::Broken, Some(Cause::Overloaded), Some(429)),
+        (Outcome::ServerError { status: 500, body: body(), advice: None }, Class::Broken, Some(Cause::ServerError), Some(500)),
         (Outcome::StreamError { message: body() }, Class::Broken, Some(Cause::StreamError), None),
         (Outcome::Transport { cause: TransportCause::Reset, message: body() }, Class::Broken, Some(Cause::Transport), None),
-        (Outcome::TimedOut { limit_ms: 60_000 }, Class::Broken, Some(Cause::TimedOut), None),
+        (
+            Outcome::TimedOut { limit_ms: 60_000, limit: Default::default(), stage: None },
+            Class::Broken,
+            Some(Cause::TimedOut),
+            None,
+        ),
         (Outcome::Cancelled, Class::NotAsked, None, None),
     ] {
         let timed_out = matches!(outcome, Outcome::TimedOut { .. });
@@ -83,7 +88,7 @@ fn what_is_no_answer_is_told_apart() {
         assert_eq!((finding.class, finding.cause, finding.status, finding.answer), (class, cause, status, None));
         assert!(finding.words.contains("words of the server") || timed_out || cancelled, "{}", finding.words);
     }
-    let silent = judge(&question, &observation(Outcome::ServerError { status: 500, body: String::new() }, ""));
+    let silent = judge(&question, &observation(Outcome::ServerError { status: 500, body: String::new(), advice: None }, ""));
     assert_eq!(silent.words, "(no words)");
 }
 
@@ -119,7 +124,7 @@ fn an_object_is_held_against_the_control() {
         assert_eq!(judge_against(control, &object, &completed).class, class);
         assert_eq!(judge_against(control, &object, &cut).class, class);
     }
-    let failed = Control::of(&observation(Outcome::ServerError { status: 500, body: String::new() }, ""));
+    let failed = Control::of(&observation(Outcome::ServerError { status: 500, body: String::new(), advice: None }, ""));
     let evidence = Evidence { question: &object, observation: &completed, control: &failed, envelopes: &[] };
     assert_eq!(classify(&evidence, &mut Evaluator::new(EvaluateOptions::default())).class, Class::Unproven);
 }
@@ -173,6 +178,6 @@ fn empty_answers_and_white_space_are_named() {
 #[test]
 fn long_words_are_cut_and_say_so() {
     let body = "\u{e9}".repeat(MAX_KEPT_CHARS + 1);
-    let finding = judge(&question(Kind::Regex), &observation(Outcome::Rejected { status: 400, body }, ""));
+    let finding = judge(&question(Kind::Regex), &observation(Outcome::Rejected { status: 400, body, advice: None }, ""));
     assert!(finding.words.ends_with(&format!("... (cut, {} bytes in all)", 2 * (MAX_KEPT_CHARS + 1))), "{}", finding.words);
 }

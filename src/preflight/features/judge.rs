@@ -89,9 +89,9 @@ impl Tally {
 
     fn fail(&mut self, outcome: &Outcome) {
         let (status, words) = match outcome {
-            Outcome::Rejected { status, body } | Outcome::ServerError { status, body } => (Some(*status), body.clone()),
+            Outcome::Rejected { status, body, .. } | Outcome::ServerError { status, body, .. } => (Some(*status), body.clone()),
             Outcome::StreamError { message } | Outcome::Transport { message, .. } => (None, message.clone()),
-            Outcome::TimedOut { limit_ms } => (None, format!("no end of the answer within {limit_ms} ms")),
+            Outcome::TimedOut { limit_ms, .. } => (None, format!("no end of the answer within {limit_ms} ms")),
             Outcome::Unsupported { .. } | Outcome::Cancelled | Outcome::Completed | Outcome::Truncated => return,
         };
         match outcome {
@@ -166,11 +166,11 @@ mod tests {
         use Outcome::{Completed, Truncated};
         let right = || (Completed, r#"{"v": "abcd"}"#);
         let wrong = || (Completed, r#"{"v": "abcdefgh"}"#);
-        let refused = || (Outcome::Rejected { status: 400, body: "no".to_owned() }, "");
-        let crashed = || (Outcome::ServerError { status: 500, body: "oh".to_owned() }, "");
+        let refused = || (Outcome::Rejected { status: 400, body: "no".to_owned(), advice: None }, "");
+        let crashed = || (Outcome::ServerError { status: 500, body: "oh".to_owned(), advice: None }, "");
         let lost = || (Outcome::Transport { cause: TransportCause::Reset, message: "reset".to_owned() }, "");
-        let late = || (Outcome::TimedOut { limit_ms: 60_000 }, "");
-        let busy = || (Outcome::Rejected { status: 429, body: "later".to_owned() }, "");
+        let late = || (Outcome::TimedOut { limit_ms: 60_000, limit: Default::default(), stage: None }, "");
+        let busy = || (Outcome::Rejected { status: 429, body: "later".to_owned(), advice: None }, "");
         let open = || (Truncated, r#"{"v": "abcdefgh"#);
         for (outcomes, verdict, words) in [
             (vec![right(), right()], FeatureVerdict::Enforced, ""),

@@ -33,7 +33,8 @@ pub async fn survey(
     stop: Stop,
     mut told: impl FnMut(&Found),
 ) -> Result<Surveyed> {
-    let client = Client::new(DriverOptions { request_timeout: Some(options.timeout), ..client.options().clone() })?;
+    let client =
+        Client::new(DriverOptions { request_timeout: Some(options.timeout), idle_timeout: None, ..client.options().clone() })?;
     let before = Options { kinds: vec![Kind::Json], extent: Extent::BeforeRun, ..options.clone() };
     let enforced = preflight::run(&client, &before, stop.clone(), |_| {}).await?;
     let dialect = enforced.recommendation().ok_or_else(|| nothing_enforced(&enforced))?.dialect;

@@ -195,7 +195,7 @@ mod tests {
             Made { verdict: invalid.clone(), text: HOSTILE, ..made() },
             Made { verdict: Verdict::Invalid { reason: words }, text: HOSTILE, finish_reason: Some(HOSTILE), ..made() },
             Made {
-                outcome: Outcome::Rejected { status: 400, body: HOSTILE.into() },
+                outcome: Outcome::Rejected { status: 400, body: HOSTILE.into(), advice: None },
                 verdict: Verdict::NotScored { why: NotScored::Refused },
                 chunks: vec![],
                 output: None,

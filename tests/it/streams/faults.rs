@@ -1,32 +1,33 @@
 //! Every way in which an exchange can fail has an outcome of its own, and nothing is sent twice.
 
 use std::io::Write;
-use std::net::TcpListener;
-use std::sync::Arc;
+use std::net::{Shutdown, TcpListener};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
 use sobench::backend::{Adapter, Answer, Decoder, Fed, RequestOptions, ServerKind, Unsendable};
 use sobench::case::Case;
 use sobench::driver::{Client, Stopper, send_one, stop};
-use sobench::observation::{Observation, Outcome, TransportCause};
+use sobench::observation::{Advice, Observation, Outcome, TransportCause};
 
 use super::{case, check_order, observe, options, request, shared};
 use crate::scripted::{STREAM_HEAD, Scripted, Then, chunk, until_closed, whole};
 
-const KIND: ServerKind = ServerKind::Openai;
-const CONTENT: &str = "data: {\"choices\":[{\"index\":0,\"text\":\"hi\"}]}\n\n";
-const STOP: &str = "data: {\"choices\":[{\"index\":0,\"text\":\"\",\"finish_reason\":\"stop\"}]}\n\n";
-const DONE: &str = "data: [DONE]\n\n";
+pub(super) const KIND: ServerKind = ServerKind::Openai;
+pub(super) const CONTENT: &str = "data: {\"choices\":[{\"index\":0,\"text\":\"hi\"}]}\n\n";
+pub(super) const STOP: &str = "data: {\"choices\":[{\"index\":0,\"text\":\"\",\"finish_reason\":\"stop\"}]}\n\n";
+pub(super) const DONE: &str = "data: [DONE]\n\n";
 
-async fn observed(server: &Scripted) -> Observation {
+pub(super) async fn observed(server: &Scripted) -> Observation {
     let observation = observe(options(&server.base_url, KIND), KIND, true).await;
     check_order(&observation);
     assert_eq!(server.requests().len(), 1, "nothing is ever sent twice: {:?}", observation.outcome);
     observation
 }
 
-async fn outcome_of(bytes: impl Into<Vec<u8>>) -> Outcome {
+pub(super) async fn outcome_of(bytes: impl Into<Vec<u8>>) -> Outcome {
     observed(&Scripted::saying(bytes)).await.outcome
 }
 
@@ -34,17 +35,27 @@ async fn outcome_of(bytes: impl Into<Vec<u8>>) -> Outcome {
 async fn statuses_other_than_200() {
     let error = r#"{"error":{"message":"no such model","code":404}}"#;
     for (answer, expected) in [
-        (whole("400 Bad Request", "application/json", "no"), Outcome::Rejected { status: 400, body: "no".to_owned() }),
-        (whole("404 Not Found", "application/json", error), Outcome::Rejected { status: 404, body: error.to_owned() }),
-        (whole("429 Too Many", "text/plain", ""), Outcome::Rejected { status: 429, body: String::new() }),
+        (
+            whole("400 Bad Request", "application/json", "no"),
+            Outcome::Rejected { status: 400, body: "no".to_owned(), advice: None },
+        ),
+        (
+            whole("404 Not Found", "application/json", error),
+            Outcome::Rejected { status: 404, body: error.to_owned(), advice: None },
+        ),
+        (whole("429 Too Many", "text/plain", ""), Outcome::Rejected { status: 429, body: String::new(), advice: None }),
         (
             whole("500 Oops", "text/html", "<h1>Internal</h1>"),
-            Outcome::ServerError { status: 500, body: "<h1>Internal</h1>".to_owned() },
+            Outcome::ServerError { status: 500, body: "<h1>Internal</h1>".to_owned(), advice: None },
         ),
-        (whole("204 No Content", "text/plain", ""), Outcome::ServerError { status: 204, body: String::new() }),
+        (
+            "HTTP/1.1 429 Slow\r\nretry-after: 7\r\ncontent-length: 4\r\n\r\nslow".to_owned(),
+            Outcome::Rejected { status: 429, body: "slow".to_owned(), advice: Some(Advice::RetryAfter("7".to_owned())) },
+        ),
+        (whole("204 No Content", "text/plain", ""), Outcome::ServerError { status: 204, body: String::new(), advice: None }),
         (
             "HTTP/1.1 307 Moved\r\nlocation: /elsewhere\r\ncontent-length: 0\r\n\r\n".to_owned(),
-            Outcome::ServerError { status: 307, body: String::new() },
+            Outcome::ServerError { status: 307, body: String::new(), advice: Some(Advice::Location("/elsewhere".to_owned())) },
         ),
     ] {
         assert_eq!(outcome_of(answer).await, expected);
@@ -59,7 +70,7 @@ async fn a_refusals_body_is_cut_aloud_and_may_break_off() {
     let Outcome::Rejected { body, .. } = observe(options, KIND, true).await.outcome else { panic!("not rejected") };
     assert_eq!(body, "xxxxxxxxxx... (cut at 10 bytes)");
     let broken = "HTTP/1.1 400 Bad Request\r\ncontent-length: 100\r\n\r\nhalf";
-    assert_eq!(outcome_of(broken).await, Outcome::Rejected { status: 400, body: "half".to_owned() });
+    assert_eq!(outcome_of(broken).await, Outcome::Rejected { status: 400, body: "half".to_owned(), advice: None });
 }
 
 #[tokio::test]
@@ -107,7 +118,7 @@ async fn nobody_is_there() {
 }
 
 #[track_caller]
-fn check_cause(outcome: &Outcome, expected: TransportCause) {
+pub(super) fn check_cause(outcome: &Outcome, expected: TransportCause) {
     let Outcome::Transport { cause, message } = outcome else { panic!("{outcome:?}") };
     assert_eq!(*cause, expected, "{message}");
 }
@@ -145,6 +156,106 @@ async fn a_connection_that_is_reset() {
     check_cause(&observation.outcome, TransportCause::Reset);
 }
 
+/// Sends one request to a server that takes it and does as told with the connection.
+async fn after_shutting(answer: impl Into<Vec<u8>>, side: Shutdown) -> Observation {
+    let bytes = answer.into();
+    // Keeps connections open until the test ends: who listens no more cannot wait for the other side to close.
+    let kept = Arc::new(Mutex::new(Vec::new()));
+    let keep = Arc::clone(&kept);
+    let server = Scripted::new(move |_, stream| {
+        stream.write_all(&bytes).unwrap();
+        stream.shutdown(side).unwrap();
+        keep.lock().unwrap().push(stream.try_clone().unwrap());
+        Then::Close
+    });
+    let mut options = options(&server.base_url, KIND);
+    options.idle_timeout = Some(Duration::from_millis(300));
+    let observation = observe(options, KIND, true).await;
+    check_order(&observation);
+    observation
+}
+
+#[tokio::test]
+async fn connections_that_are_half_closed() {
+    let part = [STREAM_HEAD.as_bytes(), &chunk(CONTENT.as_bytes())].concat();
+    // The server has said all that it will: nothing, or half an answer.
+    check_cause(&after_shutting("", Shutdown::Write).await.outcome, TransportCause::Closed);
+    let observation = after_shutting(part.clone(), Shutdown::Write).await;
+    check_cause(&observation.outcome, TransportCause::Closed);
+    assert_eq!(observation.text, "hi");
+    // The server listens no more, which does not show on the wire; what it says is heard, and then it stalls.
+    let observation = after_shutting(part, Shutdown::Read).await;
+    assert_eq!((observation.outcome.name(), observation.text.as_str()), ("timed_out", "hi"));
+    let whole = [STREAM_HEAD.as_bytes(), &chunk([CONTENT, STOP, DONE].concat().as_bytes())].concat();
+    assert_eq!(after_shutting(whole, Shutdown::Read).await.outcome, Outcome::Completed);
+}
+
+#[tokio::test]
+async fn redirects_are_not_followed() {
+    let elsewhere = Scripted::saying("");
+    let answer = format!("HTTP/1.1 307 Moved\r\nlocation: {}/v1\r\ncontent-length: 0\r\n\r\n", elsewhere.base_url);
+    let outcome = outcome_of(answer).await;
+    let advice = Some(Advice::Location(format!("{}/v1", elsewhere.base_url)));
+    assert_eq!(outcome, Outcome::ServerError { status: 307, body: String::new(), advice });
+    assert_eq!(elsewhere.connections.load(Ordering::SeqCst), 0, "nobody asked there");
+}
+
+#[tokio::test]
+async fn lengths_that_are_not_those_of_the_body() {
+    let stream = [CONTENT, STOP, DONE].concat();
+    let head = |kind: &str, length: usize| format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\n\r\n");
+    let of_stream = |length| format!("{}{stream}", head("text/event-stream", length));
+    // Longer than what comes: the end is missing, which costs nothing where the answer had ended before it.
+    assert_eq!(outcome_of(of_stream(stream.len() + 9)).await, Outcome::Completed);
+    let half = format!("{}{CONTENT}", head("text/event-stream", 999));
+    check_cause(&outcome_of(half).await, TransportCause::Closed);
+    // Shorter: what is behind it is no part of the answer.
+    let cut = outcome_of(of_stream(CONTENT.len())).await;
+    assert_eq!(cut.name(), "stream_error", "{cut:?}");
+    let body = r#"{"choices":[{"index":0,"text":"hi","finish_reason":"stop"}]}"#;
+    assert_eq!(outcome_of(format!("{}{body}", head("application/json", body.len() - 3))).await.name(), "stream_error");
+    check_cause(&outcome_of(format!("{}{body}", head("application/json", body.len() + 3))).await, TransportCause::Closed);
+    let two = format!("HTTP/1.1 200 OK\r\ncontent-length: 3\r\ncontent-length: 4\r\n\r\n{body}");
+    check_cause(&outcome_of(two).await, TransportCause::Other);
+}
+
+#[tokio::test]
+async fn bytes_that_are_no_utf_8() {
+    let event = |text: &[u8]| [b"data: {\"choices\":[{\"index\":0,\"text\":\"", text, b"\"}]}\n\n"].concat();
+    let chunked = |pieces: &[&[u8]]| {
+        let chunks: Vec<u8> = pieces.iter().flat_map(|piece| chunk(piece)).collect();
+        [STREAM_HEAD.as_bytes(), &chunks, b"0\r\n\r\n"].concat()
+    };
+    let end = [STOP, DONE].concat();
+    // A character that lies in two chunks is one.
+    let accent = event("é".as_bytes());
+    let middle = accent.iter().position(|byte| *byte == 0xA9).unwrap();
+    let server = Scripted::saying(chunked(&[&accent[..middle], &accent[middle..], end.as_bytes()]));
+    let observation = observed(&server).await;
+    assert_eq!((observation.outcome, observation.text.as_str()), (Outcome::Completed, "é"));
+    // Half of one is none: at once, after an event of the same shape, cut in between, and in a whole answer.
+    let bad = event(b"\xC3");
+    let whole =
+        br#"{"choices":[{"index":0,"text":"*","finish_reason":"stop"}]}"#.map(|byte| if byte == b'*' { 0xFF } else { byte });
+    let head = format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n", whole.len());
+    let middle = bad.iter().position(|byte| *byte == 0xC3).unwrap() + 1;
+    for answer in [
+        chunked(&[&bad, end.as_bytes()]),
+        chunked(&[&event(b"a"), &event(b"b"), &bad, end.as_bytes()]),
+        chunked(&[&bad[..middle], &bad[middle..], end.as_bytes()]),
+        [head.as_bytes(), &whole].concat(),
+    ] {
+        let Outcome::StreamError { message } = outcome_of(answer).await else { panic!("not refused") };
+        assert!(message.contains("utf-8"), "{message}");
+    }
+}
+
+#[tokio::test]
+async fn what_came_in_place_of_a_stream_is_named() {
+    let Outcome::StreamError { message } = outcome_of(whole("200 OK", "text/html", "<h1>Welcome</h1>")).await else { panic!() };
+    assert!(message.starts_with("\"text/html\" came where text/event-stream was asked for: an unreadable body"), "{message}");
+}
+
 #[tokio::test]
 async fn bodies_and_events_have_limits() {
     let answer = format!("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n{}{STOP}{DONE}", CONTENT.repeat(20));
@@ -157,20 +268,6 @@ async fn bodies_and_events_have_limits() {
     let message = "an event larger than 20 bytes".to_owned();
     assert_eq!(observe(small, KIND, true).await.outcome, Outcome::StreamError { message });
     assert_eq!(observe(options(&server.base_url, KIND), KIND, true).await.text, "hi".repeat(20));
-}
-
-#[tokio::test]
-async fn a_server_that_never_answers_runs_into_the_timeout() {
-    let server = Scripted::new(|_, stream| {
-        until_closed(stream);
-        Then::Close
-    });
-    let mut options = options(&server.base_url, KIND);
-    options.request_timeout = Some(Duration::from_millis(30));
-    let observation = observe(options, KIND, true).await;
-    check_order(&observation);
-    assert_eq!((observation.timing.headers_ns, observation.timing.streamed), (None, false));
-    assert_eq!(observation.outcome, Outcome::TimedOut { limit_ms: 30 });
 }
 
 /// An adapter whose decoders signal the stopper twice as soon as they have been given anything.

@@ -41,7 +41,7 @@ impl Expected {
         let file = &self.file;
         assert_eq!(outcome.name(), self.outcome, "{file} {how} ({}): {outcome:?}", self.note);
         let (status, words) = match outcome {
-            Outcome::Rejected { status, body } | Outcome::ServerError { status, body } => (Some(*status), body.as_str()),
+            Outcome::Rejected { status, body, .. } | Outcome::ServerError { status, body, .. } => (Some(*status), body.as_str()),
             Outcome::StreamError { message } => (None, message.as_str()),
             _ => (None, ""),
         };

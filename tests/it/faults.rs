@@ -1,0 +1,3 @@
+//! Faults survived: what a user sees of each, end to end. A module per place where things go wrong.
+
+mod wire;
