@@ -1,8 +1,11 @@
-//! Exact divisibility of JSON numbers, whatever their size. Knows only their text.
+//! Exact divisibility and order of JSON numbers, whatever their size. Knows only their text.
 
-/// A number as `digits * 10^exponent`, its sign left out; zero has no digits.
+use std::cmp::Ordering;
+
+/// A number as `digits * 10^exponent`; zero has no digits and no sign.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Decimal {
+    negative: bool,
     /// Without zeros at either end.
     digits: Vec<u8>,
     exponent: i64,
@@ -12,8 +15,8 @@ impl Decimal {
     /// Reads the text of a JSON number. Exponents beyond 64 bits stop there, where every such number is as good as another.
     pub(super) fn read(number: &str) -> Self {
         let (mantissa, exponent) = number.split_once(['e', 'E']).unwrap_or((number, "0"));
-        let negative = exponent.starts_with('-');
-        let mut exponent = exponent.parse().unwrap_or(if negative { i64::MIN / 2 } else { i64::MAX / 2 });
+        let tiny = exponent.starts_with('-');
+        let mut exponent = exponent.parse().unwrap_or(if tiny { i64::MIN / 2 } else { i64::MAX / 2 });
         let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
         exponent = i64::saturating_sub(exponent, fraction.len() as i64);
         let all = whole.bytes().chain(fraction.bytes()).filter(u8::is_ascii_digit).map(|digit| digit - b'0');
@@ -24,15 +27,36 @@ impl Decimal {
         if digits.is_empty() {
             exponent = 0;
         }
-        Self { digits, exponent }
+        Self { negative: number.starts_with('-') && !digits.is_empty(), digits, exponent }
+    }
+
+    /// Which one is larger.
+    pub(super) fn compare(&self, other: &Self) -> Ordering {
+        match (self.negative, other.negative) {
+            (false, true) => Ordering::Greater,
+            (true, false) => Ordering::Less,
+            (false, false) => self.compare_sizes(other),
+            (true, true) => other.compare_sizes(self),
+        }
+    }
+
+    /// Signs aside: by the place of the first digit, then by the digits, which do not end in zeros.
+    fn compare_sizes(&self, other: &Self) -> Ordering {
+        match (self.digits.is_empty(), other.digits.is_empty()) {
+            (false, false) => {
+                let place = |number: &Self| number.exponent.saturating_add(number.digits.len() as i64);
+                place(self).cmp(&place(other)).then_with(|| self.digits.cmp(&other.digits))
+            }
+            (is_zero, other_is_zero) => other_is_zero.cmp(&is_zero),
+        }
     }
 
     /// A text that equal numbers share and no others.
     ///
     /// Exponents beyond 64 bits are all taken for one; no reader of JSON tells them apart either.
     pub(super) fn spelling(number: &str) -> String {
-        let Self { digits, exponent } = Self::read(number);
-        let sign = if number.starts_with('-') && !digits.is_empty() { "-" } else { "" };
+        let Self { negative, digits, exponent } = Self::read(number);
+        let sign = if negative { "-" } else { "" };
         let digits: String = digits.iter().map(|digit| char::from(b'0' + digit)).collect();
         format!("{sign}{digits}e{exponent}")
     }
@@ -86,6 +110,39 @@ mod tests {
     }
 
     #[test]
+    fn compares_exactly() {
+        let ordered = [
+            "-1e99999999999999999999",
+            "-1e30",
+            "-10.5",
+            "-10",
+            "-9.99",
+            "-1e-400",
+            "0",
+            "1e-400",
+            "0.1",
+            "0.10000000000000000001",
+            "0.2",
+            "2",
+            "10",
+            "11",
+            "100",
+            "9007199254740992.9",
+            "9007199254740993",
+            "1e30",
+            "1e99999999999999999999",
+        ];
+        for (index, one) in ordered.iter().enumerate() {
+            for (place, other) in ordered.iter().enumerate() {
+                assert_eq!(Decimal::read(one).compare(&Decimal::read(other)), index.cmp(&place), "{one} {other}");
+            }
+        }
+        for (one, other) in [("0", "-0.00"), ("1", "1.0"), ("10", "1e1"), ("-25", "-0.25E+2"), ("0e5", "0")] {
+            assert_eq!(Decimal::read(one).compare(&Decimal::read(other)), Ordering::Equal, "{one} {other}");
+        }
+    }
+
+    #[test]
     fn divides_exactly() {
         for (number, divisor, expected) in [
             ("19.99", "0.01", true),
@@ -119,8 +176,8 @@ mod tests {
 
     #[test]
     fn normalises() {
-        assert_eq!(Decimal::read("0.0250e3"), Decimal { digits: vec![2, 5], exponent: 0 });
-        assert_eq!(Decimal::read("-1200"), Decimal { digits: vec![1, 2], exponent: 2 });
+        assert_eq!(Decimal::read("0.0250e3"), Decimal { negative: false, digits: vec![2, 5], exponent: 0 });
+        assert_eq!(Decimal::read("-1200"), Decimal { negative: true, digits: vec![1, 2], exponent: 2 });
         assert_eq!(Decimal::read("99999999999999999999").mantissa(), None);
     }
 }

@@ -2,13 +2,14 @@
 //!
 //! The draft is the one that `$schema` names, else 2020-12. `format` is asserted in every draft unless switched off
 //! (`formats.rs`); names that no draft defines are passed over, as every draft asks. `pattern` follows ECMA-262 and is not
-//! anchored. Numbers are compared by their digits. A `$ref` leads into the document or to the meta-schemas of its own draft;
+//! anchored. Numbers are compared by their digits (`bounds.rs`, `decimal.rs`). A `$ref` leads into the document or to the meta-schemas of its own draft;
 //! nothing is ever fetched.
 //!
 //! Known to fall short: `patternProperties` with look-around reads `\d`, `\w` and `\s` as Unicode's, and its `.` takes line
 //! terminators other than newline; a divisor of over 19 digits in `multipleOf` is not judged by; the violation is called
 //! `contains` for `minContains` and `maxContains`, and `required` for `dependentRequired` (the schema path tells them apart).
 
+mod bounds;
 mod counted;
 mod decimal;
 mod formats;
@@ -217,6 +218,7 @@ fn build(schema: &Value, options: EvaluateOptions, given_up: &keywords::GivenUp)
         .with_pattern_options(patterns)
         .with_keyword("pattern", keywords::pattern(given_up))
         .with_keyword("multipleOf", keywords::multiple_of);
+    validator_options = bounds::add(validator_options);
     if options.assert_formats {
         validator_options = formats::add_later(validator_options, schema);
     }
