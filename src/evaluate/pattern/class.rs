@@ -40,6 +40,12 @@ fn members(letter: char, ascii: bool, dialect: Dialect) -> &'static str {
     }
 }
 
+/// `\b` or `\B` in terms of `word`, a class of one character: for engines whose own idea of a word is another one.
+pub(super) fn boundary(letter: char, word: &str) -> String {
+    let (start, end) = if letter == 'b' { ("(?!", "(?=") } else { ("(?=", "(?!") };
+    format!("(?:(?<={word}){start}{word})|(?<!{word}){end}{word}))")
+}
+
 /// One item of a class: a character, which may begin a range, or a set.
 enum Item {
     Character(char),

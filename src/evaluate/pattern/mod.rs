@@ -7,12 +7,15 @@
 //!
 //! Taken beyond Python's `re`, because the decoding engines take it: `\p{..}`, `\z`, `(?<name>..)`, look-behind of any width.
 //! Refused: `\N{..}`, `(?L)`, flags in mid-pattern, and whatever else `re` refuses. Differing: `(?i)` goes by Unicode's simple
-//! case folding. Taken beyond ECMA-262: flags at the start.
+//! case folding, and `\B` matches in an empty text, as in CPython from 3.14 on. Taken beyond ECMA-262: flags at the start.
+
+use std::fmt::Write as _;
 
 mod class;
 mod cursor;
 mod matcher;
 mod parser;
+mod rounds;
 #[cfg(test)]
 mod tests;
 
@@ -62,9 +65,13 @@ enum Token {
     Open(Group, String),
     Close,
     Alternate,
+    /// `\b` or `\B` by ASCII's idea of a word.
+    AsciiBoundary(char),
     /// Python's `$` without `(?m)`: the end, or before a newline at the end.
     Dollar,
     Repeat(String),
+    /// To a group, by its number.
+    Reference(usize, String),
     Piece(String),
 }
 
@@ -81,17 +88,25 @@ impl Translated {
     /// The pattern in Rust's spelling, anchored as `extent` says.
     fn write(&self, extent: Extent) -> Written {
         let mut body = String::new();
-        let mut backtracking = self.backtracking;
         let is_last = self.is_last();
+        let looks_ahead =
+            |(token, is_last): (&Token, &bool)| matches!(token, Token::Dollar) && !(extent == Extent::Full && *is_last);
+        let backtracking = self.backtracking || self.tokens.iter().zip(&is_last).any(looks_ahead);
         for (token, is_last) in self.tokens.iter().zip(is_last) {
             match token {
-                Token::Open(_, text) | Token::Repeat(text) | Token::Piece(text) => body.push_str(text),
+                Token::Open(_, text) | Token::Repeat(text) | Token::Reference(_, text) | Token::Piece(text) => {
+                    body.push_str(text)
+                }
                 Token::Close => body.push(')'),
                 Token::Alternate => body.push('|'),
                 Token::Dollar if extent == Extent::Full && is_last => body.push_str("\\z"),
-                Token::Dollar => {
-                    body.push_str("(?=\\n?\\z)");
-                    backtracking = true;
+                Token::Dollar => body.push_str("(?=\\n?\\z)"),
+                // The backtracking engine cannot leave Unicode.
+                Token::AsciiBoundary(letter) if backtracking => {
+                    body.push_str(&class::boundary(*letter, &class::shorthand('w', true, Dialect::Re)));
+                }
+                Token::AsciiBoundary(letter) => {
+                    write!(body, "(?-u:\\{letter})").expect("writing to a string does not fail");
                 }
             }
         }
@@ -112,7 +127,7 @@ impl Translated {
         for (index, token) in self.tokens.iter().enumerate().rev() {
             last[index] = after;
             after = match token {
-                Token::Dollar => after,
+                Token::Dollar | Token::AsciiBoundary(_) => after,
                 Token::Close => {
                     let ends = after && groups[index] == Group::Plain;
                     after_group.push(ends);
@@ -124,7 +139,7 @@ impl Translated {
                     after_group.pop();
                     false
                 }
-                Token::Repeat(_) | Token::Piece(_) => false,
+                Token::Repeat(_) | Token::Reference(..) | Token::Piece(_) => false,
             };
         }
         last

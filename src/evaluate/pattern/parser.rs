@@ -3,7 +3,14 @@
 use std::fmt::Write as _;
 
 use super::cursor::Cursor;
-use super::{Dialect, Group, Token, Translated, class};
+use super::{Dialect, Group, Token, Translated, class, rounds};
+
+/// What opens a group that looks around.
+const LOOKS: [&str; 4] = ["(?=", "(?!", "(?<=", "(?<!"];
+
+/// Matches anywhere and takes nothing. In a group it is something to repeat: the backtracking engine refuses to repeat a group that is
+/// empty or only looks around, which both notations allow.
+const NOTHING: &str = "(?:^|)";
 
 /// Reads `pattern`; the error says what is wrong with it, without a full stop.
 pub(super) fn translate(pattern: &str, dialect: Dialect) -> Result<Translated, String> {
@@ -20,6 +27,11 @@ pub(super) fn translate(pattern: &str, dialect: Dialect) -> Result<Translated, S
     };
     let flags = parser.leading_flags()?;
     parser.run()?;
+    if parser.ecma
+        && let Some(group) = rounds::forgotten(&parser.tokens)
+    {
+        return Err(format!("a reference to group {group} that may go back to an earlier round of a repetition"));
+    }
     Ok(Translated { tokens: parser.tokens, flags, backtracking: parser.backtracking })
 }
 
@@ -140,6 +152,9 @@ impl Parser {
             self.repeat_look_around(start, &range);
             return Ok(());
         }
+        if self.takes_nothing(start) {
+            self.tokens.insert(start + 1, Token::Piece(NOTHING.to_owned()));
+        }
         self.tokens.push(Token::Repeat(range));
         if possessive {
             self.tokens.insert(start, Token::Open(Group::Other, "(?>".to_owned()));
@@ -151,8 +166,25 @@ impl Parser {
     }
 
     fn is_look_around(&self, start: usize) -> bool {
-        let looks = |text: &str| ["(?=", "(?!", "(?<=", "(?<!"].contains(&text);
-        matches!(&self.tokens[start], Token::Open(_, text) if looks(text))
+        matches!(&self.tokens[start], Token::Open(_, text) if LOOKS.contains(&text.as_str()))
+    }
+
+    /// Whether the group that begins at `start` only groups, and holds nothing but look-around, if that.
+    fn takes_nothing(&self, start: usize) -> bool {
+        let mut around: Vec<bool> = Vec::new();
+        for token in &self.tokens[start..] {
+            match token {
+                Token::Open(Group::Plain, text) if text == "(" => return false,
+                Token::Open(..) if around.last() == Some(&true) => around.push(true),
+                Token::Open(Group::Plain, _) => around.push(false),
+                Token::Open(Group::Other, text) => around.push(LOOKS.contains(&text.as_str())),
+                Token::Close => drop(around.pop()),
+                Token::Dollar => {}
+                _ if around.last() != Some(&true) => return false,
+                _ => {}
+            }
+        }
+        matches!(&self.tokens[start], Token::Open(..))
     }
 
     /// Look-around takes nothing, so that once is as good as often; and where none will do, it is one of two alternatives. The
@@ -198,7 +230,10 @@ impl Parser {
         match character {
             'A' if !self.ecma => self.assertion("\\A"),
             'z' | 'Z' if !self.ecma => self.assertion("\\z"),
-            'b' | 'B' if self.ecma || self.flags.ascii => self.assertion(&format!("(?-u:\\{character})")),
+            'b' | 'B' if self.ecma || self.flags.ascii => {
+                self.tokens.push(Token::AsciiBoundary(character));
+                self.last = Last::Nothing;
+            }
             'b' | 'B' => self.boundary(character),
             'd' | 'D' | 's' | 'S' | 'w' | 'W' => self.atom(class::shorthand(character, self.flags.ascii, self.cursor.dialect)),
             'p' | 'P' => {
@@ -230,9 +265,7 @@ impl Parser {
             return self.assertion(&format!("\\{letter}"));
         }
         self.backtracking = true;
-        let word = class::shorthand('w', false, Dialect::Re);
-        let (start, end) = if letter == 'b' { ("(?!", "(?=") } else { ("(?=", "(?!") };
-        self.assertion(&format!("(?:(?<={word}){start}{word})|(?<!{word}){end}{word}))"));
+        self.assertion(&class::boundary(letter, &class::shorthand('w', false, Dialect::Re)));
     }
 
     /// Whether Python takes `\` and `first` for the beginning of an octal escape (three digits), not of a reference.
@@ -248,13 +281,18 @@ impl Parser {
         }
         self.backtracking = true;
         match (self.ecma, still_open) {
-            (false, false) => self.atom(format!("(?:\\{number})")),
+            (false, false) => self.reference(number, format!("(?:\\{number})")),
             (false, true) => return Err(format!("a reference to group {number}, which is still open")),
             // In ECMAScript a reference to a group that has not matched matches the empty text.
-            (true, false) => self.atom(format!("(?({number})\\{number}|)")),
+            (true, false) => self.reference(number, format!("(?({number})\\{number}|)")),
             (true, true) => self.atom("(?:)".to_owned()),
         }
         Ok(())
+    }
+
+    fn reference(&mut self, number: usize, text: String) {
+        self.last = Last::Atom(self.tokens.len());
+        self.tokens.push(Token::Reference(number, text));
     }
 
     fn group(&mut self) -> Result<(), String> {

@@ -144,6 +144,14 @@ const PYTHON_SAID: &[(&str, &str, bool, bool)] = &[
     ("\\#\\&\\~", "#&~", true, true),
     ("\\b\\w+\\b", "word", true, true),
     ("a\\Bb", "ab", true, true),
+    ("(?a)(?=a)\\ba\\b", "a", true, true),
+    ("(?a)(?=a)a\\B", "a", false, false),
+    ("(?:)*a", "a", true, true),
+    ("(?:$)*", "", true, true),
+    ("(?:(?=a))+a", "a", true, true),
+    ("(?:(?=b))+a", "a", false, false),
+    ("(?:(?:(?<!b)))?a", "a", true, true),
+    ("(?i:(?=b)){2}a", "a", false, false),
     ("a\\bb", "ab", false, false),
     ("(?a)a\\b\u{eb}", "a\u{eb}", true, true),
     ("\u{e9}+", "\u{e9}\u{e9}", true, true),
@@ -222,6 +230,24 @@ fn re_is_widened_by_what_engines_take() {
     }
 }
 
+/// Where ECMAScript forgets a capture that the engine keeps, there is no verdict; where both keep or set it, there is.
+#[test]
+fn captures_of_earlier_rounds_are_not_judged_by() {
+    for (pattern, text, expected) in [
+        ("^(?:(a)|b\\1)+$", "ab", None),
+        ("^(?:\\1b(a)?)*$", "bab", None),
+        ("^(?:(a)?b\\1)+$", "abab", None),
+        ("^(?:(a|b)\\1)+$", "aabb", Some(true)),
+        ("^(?:(a|b)\\1)+$", "abba", Some(false)),
+        ("^(a)(?:b\\1)*$", "abaXba", Some(false)),
+        ("^(a)(?:b\\1|c)*$", "abacba", Some(true)),
+        ("^(?:(a)|b)\\1$", "b", Some(true)),
+    ] {
+        let found = matches(pattern, text, Dialect::Ecma, Extent::Search);
+        assert_eq!(found.as_ref().ok().copied(), expected, "{pattern:?} on {text:?}: {found:?}");
+    }
+}
+
 /// By the text of ECMA-262 (with Annex B), searched for anywhere.
 #[test]
 fn ecma_as_the_standard_says() {
@@ -243,6 +269,11 @@ fn ecma_as_the_standard_says() {
         ("^\\s$", "\u{85}", false),
         ("^\\S$", "\u{a0}", false),
         ("\\bfoo\\b", "éfooé", true),
+        ("^(?=.*\\d)\\b\\w+\\b$", "foo1", true),
+        ("(?!x)\\bfoo\\b", "éfooé", true),
+        ("(?!x)\\Bfoo", "éfoo", false),
+        ("^(?:(?=a))*a", "a", true),
+        ("^(?:)*a", "a", true),
         ("^[^]$", "\n", true),
         ("[]", "a", false),
         ("^[\\w-.]+$", "a-b.c", true),
