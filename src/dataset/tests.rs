@@ -386,3 +386,40 @@ fn plans_that_mean_nothing_or_would_go_unheeded_are_refused() {
     check_refused(&missing(&format!("{FIXTURES}/tokenizer/make.py")), "neither .parquet, .jsonl nor .json");
     check_refused(&missing(&format!("{FIXTURES}/tokenizer")), "no file of the split train");
 }
+
+/// Whatever is left of a file that was cut off, it is an error that names it, or rows that are whole.
+#[test]
+fn files_cut_at_every_place_that_matters_are_refused_or_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let (tokenizer, hub) = (tokenizer(), HubSettings::from_lookup(|_| None));
+    for (name, file, as_file) in [
+        (DatasetName::Custom, "custom.jsonl", "rows.jsonl"),
+        (DatasetName::XgrammarBench, "json_mode_eval.jsonl", "rows.jsonl"),
+        (DatasetName::XgrammarBench, "json_mode_eval.json", "rows.json"),
+        (DatasetName::Sharegpt, "sharegpt.json", "rows.json"),
+        (DatasetName::Burstgpt, "burstgpt.csv", "rows.csv"),
+        (DatasetName::Hf, "hf/chats.jsonl", "rows.jsonl"),
+        (DatasetName::Maskbench, "maskbench/port.json", "rows.json"),
+        (DatasetName::Maskbench, "maskbench/more.jsonl", "rows.jsonl"),
+        (DatasetName::Bfcl, "bfcl/BFCL_v3_simple.json", "rows.json"),
+    ] {
+        let whole = std::fs::read(format!("{FIXTURES}/datasets/{file}")).unwrap();
+        let path = folder.path().join(as_file);
+        let of_path =
+            DatasetPlan { dataset_path: path.to_str().map(str::to_owned), prompt_form: PromptForm::Messages, ..plan(name) };
+        let rows = || load_with(&of_path, &tokenizer, &hub).map(|dataset| (dataset.rows, dataset.notices));
+        std::fs::write(&path, &whole).unwrap();
+        let (all, _) = rows().unwrap();
+        let matters = |place: &usize| matches!(whole[place - 1], b'{' | b'}' | b'[' | b']' | b'"' | b':' | b',' | b'\\' | b'\n');
+        for cut in (1..whole.len()).filter(matters) {
+            std::fs::write(&path, &whole[..cut]).unwrap();
+            match rows() {
+                Ok((left, notices)) => assert!(left <= all, "{file} cut at {cut}: {left} rows, {notices:?}"),
+                Err(error) => {
+                    assert!(error.what.contains(as_file) && error.hint.is_some(), "{file} cut at {cut}: {error}");
+                    assert!(!error.what.contains('\n') && error.exit_code() == 2, "{file} cut at {cut}: {error}");
+                }
+            }
+        }
+    }
+}
