@@ -20,12 +20,11 @@ use super::file::{check_rows, list};
 use super::hub::{self, HubSettings, RepoKind};
 use super::message::messages;
 use super::table::read_lines;
-use super::{DatasetPlan, Order, Row, Rows, RowsKind};
+use super::{DatasetPlan, Row, Rows, RowsKind};
 use crate::case::{Message, Prompt};
 use crate::constraint::Constraint;
 use crate::error::{Error, Result};
 use crate::input::json::Repeated;
-use crate::random::PythonRandom;
 use crate::tokenizer::python_json::dumps;
 
 const REPOSITORY: &str = "gorilla-llm/Berkeley-Function-Calling-Leaderboard";
@@ -59,9 +58,7 @@ pub(super) fn rows(plan: &DatasetPlan, hub: &HubSettings) -> Result<Rows> {
         debug_assert!(taken <= categories.len());
     }
     check_rows(rows.len(), &source)?;
-    if plan.drawing.order == Order::Shuffled {
-        PythonRandom::new(plan.seed).shuffle(&mut rows);
-    }
+    plan.put_in_order(&mut rows);
     Ok(Rows { rows, kind: RowsKind::Sampled, source, converted_from: None, notices })
 }
 
@@ -243,7 +240,7 @@ fn json_type(name: &str) -> Option<&'static str> {
 mod tests {
     use super::*;
     use crate::dataset::tests::plan;
-    use crate::dataset::{DatasetName, Drawing};
+    use crate::dataset::{DatasetName, Drawing, Order};
     use crate::evaluate::call;
 
     const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/datasets/bfcl");

@@ -9,7 +9,6 @@ use std::path::Path;
 
 use super::exact::{check_amount, vocabulary_size};
 use super::file::{check_rows, read_lines};
-use super::prefix_repetition::numpy_seed;
 use super::{DatasetPlan, OutputLength, Row, Rows, RowsKind};
 use crate::case::Prompt;
 use crate::error::{Error, Result};
@@ -34,14 +33,12 @@ struct Logged {
 /// # Errors
 /// The file is no such table, or holds no answered request of the model.
 pub(super) fn rows(plan: &DatasetPlan, tokenizer: &Tokenizer) -> Result<Rows> {
-    let Some(path) = &plan.dataset_path else {
-        return Err(Error::usage("the dataset burstgpt has no file").hint("give --dataset-path a CSV file in BurstGPT's layout"));
-    };
+    let path = plan.file("give --dataset-path a CSV file in BurstGPT's layout")?;
     let logged = read(path)?;
     check_rows(logged.len(), path)?;
     let longest = logged.iter().map(|row| row.request_tokens).max().unwrap_or(0);
     check_amount(u64::from(longest), plan.num_prompts)?;
-    let mut random = NumpyRandom::new(numpy_seed(plan.seed)?);
+    let mut random = NumpyRandom::new(plan.numpy_seed()?);
     let count = plan.num_prompts;
     let is_short = logged.len() < count;
     let places: Vec<usize> = if is_short {

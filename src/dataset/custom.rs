@@ -34,9 +34,7 @@ pub(crate) const FIELDS: [&str; 12] = [
 
 /// The rows of the file, in its order.
 pub(super) fn rows(plan: &DatasetPlan) -> Result<Rows> {
-    let Some(path) = &plan.dataset_path else {
-        return Err(Error::usage("the dataset custom has no file").hint("give --dataset-path a JSONL file, a row a line"));
-    };
+    let path = plan.file("give --dataset-path a JSONL file, a row a line")?;
     let mut repeated = Repeated::default();
     let read = read_lines(Path::new(path))?.map(|line| {
         let (number, line) = line?;

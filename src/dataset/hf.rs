@@ -11,11 +11,10 @@ use super::file::check_rows;
 use super::hub::HubSettings;
 use super::sharegpt::{UNASKED, is_asked};
 use super::table::{self, Wanted};
-use super::{DatasetPlan, Order, OutputLength, Row, Rows, RowsKind};
+use super::{DatasetPlan, OutputLength, Row, Rows, RowsKind};
 use crate::case::{Message, Prompt};
 use crate::error::{Error, Result};
 use crate::input::json::Repeated;
-use crate::random::PythonRandom;
 use crate::tokenizer::Tokenizer;
 
 /// Names under which columns of chats are looked for, the surest first.
@@ -47,9 +46,7 @@ pub(super) fn rows(plan: &DatasetPlan, tokenizer: &Tokenizer, hub: &HubSettings)
         }
     }
     check_rows(read.len(), &found.source)?;
-    if plan.drawing.order == Order::Shuffled {
-        PythonRandom::new(plan.seed).shuffle(&mut read);
-    }
+    plan.put_in_order(&mut read);
     let (mut rows, mut left_out) = (Vec::new(), 0);
     for (place, value) in read {
         if rows.len() == plan.num_prompts {
@@ -152,7 +149,7 @@ fn chat(plan: &DatasetPlan, tokenizer: &Tokenizer, mut turns: Vec<Message>, plac
 mod tests {
     use super::*;
     use crate::dataset::tests::{plan, tokenizer};
-    use crate::dataset::{DatasetName, Drawing, Part};
+    use crate::dataset::{DatasetName, Drawing, Order, Part};
 
     const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/datasets/hf");
 

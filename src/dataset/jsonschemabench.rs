@@ -12,11 +12,10 @@ use super::file::check_rows;
 use super::hub::HubSettings;
 use super::json::parse_schema;
 use super::table::{self, Wanted};
-use super::{DatasetPlan, Order, Row, Rows, RowsKind, document};
+use super::{DatasetPlan, Row, Rows, RowsKind, document};
 use crate::constraint::Constraint;
 use crate::error::{Error, Result};
 use crate::input::json::Repeated;
-use crate::random::PythonRandom;
 
 const REPOSITORY: &str = "epfl-dlab/JSONSchemaBench";
 const SCHEMA: &str = "json_schema";
@@ -53,9 +52,7 @@ pub(super) fn rows(plan: &DatasetPlan, hub: &HubSettings) -> Result<Rows> {
         }
     }
     check_rows(rows.len(), &found.source)?;
-    if plan.drawing.order == Order::Shuffled {
-        PythonRandom::new(plan.seed).shuffle(&mut rows);
-    }
+    plan.put_in_order(&mut rows);
     let notices = found.notices.into_iter().chain(document::unreadable(&unreadable)).chain(repeated.notice()).collect();
     Ok(Rows { rows, kind: RowsKind::Sampled, source: found.source, converted_from: None, notices })
 }
@@ -79,7 +76,7 @@ mod tests {
     use super::*;
     use crate::case::Prompt;
     use crate::dataset::tests::plan;
-    use crate::dataset::{DatasetName, Drawing, Part};
+    use crate::dataset::{DatasetName, Drawing, Order, Part};
 
     const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/datasets");
 

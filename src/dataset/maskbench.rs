@@ -11,11 +11,10 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::file::{check_rows, list, read_document, read_lines};
-use super::{DatasetPlan, Order, Row, Rows, RowsKind, document};
+use super::{DatasetPlan, Row, Rows, RowsKind, document};
 use crate::constraint::Constraint;
 use crate::error::{Error, Result};
 use crate::input::json::{self, Repeated};
-use crate::random::PythonRandom;
 
 #[derive(Deserialize)]
 struct Entry {
@@ -43,11 +42,9 @@ struct Test {
 /// # Errors
 /// There is no such file or folder, or nothing in it is one of MaskBench's.
 pub(super) fn rows(plan: &DatasetPlan) -> Result<Rows> {
-    let Some(path) = &plan.dataset_path else {
-        return Err(Error::usage("the dataset maskbench has no files").hint(
-            "give --dataset-path the folder maskbench/data of guidance-ai/jsonschemabench, one of its files, or a JSONL file",
-        ));
-    };
+    let path = plan.file(
+        "give --dataset-path the folder maskbench/data of guidance-ai/jsonschemabench, one of its files, or a JSONL file",
+    )?;
     let (mut rows, mut unreadable, mut repeated) = (Vec::new(), Vec::new(), Repeated::default());
     let mut take = |text: &str, place: String| match json::object_from_text::<Entry>(text) {
         Ok(entry) => {
@@ -71,9 +68,7 @@ pub(super) fn rows(plan: &DatasetPlan) -> Result<Rows> {
             .hint("a file, or a line of a .jsonl file, is an object with \"schema\" and \"tests\""));
     }
     check_rows(rows.len(), path)?;
-    if plan.drawing.order == Order::Shuffled {
-        PythonRandom::new(plan.seed).shuffle(&mut rows);
-    }
+    plan.put_in_order(&mut rows);
     let notices = document::unreadable(&unreadable).into_iter().chain(repeated.notice()).collect();
     Ok(Rows { rows, kind: RowsKind::Sampled, source: path.clone(), converted_from: None, notices })
 }
@@ -99,7 +94,7 @@ fn row(entry: Entry, name: String) -> Row {
 mod tests {
     use super::*;
     use crate::dataset::tests::plan;
-    use crate::dataset::{DatasetName, Drawing};
+    use crate::dataset::{DatasetName, Drawing, Order};
 
     const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/datasets");
 

@@ -6,10 +6,11 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::drawing::Drawing;
+use super::drawing::{Drawing, Order};
 use super::mix::MixPart;
 use crate::constraint::{GrammarDialect, GrammarSpelling};
 use crate::error::{Error, Result};
+use crate::random::PythonRandom;
 
 /// The most requests of one run; each is kept in memory from the start.
 pub const MAX_PROMPTS: usize = 10_000_000;
@@ -332,6 +333,33 @@ pub struct DatasetPlan {
 }
 
 impl DatasetPlan {
+    /// The file or folder that a dataset is read from which nobody else has.
+    ///
+    /// # Errors
+    /// None is named; `hint` says which would do.
+    pub(super) fn file(&self, hint: &str) -> Result<&String> {
+        let missing = || Error::usage(format!("the dataset {} has no file", self.name)).hint(hint);
+        self.dataset_path.as_ref().ok_or_else(missing)
+    }
+
+    /// Puts rows into the order in which they are asked: shuffled by CPython's `random.seed(seed)` and `random.shuffle`, or as they are.
+    pub(super) fn put_in_order<T>(&self, rows: &mut [T]) {
+        if self.drawing.order == Order::Shuffled {
+            PythonRandom::new(self.seed).shuffle(rows);
+        }
+    }
+
+    /// The seed, as NumPy's legacy generator takes it.
+    ///
+    /// # Errors
+    /// It is above 2^32 - 1.
+    pub(super) fn numpy_seed(&self) -> Result<u32> {
+        u32::try_from(self.seed).map_err(|_| {
+            Error::usage(format!("this dataset is drawn by a generator that takes no seed above {}: {}", u32::MAX, self.seed))
+                .hint("lower --seed")
+        })
+    }
+
     /// Refuses numbers that mean nothing, and options of another dataset, which would go unheeded.
     pub(super) fn check(&self) -> Result<()> {
         if self.num_prompts == 0 || self.num_prompts > MAX_PROMPTS {

@@ -5,10 +5,10 @@
 //! asked for.
 
 use super::exact::{check_amount, notice, of_length, vocabulary_size};
-use super::{DatasetPlan, Order, Row, Rows, RowsKind, SHIPPED};
+use super::{DatasetPlan, Row, Rows, RowsKind, SHIPPED};
 use crate::case::Prompt;
 use crate::error::{Error, Result};
-use crate::random::{NumpyRandom, PythonRandom};
+use crate::random::NumpyRandom;
 use crate::tokenizer::Tokenizer;
 
 /// A row a prompt.
@@ -27,7 +27,7 @@ pub(super) fn rows(plan: &DatasetPlan, tokenizer: &Tokenizer) -> Result<Rows> {
         return Err(Error::usage("a prompt would have no token: 0").hint("raise --prefix-repetition-suffix-len"));
     }
     check_amount(wanted, count)?;
-    let mut source = NumpyRandom::new(numpy_seed(plan.seed)?);
+    let mut source = NumpyRandom::new(plan.numpy_seed()?);
     let vocabulary_size = u64::from(vocabulary_size(tokenizer)?);
     let mut excess = 0;
     let mut tokens = |length: u32| {
@@ -46,22 +46,11 @@ pub(super) fn rows(plan: &DatasetPlan, tokenizer: &Tokenizer) -> Result<Rows> {
             rows.push(Row { name, ..Row::free(Prompt::Text(tokenizer.decode(&whole).into())) });
         }
     }
-    if plan.drawing.order == Order::Shuffled {
-        PythonRandom::new(plan.seed).shuffle(&mut rows);
-    }
+    plan.put_in_order(&mut rows);
     let fewer = (rows.len() < count)
         .then(|| format!("{} prompts of {count}: each of the {prefixes} beginnings gets equally many", rows.len()));
     let notices = notice(excess).into_iter().chain(fewer).collect();
     Ok(Rows { rows, kind: RowsKind::Whole, source: SHIPPED.to_owned(), converted_from: None, notices })
-}
-
-/// The seed, as NumPy's legacy generator takes it.
-///
-/// # Errors
-/// It is above 2^32 - 1.
-pub(super) fn numpy_seed(seed: u64) -> Result<u32> {
-    u32::try_from(seed)
-        .map_err(|_| Error::usage(format!("this dataset is drawn by a generator that takes no seed above {}: {seed}", u32::MAX)))
 }
 
 #[cfg(test)]
@@ -69,7 +58,7 @@ mod tests {
     use super::*;
     use crate::dataset::golden::check;
     use crate::dataset::tests::{plan, tokenizer};
-    use crate::dataset::{DatasetName, Drawing, Lengths};
+    use crate::dataset::{DatasetName, Drawing, Lengths, Order};
 
     fn with(seed: u64, num_prompts: usize, lengths: Lengths, order: Order) -> DatasetPlan {
         let drawing = Drawing { lengths, order, ..Drawing::default() };

@@ -8,12 +8,11 @@ use std::path::Path;
 use serde::Deserialize;
 
 use super::file::{MAX_DATASET_BYTES, check_rows, read_text};
-use super::{DatasetPlan, Order, OutputLength, Row, Rows, RowsKind};
+use super::{DatasetPlan, OutputLength, Row, Rows, RowsKind};
 use crate::case::Prompt;
 use crate::error::{Error, Result};
 use crate::input;
 use crate::input::json::{self, Repeated};
-use crate::random::PythonRandom;
 use crate::tokenizer::Tokenizer;
 
 /// The fewest tokens of a question, and of an answer whose length is the row's (`is_valid_sequence` of vLLM's benchmarks, like the
@@ -45,15 +44,11 @@ struct Turn {
 /// # Errors
 /// The file is no list of conversations, or none of them is of a length that is asked.
 pub(super) fn rows(plan: &DatasetPlan, tokenizer: &Tokenizer) -> Result<Rows> {
-    let Some(path) = &plan.dataset_path else {
-        return Err(Error::usage("the dataset sharegpt has no file").hint("give --dataset-path a JSON file in ShareGPT's layout"));
-    };
+    let path = plan.file("give --dataset-path a JSON file in ShareGPT's layout")?;
     let (entries, mut notices) = read(path)?;
     let mut kept: Vec<(usize, Entry)> = entries.into_iter().enumerate().filter(|(_, entry)| turns(entry).len() >= 2).collect();
     check_rows(kept.len(), path)?;
-    if plan.drawing.order == Order::Shuffled {
-        PythonRandom::new(plan.seed).shuffle(&mut kept);
-    }
+    plan.put_in_order(&mut kept);
     let fixed = (plan.drawing.output == OutputLength::OfThePlan).then_some(plan.output_len as usize);
     let (mut rows, mut unseen) = (Vec::new(), 0);
     for (number, entry) in kept {
@@ -116,7 +111,7 @@ mod tests {
     use super::*;
     use crate::dataset::golden::check;
     use crate::dataset::tests::{plan, tokenizer};
-    use crate::dataset::{DatasetName, Drawing, Shortfall};
+    use crate::dataset::{DatasetName, Drawing, Order, Shortfall};
 
     const FIXTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/datasets/sharegpt.json");
 

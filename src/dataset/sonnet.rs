@@ -24,9 +24,7 @@ const MAX_DRAWS: usize = 1000;
 /// # Errors
 /// There is no file, it has no line, or the lengths leave no room for any.
 pub(super) fn rows(plan: &DatasetPlan, tokenizer: &Tokenizer) -> Result<Rows> {
-    let Some(path) = &plan.dataset_path else {
-        return Err(Error::usage("the dataset sonnet has no file").hint("give --dataset-path a text, a line of a poem each"));
-    };
+    let path = plan.file("give --dataset-path a text, a line of a poem each")?;
     // As Python reads a text.
     let text = read_document(Path::new(path))?.replace("\r\n", "\n").replace('\r', "\n");
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
