@@ -1,6 +1,7 @@
 //! The only clock of the client. Knows no request.
 
 use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant;
@@ -8,8 +9,14 @@ use tokio::time::Instant;
 /// From where this process counts, so that an instant fits into one number that threads can share.
 static ORIGIN: LazyLock<std::time::Instant> = LazyLock::new(std::time::Instant::now);
 
-/// Bytes that waited longer than this for the client, by the wall clock, did not: the wall clock was set.
-const MAX_WAIT: Duration = Duration::from_secs(10);
+/// By how much the wall clock may go on otherwise than the monotonic one between two reads of a socket, beside one part in
+/// [`SLEW_PARTS`] of the time between them, which is what the kernel steers a clock by that is a little off (500 in a million, see
+/// adjtimex(2)), and as much again.
+const SAME_PACE: Duration = Duration::from_millis(1);
+const SLEW_PARTS: u64 = 1000;
+
+/// Stamps that could not be true, of all sockets of this process.
+static REFUSED_STAMPS: AtomicU64 = AtomicU64::new(0);
 
 /// Two clocks that are read this close together are read at the same instant.
 const SAME_INSTANT: Duration = Duration::from_micros(10);
@@ -19,6 +26,24 @@ const TRIES: usize = 3;
 
 /// The end of a wait that is not left to tokio's timer: its tick, its rounding, and a tick to spare.
 const LAST_STRETCH: Duration = Duration::from_millis(3);
+
+/// Both clocks at one instant.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Both {
+    process_ns: u64,
+    /// Since 1970.
+    wall: Duration,
+}
+
+/// What is known of a socket when it is read: by it the kernel's stamps are judged, which are by the wall clock, and that can be set
+/// at any time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LastRead {
+    /// Both clocks at the read before, or when the socket was opened.
+    clocks: Option<Both>,
+    /// When the last bytes of that read arrived: what comes later in the stream came no earlier.
+    arrived_ns: u64,
+}
 
 /// Nanoseconds since the begin, by a monotonic clock; and the begin by the wall clock.
 #[derive(Clone, Copy, Debug)]
@@ -100,28 +125,63 @@ pub(crate) fn instant(process_ns: u64) -> Instant {
     Instant::from_std(*ORIGIN + Duration::from_nanos(process_ns))
 }
 
-/// When bytes arrived, in [`process_ns`]: now, less the time for which they waited. `stamp` is the kernel's, by the wall clock
-/// since 1970; without one the bytes arrived just now.
-pub(crate) fn arrived_ns(stamp: Option<Duration>) -> u64 {
-    let Some(stamp) = stamp else { return process_ns() };
-    let (now_ns, wall) = both_clocks();
-    let waited = wall.checked_sub(stamp).filter(|waited| *waited <= MAX_WAIT).unwrap_or_default();
-    now_ns.saturating_sub(as_ns(waited))
+impl LastRead {
+    /// A socket that was just opened.
+    pub(crate) fn opening() -> Self {
+        Self { clocks: both_clocks(), arrived_ns: process_ns() }
+    }
+
+    /// When the bytes arrived that were just read, in [`process_ns`]: now, less the time for which they waited. `stamp` is the
+    /// kernel's, by the wall clock since 1970; without one, or with one that cannot be true, the bytes arrived just now.
+    pub(crate) fn arrived_ns(&mut self, stamp: Option<Duration>) -> u64 {
+        let Some((stamp, now)) = stamp.zip(both_clocks()) else {
+            self.arrived_ns = process_ns();
+            return self.arrived_ns;
+        };
+        let stamped = self.stamped_ns(stamp, now);
+        if stamped.is_none() {
+            REFUSED_STAMPS.fetch_add(1, Ordering::Relaxed);
+        }
+        *self = Self { clocks: Some(now), arrived_ns: stamped.unwrap_or(now.process_ns) };
+        self.arrived_ns
+    }
+
+    /// The stamp's instant; `None` where the wall clock was set since the read before, or the instant is not between that and now.
+    fn stamped_ns(&self, stamp: Duration, now: Both) -> Option<u64> {
+        let slack_ns = as_ns(SAME_PACE);
+        if let Some(before) = self.clocks {
+            let went_ns = i128::from(now.process_ns) - i128::from(before.process_ns);
+            let by_wall_ns = now.wall.as_nanos().cast_signed() - before.wall.as_nanos().cast_signed();
+            let allowed_ns = u128::from(slack_ns) + went_ns.unsigned_abs() / u128::from(SLEW_PARTS);
+            if (by_wall_ns - went_ns).unsigned_abs() > allowed_ns {
+                return None;
+            }
+        }
+        let waited_ns = now.wall.as_nanos().cast_signed() - stamp.as_nanos().cast_signed();
+        let most_ns = i128::from(now.process_ns.saturating_sub(self.arrived_ns));
+        let slack_ns = i128::from(slack_ns);
+        let is_within = -slack_ns <= waited_ns && waited_ns <= most_ns + slack_ns;
+        is_within.then(|| now.process_ns - u64::try_from(waited_ns.clamp(0, most_ns)).unwrap_or(0))
+    }
 }
 
-/// Both clocks at one instant: who is interrupted between two readings tries again.
-fn both_clocks() -> (u64, Duration) {
+/// How many stamps could not be true so far, in this process.
+pub(super) fn refused_stamps() -> u64 {
+    REFUSED_STAMPS.load(Ordering::Relaxed)
+}
+
+/// Both clocks at one instant: who is interrupted between two readings tries again. `None` for who has no luck.
+fn both_clocks() -> Option<Both> {
     let mut before_ns = process_ns();
     for _ in 0..TRIES {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let after_ns = process_ns();
         if after_ns - before_ns <= as_ns(SAME_INSTANT) {
-            return (after_ns, wall);
+            return Some(Both { process_ns: after_ns, wall });
         }
         before_ns = after_ns;
     }
-    // No luck: a wall clock of zero says that nothing waited.
-    (process_ns(), Duration::ZERO)
+    None
 }
 
 /// Nanoseconds; a duration of more than 584 years counts as that.
@@ -139,16 +199,51 @@ mod tests {
         assert_eq!(as_ns(Duration::MAX), u64::MAX);
     }
 
+    /// In milliseconds: what the clocks said at the read before and say now, when the bytes before arrived, and the stamp; and the
+    /// arrival, `None` for a stamp that is refused.
+    #[track_caller]
+    fn check_stamp(before: Option<(u64, u64)>, arrived: u64, now: (u64, u64), stamp: u64, expected: Option<u64>) {
+        let ns = |ms: u64| ms * 1_000_000;
+        let both = |(process, wall): (u64, u64)| Both { process_ns: ns(process), wall: Duration::from_millis(wall) };
+        let last = LastRead { clocks: before.map(both), arrived_ns: ns(arrived) };
+        assert_eq!(last.stamped_ns(Duration::from_millis(stamp), both(now)), expected.map(ns));
+    }
+
     #[test]
-    fn arrivals_count_back_from_now_and_absurd_stamps_do_not_count() {
-        let wall = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-        let before = process_ns();
-        let second = Duration::from_secs(1);
-        // A second ago, which may be before this process began to count.
-        assert!(arrived_ns(Some(wall() - second)) <= process_ns().saturating_sub(as_ns(second) / 2));
-        for stamp in [None, Some(wall() + second), Some(wall() - 2 * MAX_WAIT), Some(Duration::ZERO)] {
-            assert!(arrived_ns(stamp) >= before, "{stamp:?}");
-        }
+    fn stamps_count_where_the_clocks_go_on_alike() {
+        let before = Some((1_000, 51_000));
+        // The bytes waited for 40 ms, and for none.
+        check_stamp(before, 1_000, (2_000, 52_000), 51_960, Some(1_960));
+        check_stamp(before, 1_000, (2_000, 52_000), 52_000, Some(2_000));
+        check_stamp(None, 1_000, (2_000, 52_000), 51_500, Some(1_500));
+        // A client that slept for an hour and finds bytes of half an hour ago; the wall clock was steered by 0.05 % meanwhile.
+        check_stamp(before, 1_000, (3_601_000, 3_652_800), 1_852_800, Some(1_801_000));
+    }
+
+    #[test]
+    fn stamps_of_a_clock_that_was_set_do_not_count() {
+        let before = Some((1_000, 51_000));
+        // Forward by 5 s between packet and read; back by 5 s; by a second only.
+        check_stamp(before, 1_000, (2_000, 57_000), 51_999, None);
+        check_stamp(before, 1_000, (2_000, 47_000), 51_999, None);
+        check_stamp(before, 1_000, (20_000, 71_000), 70_000, None);
+        // At the next read it goes on as it is, and counts again.
+        check_stamp(Some((2_000, 57_000)), 2_000, (3_000, 58_000), 57_990, Some(2_990));
+        // From the future, and from before what came before it.
+        check_stamp(before, 1_000, (2_000, 52_000), 52_100, None);
+        check_stamp(before, 1_900, (2_000, 52_000), 51_500, None);
+        check_stamp(None, 1_000, (2_000, 52_000), 0, None);
+    }
+
+    #[test]
+    fn refused_stamps_are_counted_and_the_read_stands_in() {
+        let (before, refused) = (process_ns(), refused_stamps());
+        let mut last = LastRead::opening();
+        assert!(last.arrived_ns(None) >= before);
+        let at_ns = last.arrived_ns(Some(Duration::ZERO));
+        // Who never reads both clocks at one instant, on a busy machine, refuses nothing: it has no stamp to judge.
+        assert!(at_ns >= before && at_ns == last.arrived_ns);
+        assert!(refused_stamps() >= refused);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::num::NonZero;
 use std::time::Duration;
 
 use super::client::Client;
+use super::clock;
 
 /// What one run took.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -25,6 +26,8 @@ pub struct Cost {
     pub other_runs: usize,
     /// The most memory that this process has had resident, the time before the run included (Linux).
     pub peak_memory_bytes: Option<u64>,
+    /// Stamps of arriving packets that could not be true, over all runs of this time; `None` where there were none.
+    pub refused_stamps: Option<u64>,
     /// Connections that the client has opened, those before the run included; `None` where the transport does not count them.
     pub connections_opened: Option<u64>,
     /// Those of them that a request had to wait for, as no open one was free: that time is between due and sent.
@@ -42,11 +45,12 @@ impl Cost {
 pub(super) struct Meter {
     cpu: Option<Duration>,
     machine: Option<MachineTime>,
+    refused_stamps: u64,
 }
 
 impl Meter {
     pub(super) fn start() -> Self {
-        Self { cpu: process_cpu(), machine: machine_time() }
+        Self { cpu: process_cpu(), machine: machine_time(), refused_stamps: clock::refused_stamps() }
     }
 
     /// The cost of the `wall` nanoseconds since.
@@ -59,6 +63,7 @@ impl Meter {
             other_runs: 0,
             cores: std::thread::available_parallelism().ok().map(NonZero::get),
             peak_memory_bytes: peak_memory_bytes(),
+            refused_stamps: Some(clock::refused_stamps() - self.refused_stamps).filter(|count| *count > 0),
             connections_opened: client.connections().map(|(opened, _)| opened as u64),
             connections_waited_for: client.connections().map(|(_, waited_for)| waited_for as u64),
         }

@@ -4,7 +4,8 @@
 //! one waits for all others. So, on Linux, the kernel is asked for the instant at which it took the packet in (`SO_TIMESTAMPNS`,
 //! see "timestamping" in the kernel's networking documentation), which comes beside the bytes. Where several packets lie ready,
 //! the kernel merges them and gives the instant of the last one. Elsewhere, and where a socket cannot do this, it is the instant
-//! right after the read.
+//! right after the read. The stamps are by the wall clock, which may be set at any time: those that cannot be true do not count
+//! (see [`crate::driver::clock::LastRead`]).
 
 use std::io;
 use std::pin::Pin;
@@ -100,20 +101,21 @@ mod kernel {
     use tokio::io::{Interest, ReadBuf};
     use tokio::net::TcpStream;
 
-    use crate::driver::clock;
+    use crate::driver::clock::LastRead;
 
     /// Reads with the kernel's stamps.
     #[derive(Debug)]
     pub(super) struct Stamps {
         /// Room for one stamp.
         room: Vec<u8>,
+        last: LastRead,
     }
 
     impl Stamps {
         pub(super) fn switch_on(tcp: &TcpStream) -> Self {
             // Where it fails no stamps come, and instants are those of the reads.
             let _ = setsockopt(tcp, sockopt::ReceiveTimestampns, &true);
-            Self { room: cmsg_space!(TimeSpec) }
+            Self { room: cmsg_space!(TimeSpec), last: LastRead::opening() }
         }
 
         /// Reads once; the result says when the last of the bytes arrived.
@@ -155,7 +157,7 @@ mod kernel {
                     _ => None,
                 })
             });
-            Ok((message.bytes, clock::arrived_ns(stamp)))
+            Ok((message.bytes, self.last.arrived_ns(stamp)))
         }
     }
 }
@@ -186,7 +188,7 @@ mod user {
             cx: &mut Context<'_>,
             buffer: &mut ReadBuf<'_>,
         ) -> Poll<io::Result<u64>> {
-            Pin::new(tcp).poll_read(cx, buffer).map_ok(|()| clock::arrived_ns(None))
+            Pin::new(tcp).poll_read(cx, buffer).map_ok(|()| clock::process_ns())
         }
     }
 }
