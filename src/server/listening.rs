@@ -2,6 +2,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::connect_info::Connected;
 use axum::serve::{IncomingStream, Listener};
@@ -47,9 +48,11 @@ pub(super) fn base_url(mut address: SocketAddr) -> String {
 
 /// Takes connections.
 pub(super) struct Listening {
-    pub(super) listener: tokio::net::TcpListener,
+    listener: tokio::net::TcpListener,
+    /// A file that is given up for a moment where the system gives out no more of them.
+    spare: Option<Spare>,
     /// Whether connections are to be resettable, which takes a second handle of each.
-    pub(super) resettable: bool,
+    resettable: bool,
 }
 
 /// A connection, as far as its answers have to do with it.
@@ -66,7 +69,7 @@ impl Listener for Listening {
     type Addr = Connection;
 
     async fn accept(&mut self) -> (TcpStream, Connection) {
-        let (stream, _) = Listener::accept(&mut self.listener).await;
+        let stream = self.taken().await;
         // Small writes, one a token, must not wait for each other.
         let _ = stream.set_nodelay(true);
         let connection = if self.resettable { Connection::of(&stream) } else { Connection::default() };
@@ -76,6 +79,63 @@ impl Listener for Listening {
     fn local_addr(&self) -> std::io::Result<Connection> {
         Ok(Connection::default())
     }
+}
+
+/// A file that is open for nothing.
+type Spare = TcpListener;
+
+/// How long a listener waits that cannot take connections, before it tries again.
+const PAUSE: Duration = Duration::from_millis(10);
+
+impl Listening {
+    /// Takes connections on the runtime that this is called on.
+    ///
+    /// # Errors
+    /// There is no runtime.
+    pub(super) fn new(listener: TcpListener, resettable: bool) -> std::io::Result<Self> {
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        Ok(Self { spare: dup(&listener), listener, resettable })
+    }
+
+    /// The next connection. Where there is no file for it any more, connections are turned away instead: one that is left waiting
+    /// would hold a file of the client's for ever, which is in the same process, and both would wait for each other.
+    async fn taken(&mut self) -> TcpStream {
+        loop {
+            match self.listener.accept().await {
+                Ok((stream, _)) => return stream,
+                // Who waited has gone.
+                Err(error) if is_of_the_connection(&error) => {}
+                Err(_) => self.turn_away().await,
+            }
+        }
+    }
+
+    async fn turn_away(&mut self) {
+        if self.spare.take().is_some()
+            && let Ok(Ok((stream, _))) = tokio::time::timeout(PAUSE, self.listener.accept()).await
+        {
+            // A reset: nothing is to linger.
+            let _ = stream.set_zero_linger();
+        }
+        tokio::time::sleep(PAUSE).await;
+        self.spare = dup(&self.listener);
+    }
+}
+
+fn is_of_the_connection(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind;
+    matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset)
+}
+
+#[cfg(unix)]
+fn dup(listener: &tokio::net::TcpListener) -> Option<Spare> {
+    use std::os::fd::AsFd;
+    listener.as_fd().try_clone_to_owned().ok().map(Spare::from)
+}
+
+#[cfg(not(unix))]
+fn dup(_: &tokio::net::TcpListener) -> Option<Spare> {
+    None
 }
 
 impl Connected<IncomingStream<'_, Listening>> for Connection {

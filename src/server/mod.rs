@@ -275,10 +275,10 @@ fn runtime() -> std::io::Result<Runtime> {
 
 async fn serve(listener: TcpListener, resettable: bool, app: Arc<App>, stopped: oneshot::Receiver<()>) {
     // The socket was made and set up a moment ago, so this fails only without a runtime.
-    let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
+    let Ok(listening) = Listening::new(listener, resettable) else { return };
     let router = routes::router(app).into_make_service_with_connect_info::<Connection>();
     let (stop_taking, told) = oneshot::channel();
-    let server = axum::serve(Listening { listener, resettable }, router).with_graceful_shutdown(async {
+    let server = axum::serve(listening, router).with_graceful_shutdown(async {
         let _ = told.await;
     });
     let server = tokio::spawn(async move { server.await });
