@@ -48,6 +48,7 @@ pub mod score;
 pub mod serve;
 pub mod server;
 pub mod session;
+pub mod signals;
 pub mod sound;
 pub mod tokenizer;
 pub mod try_file;

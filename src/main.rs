@@ -9,9 +9,10 @@ use sobench::error::Result;
 use sobench::plan::{
     BenchPlan, bench_plan, calibrate_plan, compare_plan, mask_plan, preflight_plan, report_plan, score_plan, serve_plan,
 };
-use sobench::{arms, calibrate, compare, mask, measure, preflight, progress, run, score, serve};
+use sobench::{arms, calibrate, compare, mask, measure, preflight, progress, run, score, serve, signals};
 
 fn main() -> ExitCode {
+    signals::outlive_file_limits();
     let arguments = match config::expand(std::env::args_os()) {
         Ok(arguments) => arguments,
         Err(error) => {

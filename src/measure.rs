@@ -15,6 +15,7 @@ use crate::printable::printable;
 use crate::progress::{self, Mode, Progress, Words};
 use crate::report::mask::{Measurement, Summary, csv, html, json, text};
 use crate::run::date;
+use crate::signals::Wishes;
 
 /// What every form of a report says of a measurement that was stopped.
 const PARTIAL: &str = "partial: the measurement was stopped before its end; every figure is over the rows that were done by then";
@@ -30,7 +31,7 @@ const WORDS_MAX_CHARS: usize = 300;
 pub fn run(plan: &MeasurePlan) -> Result<Ending> {
     plan.output.files().try_for_each(try_file)?;
     let stop = Arc::new(AtomicBool::new(false));
-    watch_ctrl_c(Arc::clone(&stop))?;
+    watch_wishes(Arc::clone(&stop))?;
     let measured = measure(plan, &stop)?;
     let summary = Summary::build(measurement(&measured), || Ok(measured.rows()))?;
     let mut stdout = match plan.output.format {
@@ -151,18 +152,20 @@ fn pretty(value: &serde_json::Value) -> String {
     text
 }
 
-/// The first Ctrl-C stops the measurement, with a report of what was done.
-fn watch_ctrl_c(stop: Arc<AtomicBool>) -> Result<()> {
-    let failed = |error: std::io::Error| Error::environment(format!("no thread to watch for Ctrl-C: {error}"));
+/// The first wish to end stops the measurement, with a report of what was done.
+fn watch_wishes(stop: Arc<AtomicBool>) -> Result<()> {
+    let failed = |error: std::io::Error| Error::environment(format!("no thread to watch for signals: {error}"));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
     let watch = move || {
         runtime.block_on(async {
-            while tokio::signal::ctrl_c().await.is_ok() {
+            let mut wishes = Wishes::listen();
+            loop {
+                wishes.next().await;
                 progress::say("stopping: what was measured is reported");
                 stop.store(true, Ordering::SeqCst);
             }
         });
     };
-    thread::Builder::new().name("ctrl-c".into()).spawn(watch).map_err(failed)?;
+    thread::Builder::new().name("signals".into()).spawn(watch).map_err(failed)?;
     Ok(())
 }

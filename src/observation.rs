@@ -207,6 +207,8 @@ impl Stage {
 #[serde(rename_all = "snake_case")]
 pub enum TransportCause {
     Connect,
+    /// This machine had nothing to make a connection with: it is out of files, ports or memory. Says nothing of the server.
+    Local,
     Reset,
     Closed,
     BodyTooLarge,

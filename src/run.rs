@@ -35,26 +35,28 @@ use self::first_use::first_use;
 use self::preflight::Settling;
 pub(crate) use self::record::date;
 use self::sending::Sending;
+use self::setting::Listening;
 pub use self::setting::{Company, Past, Setting};
 use crate::backend::{self, Adapter};
 use crate::case::Case;
 use crate::compare;
 use crate::dataset::{self, Dataset, DatasetPlan};
 use crate::driver::schedule::{Schedule, due_times};
-use crate::driver::{self, Ran, StopState, Stopper};
+use crate::driver::{self, Ran, StopState, Stopper, Tripped};
 use crate::ending::Ending;
 use crate::error::{Error, Result};
 use crate::evaluate::Evaluator;
 use crate::metrics::client::ClientVerdict;
 use crate::metrics::probe::Probed;
 use crate::metrics::spec_decode::SpecDecode;
-use crate::plan::{RunPlan, Target};
+use crate::plan::{RunPlan, Target, Traffic};
 use crate::progress::{self, Mode};
 use crate::report::format::{self, Format};
 use crate::report::{Enforcement, Report, client_sentence, json};
 use crate::runlog::write::{Secrets, Sink, Writing, pair};
 use crate::runlog::{Header, Keep, RunLog};
 use crate::session::Session;
+use crate::signals::Wishes;
 use crate::tokenizer::Tokenizer;
 
 /// Answers that waited to be written may take this much memory before the reader is told.
@@ -75,6 +77,8 @@ pub struct Finished {
     /// Why the log is not whole.
     pub log_failure: Option<Error>,
     pub interrupted: bool,
+    /// Why the run gave up on the server, if it did.
+    pub broken_off: Option<String>,
     /// What the first use of the run's constraint cost, where the setting made it known as such.
     pub first_use: Option<FirstUse>,
     /// Whether a client that stood in the way is a failure (`--strict-client`).
@@ -84,7 +88,7 @@ pub struct Finished {
 }
 
 impl Finished {
-    /// 130 if interrupted, 3 if result or log could not be written or no request got an answer, 1 if the client stood in the way and
+    /// 130 if interrupted, 3 if result or log could not be written, the run gave up or no request got an answer, 1 if the client stood in the way and
     /// must not or a bound is not kept, else 0.
     pub fn exit_code(&self) -> u8 {
         match self {
@@ -92,7 +96,7 @@ impl Finished {
             Self { saved: Err(error), .. } | Self { log_failure: Some(error), .. } | Self { write_failure: Some(error), .. } => {
                 error.exit_code()
             }
-            _ if self.nothing_answered() => 3,
+            _ if self.nothing_answered() || self.broken_off.is_some() => 3,
             _ if self.strict_client && self.distrust().is_some() => 1,
             Self { bounds: (_, false), .. } => 1,
             _ => 0,
@@ -117,6 +121,10 @@ impl Finished {
         lines.extend(self.bounds.0.iter().cloned());
         if self.interrupted {
             lines.push("interrupted: the report covers what was done, and is partial".to_owned());
+        } else if let Some(sentence) = &self.broken_off {
+            lines.push(format!(
+                "error: {sentence}\nhint: the report covers what was done, and is partial; what was not sent is cancelled"
+            ));
         } else if self.nothing_answered() {
             lines.push("error: every request failed\nhint: the table of requests without an answer, above, says why".to_owned());
         }
@@ -239,6 +247,7 @@ fn finish(
         run_log: driven.sink.path().map(ToOwned::to_owned),
         log_failure: driven.sink.failure().cloned(),
         interrupted: driven.interrupted,
+        broken_off: driven.broken_off,
         first_use: driven.first_use,
         strict_client: plan.traffic.strict_client,
     })
@@ -276,6 +285,8 @@ struct Driven {
     /// What speculative decoding did, where the server tells.
     spec_decode: Option<SpecDecode>,
     interrupted: bool,
+    /// Why the run gave up, if it did.
+    broken_off: Option<String>,
     first_use: Option<FirstUse>,
     /// What happened in the run that the reader has to know.
     notices: Vec<String>,
@@ -303,10 +314,10 @@ fn drive(
     let traffic = &plan.traffic;
     let due = due_times(cases.len(), traffic.pace, traffic.burstiness, plan.dataset.seed);
     let schedule = Schedule { due: setting.due(due, traffic.until), until: traffic.until };
-    let (stop, watcher) = setting.listen(runtime);
+    let Listening { stop, stopper, watcher } = setting.listen(runtime);
     let settling = Settling { plan, session, adapter: &adapter, stop: &stop };
     let candidates = settling.candidates(cases)?;
-    let mut notices: Vec<String> = room_notice(traffic.max_concurrency, cases.len(), setting.runs()).into_iter().collect();
+    let mut notices = room_notices(traffic, session, cases.len(), setting.runs());
     notices.iter().for_each(|notice| progress::warn(notice));
     let first = candidates.first().ok_or_else(|| Error::internal("a run without a request to send"))?;
     let (tried_first, first_use) = runtime.block_on(first_use(&settling.sending(first), &setting.past, cases))?;
@@ -320,7 +331,8 @@ fn drive(
         session.speak(plan, settled.request.dialect);
     }
     let company = setting.company.as_ref();
-    let sending = Sending { session, adapter, request: &settled.request, stop, company };
+    let breaker = Some((traffic.error_limits, stopper));
+    let sending = Sending { session, adapter, request: &settled.request, stop, breaker, company };
     let trial = settled.trial;
     notices.extend(setting.notice());
     setting.meet(runtime);
@@ -337,10 +349,13 @@ fn drive(
     let drafted = runtime.block_on(spec_decode(session));
     let drafted = drafted_before.zip(drafted).and_then(|(before, after)| SpecDecode::between(&before, &after));
     notices.extend(runtime.block_on(profiled(plan, session, Profile::Stop)));
-    let interrupted = sending.stop.state() != StopState::Running;
-    watcher.iter().for_each(|watcher| watcher.abort());
+    let interrupted = sending.stop.state() != StopState::Running && !sending.stop.is_broken_off();
+    watcher.abort();
+    let broken_off = ran.tripped.as_ref().map(|it| broken_off(plan, it, cases));
+    notices.extend(ran.local_failures.as_ref().map(local_failures));
+    notices.extend(ran.cost.refused_stamps.map(refused_stamps));
     notices.extend(extent::notice(plan.dataset.name, schedule.until, cases.len(), ran.cases));
-    Ok(Driven { ran, sink, probed, spec_decode: drafted, interrupted, first_use, notices })
+    Ok(Driven { ran, sink, probed, spec_decode: drafted, interrupted, broken_off, first_use, notices })
 }
 
 /// Sends what is measured, and has it written down on a thread of its own meanwhile.
@@ -354,10 +369,7 @@ fn logged(
 ) -> Result<(Ran, Option<Probed>, Sink, Vec<String>)> {
     let rate = plan.traffic.probe_request_rate;
     let probe = rate.map(|rate| Probe::new(sending, rate)).transpose()?;
-    let secrets = match &plan.target {
-        Target::Embedded { .. } => Secrets::default(),
-        Target::Server(target) => Secrets::new(target.endpoint.secrets()),
-    };
+    let secrets = secrets(plan);
     let warning = Mutex::new(None);
     let open = |header: &Header, started: SystemTime| {
         let opened = place::open(plan, &header.about, &header.load, started);
@@ -401,6 +413,21 @@ fn logged(
     Ok((ran, probed, sink, warning.into_iter().chain(waited).collect()))
 }
 
+/// What must not reach a file.
+fn secrets(plan: &RunPlan) -> Secrets {
+    match &plan.target {
+        Target::Embedded { .. } => Secrets::default(),
+        Target::Server(target) => Secrets::new(target.endpoint.secrets()),
+    }
+}
+
+/// Why the run gave up, in words; a server's own are among them.
+fn broken_off(plan: &RunPlan, tripped: &Tripped, cases: &[Case]) -> String {
+    let id = extent::asked(cases, tripped.index).map_or_else(String::new, |(_, id)| id);
+    let sentence = tripped.sentence(&id);
+    secrets(plan).redacted(&sentence).unwrap_or(sentence)
+}
+
 /// Has the server begin or end its profile, where it is to.
 async fn profiled(plan: &RunPlan, session: &Session, end: Profile) -> Option<String> {
     let notice = if plan.request.profile { end.order(&session.client).await } else { None };
@@ -409,19 +436,39 @@ async fn profiled(plan: &RunPlan, session: &Session, end: Profile) -> Option<Str
 }
 
 /// Makes room for the connections of all runs that go on at once, and says where the system does not give enough.
-fn room_notice(max_concurrency: Option<usize>, requests: usize, runs: usize) -> Option<String> {
-    let connections = max_concurrency.map_or(requests, |most| most.min(requests)).saturating_mul(runs);
-    driver::make_room(connections).map(|limit| {
+fn room_notices(traffic: &Traffic, session: &Session, requests: usize, runs: usize) -> Vec<String> {
+    let connections = traffic.max_concurrency.map_or(requests, |most| most.min(requests));
+    let all = connections.saturating_mul(runs);
+    let remedy = "those past it fail here, not in the server; lower --max-concurrency, or";
+    let files = driver::make_room(all).map(|limit| {
+        let ends = if session.is_embedded() { 2 } else { 1 };
+        session.client.keep_within((driver::connections_within(limit, ends) / runs).max(1));
+        format!("the system allows {limit} open files, too few for {all} requests at once, should it come to that: {remedy} raise the limit (ulimit -n)")
+    });
+    let ports = driver::local_ports().filter(|ports| *ports < connections as u64).map(|ports| {
         format!(
-            "the system allows {limit} open files, too few for {connections} requests at once: those past it fail here, not in the \
-             server; lower --max-concurrency or raise the limit (ulimit -n)"
+            "the system has {ports} local ports for connections to one server, too few for {connections} requests at once, should it come \
+             to that: {remedy} widen net.ipv4.ip_local_port_range"
         )
-    })
+    });
+    files.into_iter().chain(ports).collect()
 }
 
-/// The first Ctrl-C stops sending and lets requests under way end, the second cuts them off.
-pub(crate) async fn watch_ctrl_c(stopper: Stopper) {
-    while tokio::signal::ctrl_c().await.is_ok() {
+fn local_failures((count, lacking): &(usize, String)) -> String {
+    format!("{count} requests found no connection on this machine, which says nothing of the server: {lacking}")
+}
+
+fn refused_stamps(count: u64) -> String {
+    format!(
+        "{count} of the kernel's stamps of arriving packets cannot be true (the wall clock was set during the run, or packets came out of \
+         order): the instant of reading stands in their place"
+    )
+}
+
+/// The first wish to end stops sending and lets requests under way end, the second cuts them off.
+pub(crate) async fn watch_wishes(stopper: Stopper, mut wishes: Wishes) {
+    loop {
+        wishes.next().await;
         match stopper.signal() {
             StopState::Draining => {
                 progress::say("stopping: requests under way may end; press Ctrl-C again to cut them off");

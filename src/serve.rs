@@ -4,8 +4,9 @@ use crate::ending::Ending;
 use crate::error::Result;
 use crate::progress;
 use crate::server::{EmbeddedOptions, EmbeddedServer};
+use crate::signals::Wishes;
 
-/// Serves until Ctrl-C or a termination signal; says where on stderr once it takes connections.
+/// Serves until Ctrl-C or another wish to end; says where on stderr once it takes connections.
 ///
 /// # Errors
 /// The address cannot be had, the engine or the vocabulary cannot be opened.
@@ -21,19 +22,7 @@ pub fn run(options: EmbeddedOptions) -> Result<Ending> {
     Ok(Ending { lines: vec!["stopped".to_owned()], ..Ending::default() })
 }
 
-/// Resolves with Ctrl-C, or where there is such a thing with the signal that asks a program to end.
+/// Resolves with the first wish to end.
 async fn stopped() {
-    let ctrl_c = tokio::signal::ctrl_c();
-    #[cfg(unix)]
-    if let Ok(mut terminate) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
-        tokio::select! {
-            _ = ctrl_c => {}
-            _ = terminate.recv() => {}
-        }
-        return;
-    }
-    // Without signals it serves until it is killed.
-    if ctrl_c.await.is_err() {
-        std::future::pending::<()>().await;
-    }
+    Wishes::listen().next().await;
 }

@@ -11,6 +11,7 @@ use crate::backend::identify::{Server, identify};
 use crate::backend::{self, RequestOptions};
 use crate::case::{Arm, Case};
 use crate::dataset::{self, DatasetPlan};
+use crate::driver;
 use crate::ending::Ending;
 use crate::error::Result;
 use crate::plan::{ArmsPlan, ContenderPlan, How, PlannedRun, RunPlan, Target};
@@ -31,6 +32,7 @@ const UNKNOWN_MODEL: &str = "<the first model that /v1/models lists>";
 /// A dataset cannot be read; a case cannot be put into a request.
 pub fn command(plan: &ArmsPlan) -> Result<Ending> {
     let mut page = listing(plan);
+    add_error_limits(&mut page, plan);
     for contender in &plan.contenders {
         if let How::Launched { command, .. } = &contender.how {
             let _ = writeln!(page, "\n{} is started with: {command}", contender.name);
@@ -64,6 +66,19 @@ fn listing(plan: &ArmsPlan) -> String {
         let _ = writeln!(page, "      and more: {}", all - LISTED_RUNS);
     }
     page
+}
+
+/// When a run would give up on its server, where that was said; the limits are those of all runs.
+fn add_error_limits(page: &mut String, plan: &ArmsPlan) {
+    let Some(first) = plan.contenders.first().and_then(|contender| contender.runs.first()) else { return };
+    let limits = first.plan.traffic.error_limits;
+    let rate = limits.max_rate.map(|share| {
+        format!("above a share of errors of {share}, once {} of its requests have ended (--max-error-rate)", driver::MIN_ENDED)
+    });
+    let in_a_row = limits.max_in_a_row.map(|most| format!("at {most} errors in a row (--max-consecutive-errors)"));
+    for limit in rate.into_iter().chain(in_a_row) {
+        let _ = writeln!(page, "a run gives up {limit}");
+    }
 }
 
 /// The first request of each arm of a run.

@@ -37,7 +37,7 @@ use crate::try_file::try_file;
 pub fn command(plan: &ArmsPlan) -> Result<Ending> {
     plan.files.iter().try_for_each(|(path, _)| make_room(path))?;
     let runtime = Runtime::new().map_err(|error| Error::environment(format!("no threads to run on: {error}")))?;
-    let watch = Watch::begin(&runtime, plan.is_launched());
+    let watch = Watch::begin(&runtime);
     let mut running = Running {
         plan,
         runtime: &runtime,
@@ -213,6 +213,9 @@ impl Running<'_> {
 fn failure(contender: &ContenderPlan, finished: &run::Finished) -> Option<String> {
     if finished.interrupted {
         return Some("interrupted".to_owned());
+    }
+    if let Some(sentence) = &finished.broken_off {
+        return Some(sentence.clone());
     }
     if finished.nothing_answered() {
         let why = finished.report.metrics.failures.first();

@@ -11,6 +11,7 @@ use crate::driver;
 use crate::error::{Error, Result};
 use crate::plan::RunPlan;
 use crate::run::{self, Company, Finished, Past, Setting};
+use crate::signals::Wishes;
 
 /// As much stack as the main thread has, on which runs by themselves go: schemas and grammars nest.
 const STACK_BYTES: usize = 8 << 20;
@@ -41,7 +42,10 @@ pub(super) fn alone(ready: &Ready) -> Outcome {
 /// Makes several runs at once. They get ready and are judged one after the other, and are stopped together.
 pub(super) fn together(runtime: &Runtime, ready: &[Ready]) -> Vec<Outcome> {
     let (stopper, stop) = driver::stop();
-    let listening = runtime.spawn(run::watch_ctrl_c(stopper));
+    let listening = {
+        let _on_it = runtime.enter();
+        runtime.spawn(run::watch_wishes(stopper, Wishes::listen()))
+    };
     let progress = Arc::new(OnceLock::new());
     let setting = |(seat, run): (driver::Seat, &Ready)| {
         let others = ready.iter().filter(|other| other.name != run.name).map(|other| other.name.clone()).collect();

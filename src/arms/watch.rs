@@ -6,13 +6,15 @@ use std::time::Duration;
 
 use tokio::runtime::Runtime;
 
+use crate::signals::Wishes;
+
 /// How often those who wait look whether they still should.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// A process group, by the id of its leader.
 pub(super) type Group = u32;
 
-/// Notes Ctrl-C, and takes the server that runs at the time along when the program itself is told to end.
+/// Notes wishes to end, and takes the server that runs at the time along at the second.
 #[derive(Clone, Default)]
 pub(super) struct Watch {
     stopped: Arc<AtomicBool>,
@@ -20,19 +22,27 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Watches from now on. What a Ctrl-C means to the run that is under way is that run's own matter.
-    pub(super) fn begin(runtime: &Runtime, with_servers: bool) -> Self {
+    /// Watches from now on. What a wish means to the run that is under way is that run's own matter.
+    pub(super) fn begin(runtime: &Runtime) -> Self {
         let watch = Self::default();
-        let of_keys = watch.clone();
+        let of_wishes = watch.clone();
+        let _on_it = runtime.enter();
+        let mut wishes = Wishes::listen();
         runtime.spawn(async move {
-            while tokio::signal::ctrl_c().await.is_ok() {
-                of_keys.stopped.store(true, Ordering::Relaxed);
+            loop {
+                wishes.next().await;
+                of_wishes.heard();
             }
         });
-        if with_servers {
-            watch.hear_the_end(runtime);
-        }
         watch
+    }
+
+    /// The first wish lets requests under way end, and the server with them; at the second the server is not waited for.
+    fn heard(&self) {
+        if self.stopped.swap(true, Ordering::Relaxed) {
+            let group = *self.group.lock().unwrap_or_else(PoisonError::into_inner);
+            group.into_iter().for_each(super::launch::ask_to_end);
+        }
     }
 
     /// Whether nothing more is to begin.
@@ -56,24 +66,4 @@ impl Watch {
     pub(super) fn guard(&self, group: Option<Group>) {
         *self.group.lock().unwrap_or_else(PoisonError::into_inner) = group;
     }
-
-    /// A program that is told to end, or whose terminal goes away, would leave the server behind: it is out of the terminal's reach.
-    #[cfg(unix)]
-    fn hear_the_end(&self, runtime: &Runtime) {
-        use tokio::signal::unix::{SignalKind, signal};
-        for kind in [SignalKind::terminate(), SignalKind::hangup()] {
-            let watch = self.clone();
-            runtime.spawn(async move {
-                let Ok(mut signals) = signal(kind) else { return };
-                while signals.recv().await.is_some() {
-                    watch.stop();
-                    let group = *watch.group.lock().unwrap_or_else(PoisonError::into_inner);
-                    group.into_iter().for_each(super::launch::ask_to_end);
-                }
-            });
-        }
-    }
-
-    #[cfg(not(unix))]
-    fn hear_the_end(&self, _runtime: &Runtime) {}
 }

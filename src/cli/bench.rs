@@ -194,6 +194,13 @@ pub struct TrafficArgs {
     /// that keep a stream alive are bytes [default: no such limit]
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     pub idle_timeout: Option<f64>,
+    /// Give up where more than this share of the requests that have ended are errors, once 20 have; what is under way may end, and all
+    /// is reported
+    #[arg(long, value_name = "SHARE", allow_negative_numbers = true)]
+    pub max_error_rate: Option<f64>,
+    /// Give up where so many requests in a row end in an error: a refusal, a failure, a broken connection, a time limit
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub max_consecutive_errors: Option<usize>,
     /// After the first Ctrl-C, wait up to so many seconds for requests under way
     #[arg(long, value_name = "SECONDS", default_value_t = 30.0, allow_negative_numbers = true)]
     pub drain_timeout: f64,

@@ -139,6 +139,8 @@ pub enum Field {
     Goodput,
     Seed,
     DurationLimit,
+    MaxErrorRate,
+    MaxConsecutiveErrors,
     Tokenizer,
     Backend,
     ServerVersion,
@@ -165,7 +167,7 @@ pub enum Weight {
 
 impl Field {
     /// In the order of reports.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 31] = [
         Self::Model,
         Self::Dataset,
         Self::DatasetName,
@@ -185,6 +187,8 @@ impl Field {
         Self::Goodput,
         Self::Seed,
         Self::DurationLimit,
+        Self::MaxErrorRate,
+        Self::MaxConsecutiveErrors,
         Self::Tokenizer,
         Self::Backend,
         Self::ServerVersion,
@@ -219,6 +223,8 @@ impl Field {
             Self::Goodput => "goodput",
             Self::Seed => "seed",
             Self::DurationLimit => "duration_limit",
+            Self::MaxErrorRate => "max_error_rate",
+            Self::MaxConsecutiveErrors => "max_consecutive_errors",
             Self::Tokenizer => "tokenizer",
             Self::Backend => "backend",
             Self::ServerVersion => "server_version",
@@ -254,6 +260,8 @@ impl Field {
             | Self::Goodput
             | Self::Seed
             | Self::DurationLimit
+            | Self::MaxErrorRate
+            | Self::MaxConsecutiveErrors
             | Self::Tokenizer
             | Self::SobenchVersion => Weight::Notice,
             Self::Backend

@@ -162,7 +162,8 @@ impl Client {
                 .hint("for https the machine's CA certificates must be readable")
         })?;
         let threads = Threads::start().map_err(|error| {
-            Error::environment(format!("no thread for the client: {error}")).hint("is this machine out of threads or memory?")
+            Error::environment(format!("no thread for the client: {error}"))
+                .hint("is this machine out of threads, memory or open files (ulimit -n)?")
         })?;
         let connections = Arc::new(Connections::default());
         let pools = pools(&url, &headers, &options, threads.len(), &connections)?;
@@ -191,6 +192,11 @@ impl Client {
     /// proxy stands between, and the HTTP library does not tell.
     pub fn connections(&self) -> Option<(usize, usize)> {
         self.pools.as_ref().map(|_| (self.connections.opened(), self.connections.waited_for()))
+    }
+
+    /// From now on no more than so many connections to the generating endpoint are open at a time; requests past them find none.
+    pub fn keep_within(&self, most: usize) {
+        self.connections.keep_within(most);
     }
 
     /// Opens connections ahead of their use: so many as may be under way at a time. Stops at the first that fails, as the request

@@ -8,6 +8,7 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 
+use super::breaker::{Breaker, Tripped};
 use super::exchange::Prepared;
 use super::queue::Queue;
 use super::schedule::Until;
@@ -38,11 +39,17 @@ pub(super) struct Terms {
     pub(super) max_concurrency: Option<usize>,
     pub(super) until: Until,
     pub(super) stop: Stop,
+    /// Ends the run where requests end badly.
+    pub(super) breaker: Option<Breaker>,
 }
 
 /// What the dispatcher and the requests' tasks report.
 pub(super) enum News {
-    Sent { index: usize },
+    Sent {
+        index: usize,
+    },
+    /// The breaker fired; before the end of the request that it fired at.
+    BrokeOff(Box<Tripped>),
     Ended(Box<Observation>),
 }
 
@@ -56,8 +63,8 @@ enum Turn {
 
 /// Sends the cases of `queue`, which are in the order in which they are due, and returns when the last request has ended.
 pub(super) async fn dispatch<W: World>(world: W, queue: Queue, terms: Terms, tell: UnboundedSender<News>) {
-    let Terms { max_concurrency, until, mut stop } = terms;
-    let world = Arc::new(world);
+    let Terms { max_concurrency, until, mut stop, breaker } = terms;
+    let (world, breaker) = (Arc::new(world), Arc::new(breaker));
     let mut slots = Slots::new(max_concurrency);
     let mut requests = JoinSet::new();
     let mut is_over = false;
@@ -70,7 +77,8 @@ pub(super) async fn dispatch<W: World>(world: W, queue: Queue, terms: Terms, tel
             };
             if let Turn::Go { ready } = turn {
                 let (place, runtime) = world.place();
-                let request = send(Arc::clone(&world), prepared, place, ready, slots.taken(&world), tell.clone());
+                let going = Going { slot: slots.taken(&world), breaker: Arc::clone(&breaker), ready };
+                let request = send(Arc::clone(&world), prepared, place, going, tell.clone());
                 match runtime {
                     Some(runtime) => requests.spawn_on(request, &runtime),
                     None => requests.spawn(request),
@@ -89,19 +97,26 @@ pub(super) async fn dispatch<W: World>(world: W, queue: Queue, terms: Terms, tel
     while requests.join_next().await.is_some() {}
 }
 
-/// One request, as a task of its own.
-async fn send<W: World>(
-    world: Arc<W>,
-    prepared: Prepared,
-    place: W::Place,
-    ready: Duration,
+/// What a request has from the dispatcher.
+struct Going<W: World> {
     slot: Slot<W>,
-    tell: UnboundedSender<News>,
-) {
+    breaker: Arc<Option<Breaker>>,
+    /// Since when nothing but the client itself holds it back.
+    ready: Duration,
+}
+
+/// One request, as a task of its own.
+async fn send<W: World>(world: Arc<W>, prepared: Prepared, place: W::Place, going: Going<W>, tell: UnboundedSender<News>) {
     let _ = tell.send(News::Sent { index: prepared.index });
     let mut observation = world.exchange(prepared, place).await;
-    drop(slot);
-    observation.timing.ready_ns = Some(super::clock::as_ns(ready));
+    // Before the slot is free: nobody is to take it when this was the last error that the run puts up with.
+    let broke =
+        going.breaker.as_ref().as_ref().and_then(|it| it.ended(observation.case_index, &observation.outcome, world.now()));
+    drop(going.slot);
+    if let Some(tripped) = broke {
+        let _ = tell.send(News::BrokeOff(Box::new(tripped)));
+    }
+    observation.timing.ready_ns = Some(super::clock::as_ns(going.ready));
     debug_assert!(observation.timing.is_in_order(), "{:?}", observation.timing);
     let _ = tell.send(News::Ended(Box::new(observation)));
 }

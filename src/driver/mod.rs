@@ -3,6 +3,7 @@
 //! One dispatcher (`dispatch.rs`) waits for each due instant in turn, then for a free slot, and hands the request to a task of
 //! its own. What tasks have to say goes through a channel to [`run_telling`], so that progress and files cost the timed path nothing.
 
+mod breaker;
 mod client;
 pub(crate) mod clock;
 mod cost;
@@ -29,10 +30,11 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::task::JoinSet;
 
+pub use breaker::{Breaker, ErrorLimits, MIN_ENDED, PassedLimit, Tripped, is_error};
 pub use client::{Client, DEFAULT_REQUEST_TIMEOUT, DriverOptions, Limits};
 pub use cost::Cost;
 pub use endpoint::{ApiKey, Endpoint};
-pub use files::make_room;
+pub use files::{connections_within, local_ports, make_room};
 pub use probe::{ModelInfo, Page, models, order, page, version, wait_ready};
 pub use stop::{Stop, StopState, Stopper, stop};
 pub use together::{Outside, PHASE, Seat, seats};
@@ -74,6 +76,8 @@ pub enum Told {
     Began { started: SystemTime },
     /// A request is being handed to the HTTP client.
     Sent { index: usize },
+    /// The run gave up: too many requests ended in an error.
+    BrokeOff(Box<Tripped>),
     /// A case has ended, sent or not: each once, in any order.
     Ended(Box<Observation>),
 }
@@ -87,6 +91,10 @@ pub struct Ran {
     pub duration_ns: u64,
     /// What the run took from the machine that it ran on.
     pub cost: Cost,
+    /// Why it gave up, if it did.
+    pub tripped: Option<Tripped>,
+    /// Requests that this machine had no connection for, and what it lacked.
+    pub local_failures: Option<(usize, String)>,
 }
 
 /// What a run brought.
@@ -124,6 +132,7 @@ pub async fn run(
     let told = |told: Told| match told {
         Told::Began { started: at } => started = at,
         Told::Sent { index } => progress(Event::Sent { index }),
+        Told::BrokeOff(_) => {}
         Told::Ended(observation) => {
             progress(Event::Ended(&observation));
             seen.keep(*observation);
@@ -184,7 +193,7 @@ async fn drive(
     outside: Outside<'_>,
     mut hand_over: impl FnMut(Told),
 ) -> Ran {
-    let Outside { stop, seat } = outside;
+    let Outside { stop, breaker, seat } = outside;
     let (wanted, spare) = ahead(&schedule.due, client.options().max_concurrency);
     client.open_ahead(wanted, spare).await;
     let (tell, mut told) = unbounded_channel();
@@ -196,7 +205,8 @@ async fn drive(
     let meter = Meter::start();
     let clock = begin.map_or_else(Clock::start, Clock::start_at);
     let max_concurrency = client.options().max_concurrency;
-    let terms = Terms { max_concurrency, until: schedule.until, stop: stop.clone() };
+    let breaker = breaker.map(|(limits, stopper)| Breaker::new(limits, stopper));
+    let terms = Terms { max_concurrency, until: schedule.until, stop: stop.clone(), breaker };
     let sender = Sender { client: client.clone(), adapter, stream: request.stream, clock, stop };
     // A set of one: dropping it, when the caller drops this future, ends the dispatcher and its requests with it.
     let mut dispatcher = JoinSet::new();
@@ -204,6 +214,7 @@ async fn drive(
     let owed = if schedule.until == Until::LastCase { schedule.due.len() } else { 0 };
     let mut ended = Ended(vec![false; owed]);
     let mut duration_ns = 0;
+    let (mut tripped, mut local_failures) = (None, None);
     hand_over(Told::Began { started: clock.started() });
     while let Some(news) = told.recv().await {
         match news {
@@ -211,8 +222,15 @@ async fn drive(
                 ended.place(index);
                 hand_over(Told::Sent { index });
             }
+            News::BrokeOff(told) => {
+                tripped = Some((*told).clone());
+                hand_over(Told::BrokeOff(told));
+            }
             News::Ended(observation) => {
                 *ended.place(observation.case_index) = true;
+                if let Outcome::Transport { cause: TransportCause::Local, message } = &observation.outcome {
+                    local_failures.get_or_insert_with(|| (0, message.clone())).0 += 1;
+                }
                 let timing = &observation.timing;
                 duration_ns = timing.sent_ns.and(timing.end_ns).unwrap_or(0).max(duration_ns);
                 hand_over(Told::Ended(observation));
@@ -223,7 +241,7 @@ async fn drive(
     for index in ended.missing() {
         hand_over(Told::Ended(Box::new(lost(index, schedule.due.get(index).copied().unwrap_or_default()))));
     }
-    Ran { cases: ended.0.len(), duration_ns, cost }
+    Ran { cases: ended.0.len(), duration_ns, cost, tripped, local_failures }
 }
 
 /// Sends one case now, by the same path as [`run`]: the trial run and the warm-ups. Instants count from the call.

@@ -14,30 +14,57 @@ pub enum StopState {
     Now,
 }
 
+/// What ends have in common.
+#[derive(Clone, Copy, Debug)]
+struct Signal {
+    state: StopState,
+    /// Whether the first signal was the run's own, and nobody's wish.
+    is_broken_off: bool,
+}
+
 /// The end that signals.
-#[derive(Debug)]
-pub struct Stopper(watch::Sender<StopState>);
+#[derive(Clone, Debug)]
+pub struct Stopper(watch::Sender<Signal>);
 
 /// The end that is listened to. A stop whose [`Stopper`] is gone stays as it is.
 #[derive(Clone, Debug)]
-pub struct Stop(watch::Receiver<StopState>);
+pub struct Stop(watch::Receiver<Signal>);
 
 /// A pair of ends.
 pub fn stop() -> (Stopper, Stop) {
-    let (sender, receiver) = watch::channel(StopState::Running);
+    let (sender, receiver) = watch::channel(Signal { state: StopState::Running, is_broken_off: false });
     (Stopper(sender), Stop(receiver))
 }
 
 impl Stopper {
     /// The first signal drains, the second stops at once; returns what it has come to.
     pub fn signal(&self) -> StopState {
-        self.0.send_modify(|state| {
-            *state = match state {
+        self.0.send_modify(|signal| {
+            signal.state = match signal.state {
                 StopState::Running => StopState::Draining,
                 StopState::Draining | StopState::Now => StopState::Now,
             };
         });
-        *self.0.borrow()
+        self.0.borrow().state
+    }
+
+    /// The run gives up: drains, unless it does already.
+    pub fn break_off(&self) {
+        self.0.send_if_modified(|signal| {
+            let is_first = signal.state == StopState::Running;
+            if is_first {
+                *signal = Signal { state: StopState::Draining, is_broken_off: true };
+            }
+            is_first
+        });
+    }
+
+    /// Passes on what another stop comes to, for as long as that can be signalled.
+    pub async fn follow(self, mut other: Stop) {
+        other.signalled().await;
+        self.signal();
+        other.reached(|state| state == StopState::Now).await;
+        self.signal();
     }
 }
 
@@ -49,7 +76,12 @@ impl Stop {
 
     /// How far it has come.
     pub fn state(&self) -> StopState {
-        *self.0.borrow()
+        self.0.borrow().state
+    }
+
+    /// Whether the run gave up by itself, before anybody wished it to end.
+    pub fn is_broken_off(&self) -> bool {
+        self.0.borrow().is_broken_off
     }
 
     /// Whether there has been a signal, or may have been: cheap, and `true` too where nobody is left to signal.
@@ -72,7 +104,7 @@ impl Stop {
     }
 
     async fn reached(&mut self, is_reached: impl Fn(StopState) -> bool) {
-        if self.0.wait_for(|state| is_reached(*state)).await.is_err() {
+        if self.0.wait_for(|signal| is_reached(signal.state)).await.is_err() {
             // Nobody is left to signal.
             std::future::pending::<()>().await;
         }
@@ -100,5 +132,31 @@ mod tests {
             () = async { Stop::never().signalled().await } => panic!("nobody signalled"),
             () = std::future::ready(()) => {}
         }
+    }
+    #[tokio::test]
+    async fn a_run_that_gives_up_is_told_from_one_that_is_stopped() {
+        let (stopper, stop_of_run) = stop();
+        stopper.break_off();
+        assert_eq!((stop_of_run.state(), stop_of_run.is_broken_off()), (StopState::Draining, true));
+        assert_eq!((stopper.signal(), stop_of_run.is_broken_off()), (StopState::Now, true), "the user is in a hurry");
+        let (stopper, stop_of_run) = stop();
+        stopper.signal();
+        stopper.break_off();
+        assert_eq!((stop_of_run.state(), stop_of_run.is_broken_off()), (StopState::Draining, false));
+    }
+
+    #[tokio::test]
+    async fn one_stop_is_passed_on_to_many() {
+        let (of_all, all) = stop();
+        let (mine, mut stop_of_run) = stop();
+        let following = tokio::spawn(mine.follow(all.clone()));
+        of_all.signal();
+        stop_of_run.signalled().await;
+        of_all.signal();
+        following.await.unwrap();
+        assert_eq!(stop_of_run.state(), StopState::Now);
+        let (mine, stop_of_run) = stop();
+        mine.break_off();
+        assert_eq!((all.state(), stop_of_run.state()), (StopState::Now, StopState::Draining), "nobody else is stopped");
     }
 }

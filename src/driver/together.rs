@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
+use super::breaker::ErrorLimits;
 use super::clock::{Begin, begin_in};
-use super::stop::Stop;
+use super::stop::{Stop, Stopper};
 
 /// From the instant at which everybody has come to the begin: time for every thread to wake up.
 const LEAD: Duration = Duration::from_millis(20);
@@ -26,6 +27,8 @@ const GONE: u32 = u32::MAX;
 #[derive(Debug)]
 pub struct Outside<'a> {
     pub stop: Stop,
+    /// How many errors it puts up with, and what it is stopped by then.
+    pub breaker: Option<(ErrorLimits, Stopper)>,
     /// Where it waits for other runs, if there are any.
     pub seat: Option<&'a Seat>,
 }
@@ -47,7 +50,7 @@ struct Table {
 
 impl From<Stop> for Outside<'_> {
     fn from(stop: Stop) -> Self {
-        Self { stop, seat: None }
+        Self { stop, breaker: None, seat: None }
     }
 }
 

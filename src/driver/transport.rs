@@ -44,6 +44,8 @@ pub(super) struct Connection {
     arrival: Arrival,
     /// Whether it has carried an answer already.
     is_reused: bool,
+    /// Its place among those that may be open, where they are counted.
+    place: Option<pool::Place>,
 }
 
 /// A request as bytes.
@@ -74,7 +76,7 @@ pub(super) struct NotSent {
 
 impl Connection {
     fn new(link: Link, arrival: Arrival) -> Self {
-        Self { link, arrival, is_reused: false }
+        Self { link, arrival, is_reused: false, place: None }
     }
 
     /// When the bytes arrived that were read last, in [`super::clock::process_ns`].

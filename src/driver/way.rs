@@ -10,6 +10,7 @@ use reqwest::{Request, StatusCode};
 
 use super::client::describe;
 use super::clock;
+use super::files::ran_out;
 use super::remedy::remedy;
 use super::transport::{Answer, Connection, HttpError, Pool, advice};
 use crate::observation::{Advice, Outcome, TransportCause};
@@ -139,6 +140,14 @@ impl Response {
 
 impl Broken {
     pub(super) fn outcome(self) -> Outcome {
+        let lacking = match &self {
+            Self::Connect(error) => ran_out(error),
+            Self::Proxied(error) => ran_out(error),
+            Self::Direct(_) => None,
+        };
+        if let Some(words) = lacking {
+            return Outcome::Transport { cause: TransportCause::Local, message: words.to_owned() };
+        }
         match self {
             Self::Connect(error) => Outcome::Transport {
                 cause: TransportCause::Connect,

@@ -127,6 +127,7 @@ pub fn cut(text: &str, max_bytes: usize) -> &str {
 fn cause_name(cause: TransportCause) -> &'static str {
     match cause {
         TransportCause::Connect => "no connection",
+        TransportCause::Local => "no connection from here",
         TransportCause::Reset => "connection reset",
         TransportCause::Closed => "connection closed",
         TransportCause::BodyTooLarge => "body too large",

@@ -16,6 +16,7 @@ pub mod knee;
 pub mod latency;
 pub mod ledger;
 pub mod offered;
+pub mod outage;
 pub mod overhead;
 pub mod parts;
 pub mod pooled;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::cli::{RampUpName, TrafficArgs};
 use crate::dataset::MAX_PROMPTS;
+use crate::driver::ErrorLimits;
 use crate::driver::schedule::{Pace, Ramp, RampStrategy, Rate, Until};
 use crate::error::{Error, Result};
 
@@ -20,6 +21,8 @@ pub struct Traffic {
     /// How long requests under way may go on after the first Ctrl-C; zero cuts them off.
     pub drain_timeout: Duration,
     pub until: Until,
+    /// How many errors the run puts up with.
+    pub error_limits: ErrorLimits,
     /// The share of the cap from which the run counts as steady, above 0 and up to 1.
     pub steady_state_threshold: f64,
     /// Every how many constrained requests a schema that no server has seen is sent; at least 2.
@@ -70,6 +73,7 @@ pub(super) fn traffic(flags: &TrafficArgs) -> Result<(Traffic, usize)> {
         idle_timeout,
         drain_timeout: drain_timeout(flags.drain_timeout)?,
         until,
+        error_limits: error_limits(flags)?,
         steady_state_threshold: flags.steady_state_threshold,
         cold_schema_every: flags.cold_schema_every,
         probe_request_rate: probe_rate(flags.probe_request_rate)?,
@@ -119,6 +123,20 @@ fn drain_timeout(value: f64) -> Result<Duration> {
     Duration::try_from_secs_f64(value).map_err(|_| {
         Error::usage(format!("--drain-timeout is not a time: {value}")).hint("give seconds; 0 cuts off what is under way")
     })
+}
+
+/// By default a run puts up with any number: what a server refuses or breaks is a result, and one that fails for a while comes back.
+fn error_limits(flags: &TrafficArgs) -> Result<ErrorLimits> {
+    if let Some(share) = flags.max_error_rate.filter(|share| !(0.0..1.0).contains(share)) {
+        return Err(Error::usage(format!("--max-error-rate is not a share of errors: {share}"))
+            .hint("give a number from 0 (no error) to below 1, such as 0.1; leave it out to put up with any"));
+    }
+    if flags.max_consecutive_errors == Some(0) {
+        return Err(
+            Error::usage("--max-consecutive-errors is 0").hint("give at least 1, or leave it out to put up with any number")
+        );
+    }
+    Ok(ErrorLimits { max_rate: flags.max_error_rate, max_in_a_row: flags.max_consecutive_errors })
 }
 
 fn pace(flags: &TrafficArgs) -> Result<Pace> {

@@ -24,6 +24,11 @@ pub struct LoadReport {
     pub ramp: Option<RampAbout>,
     /// After which sending was to end, where a time was given.
     pub duration_limit_s: Option<f64>,
+    /// The share of errors, and the errors in a row, at which the run was to give up, where one was given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_error_rate: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_consecutive_errors: Option<usize>,
     pub offered: Offered,
     /// The most requests under way at a time; `None` without a cap.
     #[serde(skip)]
@@ -118,7 +123,18 @@ impl LoadReport {
             row("sent, off the schedule by", offered.deviation_percent.map(|percent| format!("{percent:+.2} %"))),
         ];
         // What this run does not tell takes no line.
-        lay_out(["requests per second", ""], rows.into_iter().flatten())
+        let table = lay_out(["requests per second", ""], rows.into_iter().flatten());
+        self.error_limits().map_or_else(|| table.clone(), |limits| format!("{table}\n{limits}"))
+    }
+
+    /// The errors that the run was to put up with, where that was said.
+    fn error_limits(&self) -> Option<String> {
+        let rate = self
+            .max_error_rate
+            .map(|share| format!("above a share of errors of {share}, once enough requests have ended (--max-error-rate)"));
+        let in_a_row = self.max_consecutive_errors.map(|most| format!("at {most} errors in a row (--max-consecutive-errors)"));
+        let limits: Vec<String> = rate.into_iter().chain(in_a_row).collect();
+        (!limits.is_empty()).then(|| format!("the run was to give up {}", limits.join(", or ")))
     }
 
     /// Figures of the window; a sentence where there is none in a closed loop.

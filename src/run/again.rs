@@ -14,6 +14,7 @@ use crate::metrics::client::ClientPart;
 use crate::metrics::cold::FirstUses;
 use crate::metrics::cold_load::ColdLoad;
 use crate::metrics::offered::Offered;
+use crate::metrics::outage::{Outage, outages};
 use crate::metrics::parts::parts;
 use crate::metrics::steady::SteadyState;
 use crate::metrics::{Metrics, Sample, summarise};
@@ -24,6 +25,9 @@ use crate::report::view::View;
 use crate::report::{About, Details, EngineAbout, LoadReport, RampAbout, Report, RpsChange};
 use crate::runlog::{Header, Keep, RampTerms, RunLog};
 use crate::tokenizer::Tokenizer;
+
+/// Times without an answer that are named; of more, the longest.
+const MAX_OUTAGES: usize = 3;
 
 /// Renders the log of a run once more (`sobench report`).
 ///
@@ -99,6 +103,7 @@ pub(super) fn report(log: &RunLog, detailed: bool) -> Result<Report> {
     report.spec_decode = log.footer.as_ref().and_then(|footer| footer.spec_decode.clone());
     report.details = detailed.then(|| Details::of(&samples, &header.metrics));
     report.about.notices.extend(rounded(&report.metrics));
+    report.about.notices.extend(away(&samples));
     log.check()?;
     Ok(report)
 }
@@ -139,12 +144,31 @@ fn rounded(metrics: &Metrics) -> Option<String> {
     })
 }
 
+/// When nobody was there to answer.
+fn away(samples: &[Sample<'_>]) -> Option<String> {
+    let mut found = outages(samples);
+    let (all, s) = (found.len(), |ns: u64| ns as f64 / 1e9);
+    found.sort_by_key(|it| std::cmp::Reverse(it.requests));
+    found.truncate(MAX_OUTAGES);
+    found.sort_by_key(|it| it.from_ns);
+    let words = |it: &Outage| match it.to_ns {
+        Some(to_ns) => format!("from {:.1} s to {:.1} s ({} requests)", s(it.from_ns), s(to_ns), it.requests),
+        None => format!("from {:.1} s on ({} requests)", s(it.from_ns), it.requests),
+    };
+    let times: Vec<String> = found.iter().map(words).collect();
+    let more = if all > found.len() { format!(", and {} times more", all - found.len()) } else { String::new() };
+    (all > 0)
+        .then(|| format!("nobody was there to answer {} of the run{more}: rates and throughput are with it", times.join(", ")))
+}
+
 fn partial_notice(log: &RunLog) -> Option<String> {
     match &log.footer {
         Some(footer) if footer.interrupted => {
             Some("partial: the run was interrupted, what had not ended by then is cancelled".to_owned())
         }
-        Some(_) => None,
+        Some(footer) => {
+            footer.broken_off.as_ref().map(|why| format!("partial: {why}; what had not been sent by then is cancelled"))
+        }
         None => Some(format!(
             "partial: the run log has no end, as of a run that was killed; {} of {} prepared requests had ended, what was under way is \
              lost, and of the client's own part nothing is known",
@@ -160,6 +184,8 @@ fn load(header: &Header, samples: &[Sample<'_>], duration_ns: u64) -> Result<Loa
     Ok(LoadReport {
         asked_rps: terms.request_rate,
         ramp: terms.ramp.as_ref().map(|ramp| ramp_about(ramp, header, samples.len())).transpose()?,
+        max_error_rate: terms.max_error_rate,
+        max_consecutive_errors: terms.max_consecutive_errors,
         duration_limit_s: terms.duration_ns.map(|ns| Duration::from_nanos(ns).as_secs_f64()),
         offered: Offered::of(samples),
         max_concurrency: terms.max_concurrency,

@@ -1,7 +1,7 @@
 //! Files that a report is written to beside the saved result: its forms, the failing cases, vLLM's records. Knows no form of it.
 
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use super::record::directory;
@@ -113,10 +113,49 @@ fn beside(plan: &RunPlan, view: &View<'_>, saved: Option<&Path>, ending: &str) -
 /// # Errors
 /// It cannot be made, or `fill` fails.
 pub(super) fn write(path: &Path, fill: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
-    let made = make_folder(path).and_then(|()| File::create(path));
-    let mut file = BufWriter::new(made.map_err(|error| cannot_write(path, &error))?);
-    fill(&mut file)?;
-    file.flush().map_err(|error| cannot_write(path, &error))
+    let file = make_folder(path).and_then(|()| File::create(path)).map_err(|error| cannot_write(path, &error))?;
+    filled(file, fill, |error| cannot_write(path, error))
+}
+
+/// Fills a file that is open. Where the file itself gives out, `cannot_write` says so, which knows its name.
+///
+/// # Errors
+/// It gives out, or `fill` fails.
+pub(super) fn filled(
+    file: File,
+    fill: impl FnOnce(&mut dyn Write) -> Result<()>,
+    cannot_write: impl Fn(&io::Error) -> Error,
+) -> Result<()> {
+    let mut out = Noting { to: BufWriter::new(file), failure: None };
+    let done = fill(&mut out).and_then(|()| out.flush().map_err(|error| cannot_write(&error)));
+    match &out.failure {
+        Some(error) => Err(cannot_write(error)),
+        None => done,
+    }
+}
+
+/// A writer that remembers its first failure, whatever becomes of it on the way up.
+struct Noting {
+    to: BufWriter<File>,
+    failure: Option<io::Error>,
+}
+
+impl Noting {
+    fn note(&mut self, error: io::Error) -> io::Error {
+        let same = error.raw_os_error().map_or_else(|| error.kind().into(), io::Error::from_raw_os_error);
+        self.failure.get_or_insert(same);
+        error
+    }
+}
+
+impl Write for Noting {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.to.write(bytes).map_err(|error| self.note(error))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush().map_err(|error| self.note(error))
+    }
 }
 
 /// A report is not to take the place of the log that it is made from.
@@ -132,7 +171,7 @@ pub(super) fn refuse_same(path: &Path, log: &Path) -> Result<()> {
         .hint("give the report another file"))
 }
 
-fn cannot_write(path: &Path, error: &std::io::Error) -> Error {
+fn cannot_write(path: &Path, error: &io::Error) -> Error {
     Error::environment(format!("the report cannot be written ({error}): {}", path.display()))
-        .hint("name a file in a folder that can be written to")
+        .hint("make room, or name a file in a folder that can be written to")
 }

@@ -122,7 +122,14 @@ impl Settling<'_> {
     }
 
     pub(super) fn sending<'s>(&'s self, request: &'s RequestOptions) -> Sending<'s> {
-        Sending { session: self.session, adapter: Arc::clone(self.adapter), request, stop: self.stop.clone(), company: None }
+        Sending {
+            session: self.session,
+            adapter: Arc::clone(self.adapter),
+            request,
+            stop: self.stop.clone(),
+            breaker: None,
+            company: None,
+        }
     }
 
     /// What to do about a dropped constraint; `None` where nobody is asked.

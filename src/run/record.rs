@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
-use std::io::{BufWriter, ErrorKind, Read as _, Seek as _, SeekFrom, Write as _};
+use std::io::{ErrorKind, Read as _, Seek as _, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use super::files::filled;
 use super::{Before, Driven};
 use crate::case::Case;
 use crate::constraint::{Constraint, sha256_hex};
@@ -66,6 +67,7 @@ pub(super) fn footer(session: &Session, driven: &Driven) -> Footer {
         spec_decode: driven.spec_decode.clone(),
         engine: session.engine(),
         interrupted: driven.interrupted,
+        broken_off: driven.broken_off.clone(),
         notices: driven.notices.clone(),
     }
 }
@@ -106,6 +108,8 @@ fn load(plan: &RunPlan, requests: usize) -> LoadTerms {
         cycling: matches!(traffic.until, Until::Cycling(_)),
         steady_state_threshold: traffic.steady_state_threshold,
         cold_schema_every: traffic.cold_schema_every,
+        max_error_rate: traffic.error_limits.max_rate,
+        max_consecutive_errors: traffic.error_limits.max_in_a_row,
     }
 }
 
@@ -243,15 +247,15 @@ pub(super) fn save(plan: &RunPlan, view: &View<'_>, log: Option<&Path>) -> Resul
         None => free_path(directory(plan), &report::filename(view.report, output.result_format, stamp), log)?,
     };
     let place = if output.append { Place::Line } else { Place::Whole };
-    let opened = if output.append { open_line(&path) } else { File::create(&path).map(BufWriter::new) };
-    let mut file = opened.map_err(|error| cannot_write(&path, &error))?;
-    saved::write(view, output.result_format, output.detailed, place, &mut file)?;
-    file.flush().map_err(|error| cannot_write(&path, &error))?;
+    let opened = if output.append { open_line(&path) } else { File::create(&path) };
+    let file = opened.map_err(|error| cannot_write(&path, &error))?;
+    let fill = |out: &mut dyn Write| saved::write(view, output.result_format, output.detailed, place, out);
+    filled(file, fill, |error| cannot_write(&path, error))?;
     Ok(path)
 }
 
 /// Opens a file to add a line to it. A line that was cut short before, or one that vLLM left open, is ended first.
-fn open_line(path: &Path) -> std::io::Result<BufWriter<File>> {
+fn open_line(path: &Path) -> std::io::Result<File> {
     let mut file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
     let is_open = file.seek(SeekFrom::End(0))? > 0 && {
         let mut last = [0];
@@ -259,7 +263,6 @@ fn open_line(path: &Path) -> std::io::Result<BufWriter<File>> {
         file.read_exact(&mut last)?;
         last != *b"\n"
     };
-    let mut file = BufWriter::new(file);
     if is_open {
         file.write_all(b"\n")?;
     }
@@ -305,7 +308,7 @@ pub(super) fn directory(plan: &RunPlan) -> &Path {
 
 fn cannot_write(path: &Path, error: &std::io::Error) -> Error {
     Error::environment(format!("the result cannot be written ({error}): {}", path.display()))
-        .hint("give --result-dir a folder that can be written to")
+        .hint("make room, or give --result-dir a folder that can be written to")
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
 
 use super::named_model::Overhearing;
-use super::setting::Company;
+use super::setting::{Breaking, Company};
 use crate::backend::{Adapter, RequestOptions, ServerKind, unsupported};
 use crate::case::{Arm, Case};
 use crate::constraint::{Constraint, GrammarDialect};
@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::metrics::excerpt::failure_words;
 use crate::observation::{Advice, Observation, Outcome};
 use crate::printable::printable_body;
-use crate::progress::{Mode, Progress, Words};
+use crate::progress::{self, Mode, Progress, Words};
 use crate::runlog::write::Teller;
 use crate::session::Session;
 
@@ -24,12 +24,17 @@ const MAX_TRIALS: usize = 5;
 /// How much of a server's body an error quotes.
 const MAX_QUOTED_CHARS: usize = 2000;
 
+/// The user is told when so many requests in a row ended in an error.
+const MANY_ERRORS: usize = 100;
+
 /// Everything that sending one of the run's requests takes.
 pub(super) struct Sending<'a> {
     pub(super) session: &'a Session,
     pub(super) adapter: Arc<dyn Adapter>,
     pub(super) request: &'a RequestOptions,
     pub(super) stop: Stop,
+    /// What the measured requests may come to; nothing else is counted.
+    pub(super) breaker: Option<Breaking>,
     /// Other runs that go on at the same time.
     pub(super) company: Option<&'a Company>,
 }
@@ -110,16 +115,19 @@ impl Sending<'_> {
         };
         let own = OnceLock::new();
         let progress = self.company.map_or(&own, |company| &*company.progress).get_or_init(begun);
+        let mut patience = Patience::new(self.breaker.as_ref());
         let tell = |told: Told| match told {
             Told::Began { started } => log.began(started),
             Told::Sent { .. } => {}
+            Told::BrokeOff(_) => progress::say("stopping: too many errors; requests under way may end"),
             Told::Ended(observation) => {
+                patience.ended(&observation.outcome);
                 progress.ended(observation.outcome.is_answer());
                 log.ended(observation);
             }
         };
         let adapter = Arc::clone(&self.adapter);
-        let outside = Company::outside(self.company, &self.stop);
+        let outside = Company::outside(self.company, &self.stop, self.breaker.clone());
         let ran = driver::run_telling(&self.session.client, adapter, self.request, cases, schedule, outside, tell).await;
         // Where there are others, it is theirs as well.
         if let Some(own) = own.get() {
@@ -172,6 +180,33 @@ fn moved_hint(outcome: &Outcome) -> Option<&'static str> {
     let (Outcome::Rejected { advice, .. } | Outcome::ServerError { advice, .. }) = outcome else { return None };
     matches!(advice, Some(Advice::Location(_)))
         .then_some("give the address that it points to as --base-url; it gets no request and no key from here otherwise")
+}
+
+/// Says once that nothing but errors comes, where nobody said how many are too many: what fails is a result as well, and a server
+/// may come back, so that only the user can tell.
+struct Patience {
+    /// `None` where there is nothing to be said any more.
+    errors: Option<usize>,
+}
+
+impl Patience {
+    fn new(breaker: Option<&Breaking>) -> Self {
+        let has_limit = breaker.is_some_and(|(limits, _)| limits.max_in_a_row.is_some());
+        Self { errors: (!has_limit).then_some(0) }
+    }
+
+    fn ended(&mut self, outcome: &Outcome) {
+        let (Some(errors), Some(is_error)) = (&mut self.errors, driver::is_error(outcome)) else { return };
+        *errors = if is_error { *errors + 1 } else { 0 };
+        if *errors >= MANY_ERRORS {
+            self.errors = None;
+            progress::warn(&format!(
+                "{MANY_ERRORS} requests ended in an error one after the other ({}); Ctrl-C ends the run with a report, and \
+                 --max-consecutive-errors would have done so",
+                outcome.name()
+            ));
+        }
+    }
 }
 
 fn refusal_hint(status: u16, case: &Case, embedded: bool) -> String {

@@ -8,9 +8,10 @@ use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 
 use crate::driver::schedule::Until;
-use crate::driver::{self, Outside, PHASE, Seat, Stop, StopState};
+use crate::driver::{self, ErrorLimits, Outside, PHASE, Seat, Stop, StopState, Stopper};
 use crate::error::{Error, Result};
 use crate::progress::Progress;
+use crate::signals::Wishes;
 
 /// What a run heeds besides its plan.
 #[derive(Default)]
@@ -39,8 +40,17 @@ pub struct Company {
     pub others: Vec<String>,
 }
 
-/// A stop, and who listens for the user's wish where that is the run's own matter.
-pub(super) type Listening = (Stop, Option<JoinHandle<()>>);
+/// What a run is stopped by.
+pub(super) struct Listening {
+    pub(super) stop: Stop,
+    /// For the run itself, which may give up.
+    pub(super) stopper: Stopper,
+    /// Who hears the user's wish, or that of all runs.
+    pub(super) watcher: JoinHandle<()>,
+}
+
+/// How many errors a run puts up with, and what it is stopped by then.
+pub(super) type Breaking = (ErrorLimits, Stopper);
 
 impl Default for Past {
     fn default() -> Self {
@@ -97,15 +107,15 @@ impl Setting {
         }
     }
 
-    /// The stop of this run, and who signals it.
+    /// The stop of this run alone, and who signals it.
     pub(super) fn listen(&self, runtime: &Runtime) -> Listening {
-        match &self.company {
-            Some(company) => (company.stop.clone(), None),
-            None => {
-                let (stopper, stop) = driver::stop();
-                (stop, Some(runtime.spawn(super::watch_ctrl_c(stopper))))
-            }
-        }
+        let (stopper, stop) = driver::stop();
+        let _on_it = runtime.enter();
+        let watcher = match &self.company {
+            Some(company) => runtime.spawn(stopper.clone().follow(company.stop.clone())),
+            None => runtime.spawn(super::watch_wishes(stopper.clone(), Wishes::listen())),
+        };
+        Listening { stop, stopper, watcher }
     }
 
     /// The run's due times, so that of several runs another one goes first at every request.
@@ -137,8 +147,8 @@ impl Setting {
 
 impl Company {
     /// What the driver heeds.
-    pub(super) fn outside<'a>(company: Option<&'a Self>, stop: &Stop) -> Outside<'a> {
-        Outside { stop: stop.clone(), seat: company.map(|it| &it.seat) }
+    pub(super) fn outside<'a>(company: Option<&'a Self>, stop: &Stop, breaker: Option<Breaking>) -> Outside<'a> {
+        Outside { stop: stop.clone(), breaker, seat: company.map(|it| &it.seat) }
     }
 
     /// How many runs go on at once, this one included.

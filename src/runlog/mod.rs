@@ -100,6 +100,11 @@ pub struct LoadTerms {
     pub cycling: bool,
     pub steady_state_threshold: f64,
     pub cold_schema_every: Option<usize>,
+    /// The share of errors, and the errors in a row, at which the run was to give up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_error_rate: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_consecutive_errors: Option<usize>,
 }
 
 /// A rate that rises.
@@ -130,8 +135,18 @@ pub struct Footer {
     pub engine: Option<EngineAbout>,
     /// Whether the user stopped the run.
     pub interrupted: bool,
+    /// Why the run gave up on the server before its planned end, if it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub broken_off: Option<String>,
     /// What the reader has to know besides the header's notices.
     pub notices: Vec<String>,
+}
+
+impl Footer {
+    /// Whether the run ended before its planned end.
+    pub fn is_partial(&self) -> bool {
+        self.interrupted || self.broken_off.is_some()
+    }
 }
 
 impl Header {

@@ -106,7 +106,7 @@ impl RunLog {
 
     /// Whether the run did not come to its planned end.
     pub fn is_partial(&self) -> bool {
-        self.footer.as_ref().is_none_or(|footer| footer.interrupted)
+        self.footer.as_ref().is_none_or(Footer::is_partial)
     }
 
     /// Where the log is.

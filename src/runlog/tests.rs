@@ -42,6 +42,8 @@ pub(crate) fn header() -> Header {
             cycling: false,
             steady_state_threshold: 0.95,
             cold_schema_every: None,
+            max_error_rate: Some(0.1),
+            max_consecutive_errors: Some(50),
         },
         metrics: MetricsOptions { percentiles: vec![99.9, 50.0], ..MetricsOptions::default() },
         percentile_metrics: vec![LatencyMetric::Ttft],
@@ -137,6 +139,7 @@ fn footer() -> Footer {
         spec_decode: Some(SpecDecode { acceptance_rate: 0.1 + 0.2, ..SpecDecode::default() }),
         engine: None,
         interrupted: false,
+        broken_off: None,
         notices: vec!["n".into()],
     }
 }

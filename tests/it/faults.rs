@@ -1,3 +1,6 @@
-//! Faults survived: what a user sees of each, end to end. A module per place where things go wrong.
+//! Faults survived: whatever breaks, the run comes back with what it learned, and accounts for every request. A module per place where
+//! things go wrong.
 
+mod machine;
+mod run;
 mod wire;

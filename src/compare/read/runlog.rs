@@ -56,6 +56,8 @@ fn load(log: &RunLog) -> Vec<(Field, String)> {
         (Field::NumPrompts, number(log.requests.len())),
         (Field::ColdSchemaEvery, load.cold_schema_every.map_or_else(|| NONE.to_owned(), number)),
         (Field::DurationLimit, seconds.unwrap_or_else(|| NONE.to_owned())),
+        (Field::MaxErrorRate, load.max_error_rate.map_or_else(|| NONE.to_owned(), |share| share.to_string())),
+        (Field::MaxConsecutiveErrors, load.max_consecutive_errors.map_or_else(|| NONE.to_owned(), number)),
     ];
     fields.extend(ramp.map(|ramp| (Field::Ramp, ramp)));
     fields

@@ -89,6 +89,8 @@ fn settings(top: &Map<String, Value>, own: &Value) -> Settings {
         let parts = ["os", "arch", "cpus"].map(|key| host.get(key).and_then(spelt).unwrap_or_default());
         format!("{} {}, {} cores", parts[0], parts[1], parts[2])
     });
+    // Absent where there was none; so it is in results from before there could be one.
+    let error_limit = |key: &str| own.get("load").map(|load| load.get(key).and_then(spelt).unwrap_or_else(|| NONE.to_owned()));
     let pairs = [
         (Field::Model, top_level("model_id")),
         (Field::Dataset, at("/dataset/sha256")),
@@ -109,6 +111,8 @@ fn settings(top: &Map<String, Value>, own: &Value) -> Settings {
         (Field::Goodput, limit(own.pointer("/options/goodput"))),
         (Field::Seed, at("/seed")),
         (Field::DurationLimit, limit(own.pointer("/load/duration_limit_s"))),
+        (Field::MaxErrorRate, error_limit("max_error_rate")),
+        (Field::MaxConsecutiveErrors, error_limit("max_consecutive_errors")),
         (Field::Tokenizer, top_level("tokenizer_id")),
         (Field::Backend, top_level("backend")),
         (Field::ServerVersion, at("/server_version")),

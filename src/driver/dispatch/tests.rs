@@ -8,6 +8,7 @@ use std::sync::Mutex;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::Instant;
 
+use super::super::breaker::ErrorLimits;
 use super::super::schedule::{Pace, Ramp, RampStrategy, Rate, due_times};
 use super::super::stop::{Stopper, stop};
 use super::*;
@@ -17,6 +18,7 @@ use crate::driver::exchange::Body;
 struct Fake {
     begin: Instant,
     takes: fn(usize) -> u64,
+    fails: fn(usize) -> bool,
     sent: Arc<Mutex<Vec<(usize, u64)>>>,
 }
 
@@ -41,7 +43,9 @@ impl World for Fake {
         self.sent.lock().unwrap().push((prepared.index, sent_ns / 1_000_000));
         tokio::time::sleep(Duration::from_millis((self.takes)(prepared.index))).await;
         let timing = Timing { sent_ns: Some(sent_ns), end_ns: Some(ns(self)), ..Timing::default() };
-        Observation { timing, ..unsent(prepared.index, prepared.due, Outcome::Completed) }
+        let failed = Outcome::StreamError { message: "broken".to_owned() };
+        let outcome = if (self.fails)(prepared.index) { failed } else { Outcome::Completed };
+        Observation { timing, ..unsent(prepared.index, prepared.due, outcome) }
     }
 }
 
@@ -53,6 +57,8 @@ struct Ran {
     cancelled: Vec<usize>,
     /// The millisecond in which the last request ended.
     ended: u64,
+    /// Where the breaker fired.
+    broke: Option<usize>,
 }
 
 async fn run(due_ms: &[u64], cap: Option<usize>, until: Until, takes: fn(usize) -> u64) -> Ran {
@@ -66,19 +72,32 @@ async fn run_until_stopped(
     takes: fn(usize) -> u64,
     stopping: impl FnOnce(Stopper),
 ) -> Ran {
+    run_with_faults(due_ms, cap, until, takes, |_| false, ErrorLimits::default(), stopping).await
+}
+
+async fn run_with_faults(
+    due_ms: &[u64],
+    cap: Option<usize>,
+    until: Until,
+    takes: fn(usize) -> u64,
+    fails: fn(usize) -> bool,
+    limits: ErrorLimits,
+    stopping: impl FnOnce(Stopper),
+) -> Ran {
     let mut queue = Queue::new("", due_ms.len());
     let body = queue.body(Body::Bytes(Default::default()));
     due_ms.iter().for_each(|due| queue.push(Duration::from_millis(*due), body));
     let (stopper, stop) = stop();
+    let breaker = Some(Breaker::new(limits, stopper.clone()));
     stopping(stopper);
     let sent = Arc::default();
-    let fake = Fake { begin: Instant::now(), takes, sent: Arc::clone(&sent) };
+    let fake = Fake { begin: Instant::now(), takes, fails, sent: Arc::clone(&sent) };
     let begin = fake.begin;
     let (tell, mut told) = unbounded_channel();
-    dispatch(fake, queue, Terms { max_concurrency: cap, until, stop }, tell).await;
+    dispatch(fake, queue, Terms { max_concurrency: cap, until, stop, breaker }, tell).await;
     let ended = begin.elapsed().as_millis() as u64;
     let mut cancelled = Vec::new();
-    let mut answered = 0;
+    let (mut answered, mut broke) = (0, None);
     while let Some(news) = told.recv().await {
         match news {
             News::Ended(it) if it.outcome == Outcome::Cancelled => cancelled.push(it.case_index),
@@ -88,11 +107,12 @@ async fn run_until_stopped(
                 assert_eq!(it.timing.ready_ns, it.timing.sent_ns, "{}", it.case_index);
             }
             News::Sent { .. } => {}
+            News::BrokeOff(tripped) => assert_eq!(broke.replace(tripped.index), None, "told once"),
         }
     }
     let sent = sent.lock().unwrap().clone();
     assert_eq!(answered, sent.len(), "every request that was sent ends");
-    Ran { sent, cancelled, ended }
+    Ran { sent, cancelled, ended, broke }
 }
 
 fn seconds(s: u64) -> Duration {
@@ -160,6 +180,22 @@ async fn a_signal_cancels_what_was_still_to_come() {
     assert_eq!((ran.sent, ran.cancelled, ran.ended), (vec![(0, 0), (1, 100)], vec![2, 3], 1100));
     let ran = run_until_stopped(&[0], Some(1), Until::Cycling(seconds(60)), |_| 100, stop_at_250).await;
     assert_eq!((ran.sent, ran.cancelled), (vec![(0, 0), (1, 100), (2, 200)], vec![]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_too_many_errors_nothing_more_is_sent_and_what_is_under_way_ends() {
+    let in_a_row = |most| ErrorLimits { max_in_a_row: Some(most), ..ErrorLimits::default() };
+    // One at a time: the slot of the last error that was put up with is nobody's.
+    let ran = run_with_faults(&[0; 6], Some(1), Until::LastCase, |_| 10, |index| index >= 2, in_a_row(2), drop).await;
+    assert_eq!((ran.sent, ran.broke, ran.cancelled), (vec![(0, 0), (1, 10), (2, 20), (3, 30)], Some(3), vec![4, 5]));
+    // Beside them one takes long: it may end.
+    let takes = |index| if index == 0 { 500 } else { 10 };
+    let ran = run_with_faults(&[0, 0, 5, 300], None, Until::LastCase, takes, |index| index > 0, in_a_row(2), drop).await;
+    assert_eq!((ran.sent, ran.broke), (vec![(0, 0), (1, 0), (2, 5)], Some(2)));
+    assert_eq!((ran.cancelled, ran.ended), (vec![3], 500));
+    let rate = ErrorLimits { max_rate: Some(0.5), ..ErrorLimits::default() };
+    let ran = run_with_faults(&[0; 60], Some(1), Until::LastCase, |_| 1, |index| index >= 15, rate, drop).await;
+    assert_eq!((ran.sent.len(), ran.broke, ran.cancelled.len()), (31, Some(30), 29), "sent and not sent are what was planned");
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::{Connection, Target};
 use crate::driver::clock;
+use crate::driver::files::no_more_files;
 
 /// How many connections are opened at a time, ahead of their use. More would fill the server's queue of connections to accept
 /// (128 on many systems), and the kernel tries the rest again only after a second.
@@ -16,13 +17,49 @@ const OPENING_AT_A_TIME: usize = 64;
 const CLOSES_AT_ONCE: Duration = Duration::from_secs(1);
 
 /// How many connections were opened.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(in crate::driver) struct Connections {
     opened: AtomicUsize,
     waited_for: AtomicUsize,
+    /// Those that are open, or being opened.
+    open: AtomicUsize,
+    /// The most that may be.
+    most: AtomicUsize,
+}
+
+/// The right to have a connection open, until it is dropped.
+pub(super) struct Place(Arc<Connections>);
+
+impl Default for Connections {
+    fn default() -> Self {
+        Self {
+            opened: AtomicUsize::default(),
+            waited_for: AtomicUsize::default(),
+            open: AtomicUsize::default(),
+            most: AtomicUsize::new(usize::MAX),
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Connections {
+    /// From now on no more than so many are open at a time; those past them are refused as the system would refuse them.
+    pub(in crate::driver) fn keep_within(&self, most: usize) {
+        self.most.store(most, Ordering::Relaxed);
+    }
+
+    /// A place for one more.
+    fn place(self: &Arc<Self>) -> io::Result<Place> {
+        let place = Place(Arc::clone(self));
+        let before = self.open.fetch_add(1, Ordering::Relaxed);
+        if before < self.most.load(Ordering::Relaxed) { Ok(place) } else { Err(no_more_files()) }
+    }
+
     /// All that were opened.
     pub(in crate::driver) fn opened(&self) -> usize {
         self.opened.load(Ordering::Relaxed)
@@ -115,7 +152,10 @@ impl Pool {
             let seconds = self.connect_timeout.as_secs_f64();
             io::Error::new(io::ErrorKind::TimedOut, format!("{what} within {seconds} s, the most that connecting may take"))
         };
-        let connection = tokio::time::timeout(self.connect_timeout, self.target.open(&reached)).await.map_err(|_| late())??;
+        let place = self.connections.place()?;
+        let mut connection =
+            tokio::time::timeout(self.connect_timeout, self.target.open(&reached)).await.map_err(|_| late())??;
+        connection.place = Some(place);
         self.connections.opened.fetch_add(1, Ordering::Relaxed);
         Ok(connection)
     }

@@ -1,0 +1,239 @@
+//! When a run gives up on a server: the circuit breaker, which counts how requests end and says when that is enough. Knows no socket
+//! and no clock.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use super::stop::Stopper;
+use crate::observation::Outcome;
+use crate::printable::printable_body;
+
+/// A share of errors says nothing before so many requests have ended.
+pub const MIN_ENDED: usize = 20;
+
+/// Kinds of errors that are told apart when the commonest is looked for; what comes later counts by its outcome alone.
+const MAX_KINDS: usize = 64;
+
+/// How much of a server's words tells one error from another, and is shown.
+const MAX_WORDS_CHARS: usize = 160;
+
+/// How many errors a run puts up with; by default any number.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ErrorLimits {
+    /// The most that may be errors of the requests that have ended, 0 to below 1, from [`MIN_ENDED`] of them on.
+    pub max_rate: Option<f64>,
+    /// So many requests that end one after the other in an error are too many; at least 1.
+    pub max_in_a_row: Option<usize>,
+}
+
+/// Which limit was passed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum PassedLimit {
+    Rate(f64),
+    InARow(usize),
+}
+
+/// A breaker that fired.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tripped {
+    pub limit: PassedLimit,
+    /// The request whose end it was.
+    pub index: usize,
+    /// From the begin.
+    pub at: Duration,
+    /// Requests that had ended, this one included.
+    pub ended: usize,
+    /// Errors among them.
+    pub errors: usize,
+    /// The commonest of the errors in words, and how often it was met.
+    pub commonest: Option<(String, usize)>,
+}
+
+/// Counts the ends of one run's requests, and stops the run when it is enough.
+pub struct Breaker {
+    limits: ErrorLimits,
+    stopper: Stopper,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Default)]
+struct Seen {
+    ended: usize,
+    errors: usize,
+    in_a_row: usize,
+    kinds: HashMap<String, usize>,
+    has_tripped: bool,
+}
+
+/// Whether a request ended in an error, the server's or of the way there: a refusal (4xx) is one too. `None` for what says nothing
+/// of that: what was cut off or never sent.
+pub fn is_error(outcome: &Outcome) -> Option<bool> {
+    match outcome {
+        Outcome::Completed | Outcome::Truncated => Some(false),
+        Outcome::Rejected { .. }
+        | Outcome::ServerError { .. }
+        | Outcome::StreamError { .. }
+        | Outcome::Transport { .. }
+        | Outcome::TimedOut { .. } => Some(true),
+        Outcome::Unsupported { .. } | Outcome::Cancelled => None,
+    }
+}
+
+impl Breaker {
+    /// Signals `stopper` when one of the limits is passed.
+    pub fn new(limits: ErrorLimits, stopper: Stopper) -> Self {
+        Self { limits, stopper, seen: Mutex::default() }
+    }
+
+    /// A request ended. When the limit is passed, the run is stopped before this returns; told once.
+    pub fn ended(&self, index: usize, outcome: &Outcome, at: Duration) -> Option<Tripped> {
+        let is_error = is_error(outcome)?;
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.count(outcome, is_error);
+        let limit = self.limits.passed(&seen).filter(|_| !seen.has_tripped)?;
+        seen.has_tripped = true;
+        self.stopper.break_off();
+        // Of several that are equally common, always the same one.
+        let commonest = seen.kinds.iter().max_by_key(|&(words, count)| (*count, std::cmp::Reverse(words)));
+        let commonest = commonest.map(|(words, count)| (words.clone(), *count));
+        Some(Tripped { limit, index, at, ended: seen.ended, errors: seen.errors, commonest })
+    }
+}
+
+impl ErrorLimits {
+    fn passed(self, seen: &Seen) -> Option<PassedLimit> {
+        let in_a_row = self.max_in_a_row.filter(|most| seen.in_a_row >= *most).map(PassedLimit::InARow);
+        let share = seen.errors as f64 / seen.ended as f64;
+        let rate = || self.max_rate.filter(|most| seen.ended >= MIN_ENDED && share > *most).map(PassedLimit::Rate);
+        in_a_row.or_else(rate)
+    }
+}
+
+impl Seen {
+    fn count(&mut self, outcome: &Outcome, is_error: bool) {
+        self.ended += 1;
+        if !is_error {
+            self.in_a_row = 0;
+            return;
+        }
+        self.errors += 1;
+        self.in_a_row += 1;
+        let words = words(outcome);
+        if let Some(count) = self.kinds.get_mut(&words) {
+            *count += 1;
+        } else {
+            let kind = if self.kinds.len() < MAX_KINDS { words } else { outcome.name().to_owned() };
+            *self.kinds.entry(kind).or_default() += 1;
+        }
+    }
+}
+
+fn words(outcome: &Outcome) -> String {
+    let name = outcome.name();
+    match outcome {
+        Outcome::Rejected { status, body, .. } | Outcome::ServerError { status, body, .. } => {
+            format!("{name}, status {status}: {}", printable_body(body, MAX_WORDS_CHARS))
+        }
+        Outcome::StreamError { message } | Outcome::Transport { message, .. } => {
+            format!("{name}: {}", printable_body(message, MAX_WORDS_CHARS))
+        }
+        _ => name.to_owned(),
+    }
+}
+
+impl Tripped {
+    /// What is said of it; `case` is the request's own name.
+    pub fn sentence(&self, case: &str) -> String {
+        let Self { limit, index, at, ended, errors, commonest } = self;
+        let (flag, most, why) = match limit {
+            PassedLimit::Rate(most) => {
+                let percent = 100.0 * *errors as f64 / *ended as f64;
+                ("--max-error-rate", most.to_string(), format!("{percent:.1} % errors"))
+            }
+            PassedLimit::InARow(most) => {
+                ("--max-consecutive-errors", most.to_string(), format!("{most} errors one after the other"))
+            }
+        };
+        let why = format!(
+            "{flag} {most} stopped the run at request {index} ({case}), {:.1} s after its begin: {why}, {errors} in all of {ended} \
+             requests that had ended",
+            at.as_secs_f64()
+        );
+        match commonest {
+            Some((words, count)) => format!("{why}; {count} times {words}"),
+            None => why,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::stop::{StopState, stop};
+    use super::*;
+    use crate::observation::TransportCause;
+
+    fn outcome(letter: char) -> Outcome {
+        let body = || "no".to_owned();
+        match letter {
+            '.' => Outcome::Completed,
+            't' => Outcome::Truncated,
+            'r' => Outcome::Rejected { status: 400, body: body(), advice: None },
+            's' => Outcome::ServerError { status: 503, body: body(), advice: None },
+            'e' => Outcome::StreamError { message: body() },
+            'c' => Outcome::Transport { cause: TransportCause::Connect, message: body() },
+            'x' => Outcome::Cancelled,
+            'u' => Outcome::Unsupported { what: body() },
+            other => panic!("{other}"),
+        }
+    }
+
+    /// The place at which it fires, with all that it says; for the ends of requests, a letter each.
+    #[track_caller]
+    fn check(max_rate: Option<f64>, max_in_a_row: Option<usize>, ends: &str, expected: Option<(usize, &str)>) {
+        let (stopper, stop) = stop();
+        let breaker = Breaker::new(ErrorLimits { max_rate, max_in_a_row }, stopper);
+        let ended = |(index, letter)| breaker.ended(index, &outcome(letter), Duration::from_millis(100 * index as u64));
+        let fired: Vec<Tripped> = ends.chars().enumerate().filter_map(ended).collect();
+        let said: Vec<_> = fired.iter().map(|it| (it.index, it.sentence("c"))).collect();
+        let expected: Vec<_> = expected.into_iter().map(|(index, words)| (index, words.to_owned())).collect();
+        assert_eq!(said, expected);
+        let state = if fired.is_empty() { StopState::Running } else { StopState::Draining };
+        assert_eq!((stop.state(), stop.is_broken_off()), (state, !fired.is_empty()));
+    }
+
+    #[test]
+    fn errors_in_a_row() {
+        let said = "--max-consecutive-errors 3 stopped the run at request 6 (c), 0.6 s after its begin: 3 errors one after the other, 4 in \
+                    all of 6 requests that had ended; 2 times server_error, status 503: no";
+        check(None, Some(3), ".s.cxsrcc", Some((6, said)));
+        check(None, Some(3), "cc.cc.ccxtcc", None);
+        check(None, Some(1), "xu..t", None);
+        check(None, None, &"c".repeat(500), None);
+        let first = "--max-consecutive-errors 1 stopped the run at request 0 (c), 0.0 s after its begin: 1 errors one after the other, 1 \
+                     in all of 1 requests that had ended; 1 times transport: no";
+        check(None, Some(1), "c", Some((0, first)));
+    }
+
+    #[test]
+    fn shares_of_errors() {
+        let said = "--max-error-rate 0.1 stopped the run at request 19 (c), 1.9 s after its begin: 15.0 % errors, 3 in all of 20 requests \
+                    that had ended; 3 times stream_error: no";
+        check(Some(0.1), None, "eee.................", Some((19, said)));
+        check(Some(0.15), None, "eee.................", None);
+        check(Some(0.0), None, &".".repeat(100), None);
+        check(Some(0.5), None, &"c".repeat(MIN_ENDED - 1), None);
+        let late = "--max-error-rate 0 stopped the run at request 25 (c), 2.5 s after its begin: 3.8 % errors, 1 in all of 26 requests \
+                    that had ended; 1 times rejected, status 400: no";
+        check(Some(0.0), None, &format!("{}r..", ".".repeat(25)), Some((25, late)));
+    }
+
+    #[test]
+    fn kinds_are_bounded() {
+        let mut seen = Seen::default();
+        for number in 0..1000 {
+            seen.count(&Outcome::Rejected { status: 400, body: number.to_string(), advice: None }, true);
+        }
+        assert_eq!((seen.kinds.len(), seen.kinds["rejected"]), (MAX_KINDS + 1, 1000 - MAX_KINDS));
+    }
+}
