@@ -120,7 +120,8 @@ pub async fn wait_ready(client: &Client, timeout: Duration) -> Result<()> {
             last = match ask(client, client.get(url.clone())).await {
                 Ok((status, _)) if status.as_u16() < 500 => return,
                 Ok((status, body)) => format!("{}: {}", status.as_u16(), quote(&body)),
-                Err(why) => why.words,
+                Err(Unanswered { words, remedy: Some(remedy) }) => format!("{words}: {remedy}"),
+                Err(Unanswered { words, remedy: None }) => words,
             };
             tokio::time::sleep(client.options().limits.ready_poll).await;
         }

@@ -71,7 +71,7 @@ fn of_one(error: &(dyn Error + 'static)) -> Option<&'static str> {
             CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
                 "the certificate has expired, or this machine's clock is wrong: --insecure takes it unchecked"
             }
-            _ => "the certificate is not one to trust: --insecure takes it unchecked",
+            _ => "the certificate is self-signed, or not one to trust for another reason: --insecure takes it unchecked",
         }),
         TlsError::AlertReceived(_) | TlsError::PeerIncompatible(_) => {
             Some("the server and this client agree on no TLS: the server's log may say why")

@@ -10,7 +10,8 @@ use reqwest::StatusCode;
 
 use crate::observation::Advice;
 
-/// The most bytes of an answer's head, and of the trailers behind a body.
+/// The most bytes of an answer's head with the interim answers before it, of the extensions behind a chunk's size, and of the trailers
+/// behind a body.
 pub(super) const MAX_HEAD_BYTES: usize = 128 << 10;
 
 /// The most header lines of an answer.
@@ -64,6 +65,7 @@ pub(super) enum Chunk {
     /// Behind the size: white space or extensions, which nobody uses.
     Extension {
         size: u64,
+        seen: usize,
     },
     /// The CR after the size came.
     SizeEnd {
@@ -151,9 +153,11 @@ impl Chunk {
                 let digit = char::from(byte).to_digit(16).map_or(0, u64::from);
                 Self::Size { size: (size << 4) | digit, digits: digits + 1 }
             }
-            (Self::Size { size, digits: 1.. }, b'\r') | (Self::Extension { size }, b'\r') => Self::SizeEnd { size },
-            (Self::Size { size, digits: 1.. }, b';' | b' ' | b'\t') => Self::Extension { size },
-            (Self::Extension { size }, _) if byte != b'\n' => Self::Extension { size },
+            (Self::Size { size, digits: 1.. }, b'\r') | (Self::Extension { size, .. }, b'\r') => Self::SizeEnd { size },
+            (Self::Size { size, digits: 1.. }, b';' | b' ' | b'\t') => Self::Extension { size, seen: 0 },
+            (Self::Extension { size, seen }, _) if byte != b'\n' && seen < MAX_HEAD_BYTES => {
+                Self::Extension { size, seen: seen + 1 }
+            }
             (Self::SizeEnd { size: 0 }, b'\n') => Self::Trailers { line: 0, all: 0 },
             (Self::SizeEnd { size }, b'\n') => Self::Data { left: size },
             (Self::DataEnd { seen_cr: false }, b'\r') => Self::DataEnd { seen_cr: true },
@@ -201,6 +205,9 @@ pub(super) fn read_head(bytes: &[u8]) -> Result<Option<(Head, Body, usize)>, Htt
         if !status.is_informational() {
             let (head, body) = understand(status, response.version == Some(0), response.headers)?;
             return Ok(Some((head, body, passed)));
+        }
+        if passed > MAX_HEAD_BYTES {
+            return Err(HttpError::Broken(format!("interim answers (1xx) of more than {MAX_HEAD_BYTES} bytes")));
         }
     }
 }
@@ -388,6 +395,12 @@ mod tests {
     fn heads_and_trailers_are_bounded() {
         let endless = format!("HTTP/1.1 200 OK\r\nx: {}", "a".repeat(MAX_HEAD_BYTES));
         assert_eq!(read_head(endless.as_bytes()).unwrap_err().to_string(), "an answer's head larger than 131072 bytes");
+        let interim = "HTTP/1.1 100 Continue\r\n\r\n".repeat(MAX_HEAD_BYTES / 20);
+        let error = read_head(interim.as_bytes()).unwrap_err().to_string();
+        assert_eq!(error, "interim answers (1xx) of more than 131072 bytes");
+        let mut body = Body::Chunked(Chunk::FIRST);
+        let error = body.take(format!("1;{}", "x".repeat(MAX_HEAD_BYTES + 1)).as_bytes(), &mut |_| {}).unwrap_err();
+        assert_eq!(error.to_string(), "invalid chunked transfer coding: byte 0x78 behind a chunk's size");
         let mut body = Body::Chunked(Chunk::Trailers { line: 0, all: 0 });
         let error = body.take("a: b\r\n".repeat(MAX_HEAD_BYTES / 4).as_bytes(), &mut |_| {}).unwrap_err();
         assert_eq!(error.to_string(), "invalid chunked transfer coding: byte 0x20 in trailers that are too long");
