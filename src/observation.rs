@@ -255,6 +255,31 @@ mod tests {
     use super::*;
 
     #[test]
+    fn outcomes_of_older_logs_are_read() {
+        let read = |json: &str| {
+            // By way of a value, as the log is read.
+            serde_json::from_value::<Outcome>(serde_json::from_str(json).unwrap()).unwrap()
+        };
+        let old = r#"{"kind":"timed_out","limit_ms":5}"#;
+        assert_eq!(read(old), Outcome::TimedOut { limit_ms: 5, limit: TimeLimit::Request, stage: None });
+        let old = r#"{"kind":"rejected","status":429,"body":"no"}"#;
+        assert_eq!(read(old), Outcome::Rejected { status: 429, body: "no".to_owned(), advice: None });
+        for (outcome, json) in [
+            (
+                Outcome::TimedOut { limit_ms: 5, limit: TimeLimit::Idle, stage: Some(Stage::MidStream) },
+                r#"{"kind":"timed_out","limit_ms":5,"limit":"idle","stage":"mid_stream"}"#,
+            ),
+            (
+                Outcome::Rejected { status: 429, body: String::new(), advice: Some(Advice::RetryAfter("7".to_owned())) },
+                r#"{"kind":"rejected","status":429,"body":"","advice":{"retry_after":"7"}}"#,
+            ),
+        ] {
+            assert_eq!(serde_json::to_string(&outcome).unwrap(), json);
+            assert_eq!(read(json), outcome);
+        }
+    }
+
+    #[test]
     fn counts_that_cannot_be_right_are_told_from_those_that_can() {
         let most = MAX_STATED_TOKENS;
         for (prompt, completion, chunks, plausible) in [

@@ -7,7 +7,7 @@ use sobench::case::{Arm, Case, Prompt};
 use sobench::constraint::Constraint;
 use sobench::metrics::ledger::Ledger;
 use sobench::metrics::{Answers, Judged, MetricsOptions, Slo, TokenSource, Tokens, summarise};
-use sobench::observation::{Observation, Outcome, Timing, TransportCause};
+use sobench::observation::{Advice, Observation, Outcome, Stage, TimeLimit, Timing, TransportCause};
 use sobench::report::{About, Details, EngineAbout, EngineChoice, EngineWork, Report, json};
 use sobench::verdict::{NotScored, Reason, Verdict};
 
@@ -66,7 +66,9 @@ fn every_fate() -> Vec<Fate> {
         Outcome::ServerError { status: 500, body: text(), advice: None },
         Outcome::StreamError { message: text() },
         Outcome::Transport { cause: TransportCause::BodyTooLarge, message: text() },
-        Outcome::TimedOut { limit_ms: 5, limit: Default::default(), stage: None },
+        Outcome::TimedOut { limit_ms: 5, limit: TimeLimit::Idle, stage: Some(Stage::BeforeFirstToken) },
+        Outcome::Rejected { status: 429, body: text(), advice: Some(Advice::RetryAfter(text())) },
+        Outcome::ServerError { status: 307, body: text(), advice: Some(Advice::Location(text())) },
         Outcome::Cancelled,
     ];
     let reasons = [
