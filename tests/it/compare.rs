@@ -270,7 +270,7 @@ fn what_is_no_rule_and_what_is_no_result_exits_with_2() {
         (vec![&good, &broken[0]], "this is no result"),
         (vec![&good, &broken[1]], "this is no result that sobench knows"),
         (vec![&good, &broken[2]], "this is no result"),
-        (vec![&good, &missing], "cannot be read"),
+        (vec![&good, &missing], "cannot read "),
         (vec![&good], "nothing to compare with"),
     ] {
         let ran = compare(&arguments);

@@ -9,6 +9,8 @@ mod conversions;
 mod datasets;
 mod engines;
 mod faults;
+// Limits of memory, pipes and devices as Linux has them.
+#[cfg(target_os = "linux")]
 mod files;
 mod flags;
 mod forms;

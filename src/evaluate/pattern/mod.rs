@@ -8,6 +8,7 @@
 //! Taken beyond Python's `re`, because the decoding engines take it: `\p{..}`, `\z`, `(?<name>..)`, look-behind of any width.
 //! Refused: `\N{..}`, `(?L)`, flags in mid-pattern, and whatever else `re` refuses. Differing: `(?i)` goes by Unicode's simple
 //! case folding, and `\B` matches in an empty text, as in CPython from 3.14 on. Taken beyond ECMA-262: flags at the start.
+//! Refused of ECMA-262: references that `rounds.rs` finds, references to groups that come later, one name for two groups.
 
 use std::fmt::Write as _;
 
@@ -95,7 +96,7 @@ impl Translated {
         for (token, is_last) in self.tokens.iter().zip(is_last) {
             match token {
                 Token::Open(_, text) | Token::Repeat(text) | Token::Reference(_, text) | Token::Piece(text) => {
-                    body.push_str(text)
+                    body.push_str(text);
                 }
                 Token::Close => body.push(')'),
                 Token::Alternate => body.push('|'),

@@ -64,7 +64,7 @@ fn lines_that_do_not_belong_are_named() {
     for (lines, words) in [
         (put(1, &whole[0]), ", line 2: a second header"),
         ([&whole[..], &whole[..]].concat(), ", line 21: a second header: the logs of two runs are in one file"),
-        (put(5, "{\"request\": {\"index\": "), ", line 6: not a line of a run log (EOF while parsing a value at column 22)"),
+        (put(5, "{\"request\": {\"index\": "), ", line 6: not a line of a run log (EOF while parsing a value at column 21)"),
         (put(5, "\u{1b}[2Jgarbage"), ", line 6: not a line of a run log (expected value at column 1): \\u{1b}[2Jgarbage"),
         (put(footer, &whole[1]), ", line 21: something follows the footer"),
         (put(4, &whole[3]), "two requests of one number: 0"),
