@@ -24,6 +24,7 @@ mod mask;
 mod mask_command;
 mod mix;
 mod preflight;
+mod properties;
 mod ratchet;
 mod readme;
 mod reasoning;
