@@ -69,9 +69,9 @@ pub struct Finished {
     pub console: String,
     /// Where the result was saved, if it was asked for; a failure to save costs neither report nor console.
     pub saved: Result<Option<PathBuf>>,
-    /// Lines on the other files that were written, and why one was not.
+    /// Lines on the other files that were written, and why others were not.
     pub written: Vec<String>,
-    pub write_failure: Option<Error>,
+    pub write_failures: Vec<Error>,
     /// Where the run is logged; `None` where no log was wanted or none could be begun.
     pub run_log: Option<PathBuf>,
     /// Why the log is not whole.
@@ -93,9 +93,8 @@ impl Finished {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self { interrupted: true, .. } => 130,
-            Self { saved: Err(error), .. } | Self { log_failure: Some(error), .. } | Self { write_failure: Some(error), .. } => {
-                error.exit_code()
-            }
+            Self { saved: Err(error), .. } | Self { log_failure: Some(error), .. } => error.exit_code(),
+            _ if !self.write_failures.is_empty() => self.write_failures[0].exit_code(),
             _ if self.nothing_answered() || self.broken_off.is_some() => 3,
             _ if self.strict_client && self.distrust().is_some() => 1,
             Self { bounds: (_, false), .. } => 1,
@@ -111,7 +110,7 @@ impl Finished {
             Err(error) => vec![format!("error: {error}")],
         };
         lines.extend(self.written.iter().cloned());
-        lines.extend(self.write_failure.iter().map(|error| format!("error: {error}")));
+        lines.extend(self.write_failures.iter().map(|error| format!("error: {error}")));
         match (&self.run_log, &self.log_failure) {
             (Some(path), None) => lines.push(format!("run log: {}", path.display())),
             (_, Some(error)) => lines.push(format!("error: the run log is not whole, the report above is: {error}")),
@@ -242,7 +241,7 @@ fn finish(
         bounds: bounds(plan, &report)?,
         report,
         written: written.lines,
-        write_failure: written.failure,
+        write_failures: written.failures,
         saved,
         run_log: driven.sink.path().map(ToOwned::to_owned),
         log_failure: driven.sink.failure().cloned(),

@@ -81,11 +81,13 @@ fn ports_in(range: &str) -> Option<u64> {
 pub(super) fn ran_out(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
     let mut next = Some(error);
     while let Some(error) = next {
-        let number = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::raw_os_error);
-        if let Some(words) = number.and_then(lacking) {
+        let of_system = error.downcast_ref::<std::io::Error>();
+        if let Some(words) = of_system.and_then(std::io::Error::raw_os_error).and_then(lacking) {
             return Some(words);
         }
-        next = error.source();
+        // One that wraps another shows it here, and as its source only what is behind that.
+        let wrapped = of_system.and_then(std::io::Error::get_ref).map(|error| error as &(dyn std::error::Error + 'static));
+        next = wrapped.or_else(|| error.source());
     }
     None
 }

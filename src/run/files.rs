@@ -22,19 +22,19 @@ const MAX_SAME_NAMES: usize = 1000;
 const TIMELINE_ENDING: &str = "timeline.html";
 const LENGTHS_ENDING: &str = "dataset_stats.html";
 
-/// What became of the files: a line for each that was written, and the first failure. One that cannot be written does not keep the
+/// What became of the files: a line for each that was written, and why others were not. One that cannot be written does not keep the
 /// others from it.
 #[derive(Default)]
 pub(super) struct Written {
     pub(super) lines: Vec<String>,
-    pub(super) failure: Option<Error>,
+    pub(super) failures: Vec<Error>,
 }
 
 impl Written {
     fn add(&mut self, outcome: Result<String>) {
         match outcome {
             Ok(line) => self.lines.push(line),
-            Err(error) => self.failure = self.failure.take().or(Some(error)),
+            Err(error) => self.failures.push(error),
         }
     }
 }

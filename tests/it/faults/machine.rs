@@ -49,7 +49,7 @@ fn a_file_that_cannot_be_written_costs_itself_and_the_exit_code() {
         (&["--html", "/dev/full"][..], "/dev/full"),
         (&["--csv", "/dev/full"], "/dev/full"),
         (&["--markdown", "/dev/full", "--csv", others.to_str().unwrap()], "/dev/full"),
-        (&["--junit", "/dev/full"], "/dev/full"),
+        (&["--junit", "/dev/full", "--html", "/dev/full"], "/dev/full"),
         (&["--save-result", "--result-dir", "/dev", "--result-filename", "full"], "/dev/full"),
         (&["--append-result", "--result-dir", "/dev", "--result-filename", "full"], "/dev/full"),
         (&["--run-log", "/dev/full"], "/dev/full"),
@@ -62,6 +62,9 @@ fn a_file_that_cannot_be_written_costs_itself_and_the_exit_code() {
         let said = ran.stderr.lines().find(|line| line.starts_with("error: ")).unwrap();
         assert!(said.contains("No space left on device") && said.ends_with(file), "{flags:?}: {said}");
         assert!(ran.stderr.contains("hint: "), "{}", ran.stderr);
+        let lost = flags.iter().filter(|flag| **flag == "/dev/full").count().max(1);
+        let said = ran.stderr.lines().filter(|line| line.starts_with("error: ") && line.ends_with(file)).count();
+        assert!(said >= lost, "each file is named: {}", ran.stderr);
         if !has_log {
             let again = sobench(&["report", log.to_str().unwrap()]);
             assert_eq!((again.code, again.stdout), (0, ran.stdout), "{flags:?}: the log is whole");
