@@ -11,6 +11,9 @@ const MAX_PATTERN_BYTES: usize = 64 << 10;
 /// Bytes that a compiled pattern may take.
 const MAX_COMPILED_BYTES: usize = 32 << 20;
 
+/// Look-around, atomic groups, conditions and word boundaries that a pattern may have: each is an automaton of its own, of up to 70 KB.
+const MAX_LOOKS: usize = 1000;
+
 /// Backtracking steps after which one match is given up: tried with few first, so that what a match took is known to within a factor.
 const MAX_STEPS: [usize; 3] = [2_000, 50_000, 1_000_000];
 
@@ -56,6 +59,9 @@ impl Matcher {
         let Written { pattern, backtracking } = translated.write(extent);
         let too_big = || NotScored::Limit { what: format!("regex compiles to over {MAX_COMPILED_BYTES} bytes") };
         if backtracking {
+            if translated.looks() > MAX_LOOKS {
+                return Err(NotScored::Limit { what: format!("regex with over {MAX_LOOKS} places that look around") });
+            }
             let first = backtracking_within(&pattern, MAX_STEPS[0]).map_err(|error| match error {
                 fancy_regex::Error::CompileError(cause) if is_size_limit(&cause) => too_big(),
                 error => NotScored::Unsupported { what: one_line(&error.to_string()) },

@@ -165,6 +165,12 @@ impl Translated {
         cost
     }
 
+    /// Groups that look around, and word boundaries, which are written as such.
+    fn looks(&self) -> usize {
+        let boundary = |token: &&Token| matches!(token, Token::Piece(text) if text.contains("(?<"));
+        self.cost().groups + self.tokens.iter().filter(boundary).count()
+    }
+
     /// For every `Close`, the kind of group that it closes.
     fn group_of_close(&self) -> Vec<Group> {
         let mut groups = vec![Group::Other; self.tokens.len()];

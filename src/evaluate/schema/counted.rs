@@ -21,7 +21,7 @@ use super::decimal::Decimal;
 const BYTES_PER_STEP: usize = 32;
 
 /// Bytes of a number that cost as much to read exactly as one look at a value.
-const DIGITS_PER_STEP: usize = 8;
+pub(super) const DIGITS_PER_STEP: usize = 8;
 
 /// What reading a number exactly costs more than another look.
 const STEPS_PER_NUMBER: usize = 4;

@@ -103,7 +103,7 @@ impl<'i> Keyword<'i, Counted> for MultipleOf {
             counted::step(0);
             return true;
         };
-        counted::step(number.as_str().len());
+        counted::step(number.as_str().len() / counted::DIGITS_PER_STEP);
         Decimal::read(number.as_str()).is_multiple_of(self.mantissa, self.exponent)
     }
 }

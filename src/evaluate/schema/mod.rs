@@ -48,6 +48,9 @@ const MAX_STEPS: u64 = 20_000_000;
 /// Looks that finding the first violation in document order may take. All violations are collected for that, at some 500 bytes each.
 const MAX_EXPLAINING_STEPS: u64 = 200_000;
 
+/// Looks that naming the first violation that is met may take, where there are too many to put in order.
+const MAX_MEETING_STEPS: u64 = 1_000_000;
+
 /// Schemas in place that all `unevaluatedProperties` and `unevaluatedItems` of a schema have to ask together.
 const MAX_UNEVALUATED: u64 = 50_000;
 
@@ -146,14 +149,15 @@ impl SchemaJudge {
 
     /// Names the first violation in document order; where there are too many to look at all of them, the first that is met.
     fn explain(&self, document: &Value) -> Verdict {
-        let explaining = Budget { steps: MAX_EXPLAINING_STEPS, ..self.budget };
-        let verdict = explaining.spend(|| self.first_by_place(document));
-        let verdict = verdict.or_else(|_| explaining.spend(|| self.first_met(document)));
+        let within = |steps| Budget { steps, ..self.budget };
+        let verdict = within(MAX_EXPLAINING_STEPS)
+            .spend(|| self.first_by_place(document))
+            .or_else(|_| within(MAX_MEETING_STEPS).spend(|| self.first_met(document)));
         if self.given_up.load(Ordering::Relaxed) {
             return Verdict::NotScored { why: pattern_limit() };
         }
         verdict.unwrap_or_else(|_| {
-            let message = format!("breaks the schema; finding where takes over {MAX_EXPLAINING_STEPS} steps");
+            let message = format!("breaks the schema; finding where takes over {MAX_MEETING_STEPS} steps");
             let reason =
                 Reason::Schema { keyword: UNNAMED.to_owned(), instance_path: String::new(), schema_path: String::new(), message };
             Verdict::Invalid { reason }
