@@ -17,6 +17,7 @@ mod forms;
 mod fuzzed;
 mod gate;
 mod grammars;
+mod hostile;
 mod hub;
 mod layouts;
 mod load;
