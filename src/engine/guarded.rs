@@ -27,13 +27,13 @@ pub const MAX_BRACKET_DEPTH: usize = 128;
 /// Deepest nesting that references in a JSON Schema, or rules of a grammar, can add up to: compilers follow them by recursion.
 pub const MAX_LINKED_DEPTH: usize = 20_000;
 
-/// Longest regex or grammar that is compiled, in bytes. The largest in use are some 100 KB.
+/// Longest regex or grammar that is compiled, in bytes.
 pub const MAX_TEXT_BYTES: usize = 1 << 20;
 
 /// Compiles that ran out of time and still run; a library cannot be stopped, so beyond this many nothing more is compiled.
 pub const MAX_ABANDONED_COMPILES: usize = 4;
 
-/// Stack of the thread that compiles: 13 KB for each level of [`MAX_LINKED_DEPTH`], some ten times what was measured. Only what is used takes memory.
+/// Stack of the thread that compiles: 13 KB for each level of [`MAX_LINKED_DEPTH`] (llguidance takes below 4 for a reference to a reference). Only what is used takes memory.
 const COMPILE_STACK_BYTES: usize = 256 << 20;
 
 /// An engine with the boundary around it.
