@@ -30,6 +30,9 @@ pub const MAX_LINKED_DEPTH: usize = 20_000;
 /// Longest regex or grammar that is compiled, in bytes.
 pub const MAX_TEXT_BYTES: usize = 1 << 20;
 
+/// Classes such as `\w` and `\p{L}` in a regex or grammar that is compiled: each takes llguidance some 7 KB.
+pub const MAX_CLASSES: usize = 20_000;
+
 /// Compiles that ran out of time and still run; a library cannot be stopped, so beyond this many nothing more is compiled.
 pub const MAX_ABANDONED_COMPILES: usize = 4;
 
@@ -228,6 +231,12 @@ fn check_depth(constraint: &Constraint) -> Result<(), EngineError> {
         Constraint::Regex(text) | Constraint::Grammar { text, .. } if text.len() > MAX_TEXT_BYTES => {
             return refuse(format!("a text of {} bytes is longer than the {MAX_TEXT_BYTES} that are compiled", text.len()));
         }
+        Constraint::Regex(text) | Constraint::Grammar { text, .. } if classes(text) > MAX_CLASSES => {
+            return refuse(format!(
+                "a text with {} classes of characters has more than the {MAX_CLASSES} that are compiled",
+                classes(text)
+            ));
+        }
         Constraint::Regex(text) | Constraint::Grammar { text, .. } => (bracket_depth(text), MAX_BRACKET_DEPTH, "bracket nesting"),
         Constraint::JsonObject(_) | Constraint::Choice(_) => return Ok(()),
     };
@@ -266,6 +275,11 @@ fn linked_depth(root: &Value) -> usize {
         }
     }
     depth
+}
+
+/// An upper bound of the classes that a text names: what follows a backslash may be escaped itself.
+fn classes(text: &str) -> usize {
+    text.as_bytes().windows(2).filter(|pair| pair[0] == b'\\' && b"wWdDsSpP".contains(&pair[1])).count()
 }
 
 /// An upper bound of the rules of a grammar: a definition has a colon.
@@ -427,6 +441,8 @@ mod tests {
             (rules(MAX_LINKED_DEPTH + 1), false),
             (Constraint::Regex("a".repeat(MAX_TEXT_BYTES).into()), true),
             (Constraint::Regex("a".repeat(MAX_TEXT_BYTES + 1).into()), false),
+            (Constraint::Regex("\\w".repeat(MAX_CLASSES).into()), true),
+            (Constraint::Regex("\\w".repeat(MAX_CLASSES + 1).into()), false),
         ] {
             assert_eq!(check_depth(&constraint).is_ok(), fine, "{:?}", check_depth(&constraint));
         }
