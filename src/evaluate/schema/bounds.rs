@@ -90,7 +90,7 @@ impl<'i> Keyword<'i, Counted> for Bound {
             counted::step(0);
             return true;
         };
-        counted::step(number.as_str().len());
+        counted::step(number.as_str().len() / counted::DIGITS_PER_STEP);
         self.allows(&Decimal::read(number.as_str()))
     }
 }
