@@ -93,7 +93,10 @@ impl Breaker {
         seen.count(outcome, is_error);
         let limit = self.limits.passed(&seen).filter(|_| !seen.has_tripped)?;
         seen.has_tripped = true;
-        self.stopper.break_off();
+        if !self.stopper.break_off() {
+            // Somebody has ended the run before.
+            return None;
+        }
         // Of several that are equally common, always the same one.
         let commonest = seen.kinds.iter().max_by_key(|&(words, count)| (*count, std::cmp::Reverse(words)));
         let commonest = commonest.map(|(words, count)| (words.clone(), *count));

@@ -64,16 +64,19 @@ pub(super) async fn observe(sender: &Sender, prepared: Prepared, thread: usize) 
     let cut = unless_cut(exchange.run(message, thread), sender, &heard).await;
     let stage = exchange.stage();
     let Exchange { mut timing, decoder, refused, body_type, .. } = exchange;
+    let has_ended = timing.end_ns.is_some();
     timing.end_ns.get_or_insert_with(|| sender.clock.now_ns());
     let mut answer = decoder.into_answer();
     debug_assert!(timing.is_in_order(), "{timing:?}");
     timing.chunk_tokens = std::mem::take(&mut answer.chunk_tokens);
     let broke = match (cut, refused) {
         // The status says how it ended, however little of the body came.
-        (Cut::Not(None) | Cut::Late(..), Some(refused)) => Some(refused.outcome()),
-        (Cut::Not(broke), _) => broke,
+        (_, Some(refused)) => Some(refused.outcome()),
+        (Cut::Not(broke), None) => broke,
+        // It had ended, and only its connection was waited for.
+        (_, None) if has_ended => None,
         (Cut::Late(limit, after), None) => Some(Outcome::TimedOut { limit_ms: as_ms(after), limit, stage: Some(stage) }),
-        (Cut::Stopped, _) => Some(Outcome::Cancelled),
+        (Cut::Stopped, None) => Some(Outcome::Cancelled),
     };
     Observation {
         case_index: prepared.index,

@@ -48,15 +48,15 @@ impl Stopper {
         self.0.borrow().state
     }
 
-    /// The run gives up: drains, unless it does already.
-    pub fn break_off(&self) {
+    /// The run gives up: drains, unless it does already. Whether it was this that stopped it.
+    pub fn break_off(&self) -> bool {
         self.0.send_if_modified(|signal| {
             let is_first = signal.state == StopState::Running;
             if is_first {
                 *signal = Signal { state: StopState::Draining, is_broken_off: true };
             }
             is_first
-        });
+        })
     }
 
     /// Passes on what another stop comes to, for as long as that can be signalled.

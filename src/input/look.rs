@@ -8,7 +8,7 @@ use std::path::Path;
 
 use crate::error::Error;
 
-/// Bytes from the begin in which a signature shows: that of tar ends at 262, and a page may have blanks before it.
+/// Bytes from the begin in which a signature shows: that of tar ends at 265, and a page may have blanks before it.
 pub(super) const LOOKED_AT_BYTES: u64 = 512;
 
 /// Something that is not text, or a text in place of the file.
@@ -83,7 +83,7 @@ impl Look {
 }
 
 /// Place from the begin, bytes there, and what has them. The longer of two that begin alike comes first.
-const SIGNATURES: [(usize, &[u8], Look); 31] = [
+const SIGNATURES: [(usize, &[u8], Look); 32] = [
     (0, b"\x1f\x8b", Look::Packed("gzip", "gunzip")),
     (0, b"\x28\xb5\x2f\xfd", Look::Packed("Zstandard", "unzstd")),
     (0, b"BZh", Look::Packed("bzip2", "bunzip2")),
@@ -93,7 +93,8 @@ const SIGNATURES: [(usize, &[u8], Look); 31] = [
     (0, b"PK\x03\x04", Look::Archive("ZIP", "unzip")),
     (0, b"PK\x05\x06", Look::Archive("ZIP", "unzip")),
     (0, b"Rar!\x1a\x07", Look::Archive("RAR", "unrar x")),
-    (257, b"ustar", Look::Archive("tar", "tar -xf")),
+    (257, b"ustar\0", Look::Archive("tar", "tar -xf")),
+    (257, b"ustar  \0", Look::Archive("tar", "tar -xf")),
     (0, b"PAR1", Look::Parquet),
     (0, b"ARROW1", Look::Binary("an Arrow file")),
     (0, b"\x89PNG\r\n\x1a\n", Look::Binary("an image (PNG)")),
@@ -127,6 +128,7 @@ mod tests {
         for (begin, expected) in [
             (&b""[..], None),
             (b"{\"a\": 1}", None),
+            (&[&[b' '; 256][..], b"mustard"].concat(), None),
             (b"<b>bold</b> lines", None),
             (b"<html> ::= x", Some(Look::HtmlPage)),
             (b"\xef\xbb\xbf[]", None),

@@ -147,7 +147,10 @@ impl Latency {
                 token_gaps.add(chunk_gaps_ms(&instants).map(|gap| gap * share));
             }
             gaps.add(chunk_gaps_ms(&instants));
-            counted.add(token_gaps_ms(&instants, &counts).into_iter().flatten());
+            // Counts that cannot be right in the end were not right on the way.
+            if sample.usage_makes_sense() {
+                counted.add(token_gaps_ms(&instants, &counts).into_iter().flatten());
+            }
         }
         latency.itl_ms = gaps.sum_up(&options.percentiles);
         latency.itl_counted_ms = counted.sum_up(&options.percentiles);

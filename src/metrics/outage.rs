@@ -2,7 +2,7 @@
 //! reason of their own. Pure; knows no rendering.
 
 use super::Sample;
-use crate::observation::{Outcome, TransportCause};
+use crate::observation::{Outcome, Stage, TimeLimit, TransportCause};
 
 /// So many requests in a row are no accident of a few.
 pub const MIN_REQUESTS: usize = 3;
@@ -50,8 +50,11 @@ fn end(sample: &Sample<'_>) -> Option<(u64, bool)> {
     let is_there = match sample.outcome() {
         Outcome::Completed | Outcome::Truncated | Outcome::Rejected { .. } | Outcome::StreamError { .. } => true,
         Outcome::ServerError { status, .. } => !NOT_THERE.contains(status),
-        Outcome::Transport { cause: TransportCause::Connect | TransportCause::Reset | TransportCause::Closed, .. }
-        | Outcome::TimedOut { .. } => false,
+        Outcome::Transport { cause: TransportCause::Connect | TransportCause::Reset | TransportCause::Closed, .. } => false,
+        // An answer that was merely long had somebody behind it; one that fell silent had not, at its end.
+        Outcome::TimedOut { limit, stage, .. } => {
+            *limit == TimeLimit::Request && matches!(stage, Some(Stage::BeforeFirstToken | Stage::MidStream | Stage::MidBody))
+        }
         Outcome::Transport { .. } | Outcome::Unsupported { .. } | Outcome::Cancelled => return None,
     };
     Some((moments.end_ns?, is_there))
@@ -72,6 +75,9 @@ mod tests {
             'r' => Outcome::Transport { cause: TransportCause::Reset, message: String::new() },
             'p' => Outcome::ServerError { status: 502, body: String::new(), advice: None },
             's' => Outcome::ServerError { status: 500, body: String::new(), advice: None },
+            'h' => Outcome::TimedOut { limit_ms: 1, limit: TimeLimit::Request, stage: Some(Stage::BeforeHeaders) },
+            'm' => Outcome::TimedOut { limit_ms: 1, limit: TimeLimit::Request, stage: Some(Stage::MidStream) },
+            'i' => Outcome::TimedOut { limit_ms: 1, limit: TimeLimit::Idle, stage: Some(Stage::MidStream) },
             'x' => Outcome::Cancelled,
             other => panic!("{other}"),
         };
@@ -94,6 +100,8 @@ mod tests {
         check(&[(20, 'c'), (30, 'c'), (40, 'c'), (45, '.')], &[(0, Some(45), 3)]);
         check(&[(10, '.'), (20, 'c'), (30, 'c'), (40, '.'), (50, 'c'), (60, 'c')], &[]);
         check(&[(10, '.'), (20, 'c'), (30, 's'), (40, 'c'), (50, 'l'), (60, 'c'), (70, '.')], &[]);
+        check(&[(10, '.'), (20, 'h'), (30, 'i'), (40, 'h'), (50, '.')], &[(10, Some(50), 3)]);
+        check(&[(10, '.'), (20, 'm'), (30, 'm'), (40, 'm'), (50, '.')], &[]);
         check(&[(20, 'c'), (30, 'c'), (40, 'c')], &[]);
         check(&[], &[]);
     }
