@@ -15,6 +15,7 @@ mod regex;
 mod run_log;
 mod schema;
 mod sse;
+mod texts;
 
 /// Panics where the bytes break a promise.
 pub(crate) type Check = fn(&[u8]);

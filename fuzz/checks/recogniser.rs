@@ -8,6 +8,7 @@ use sobench::constraint::GrammarDialect;
 use sobench::grammar::{Membership, compile};
 
 use super::draw::Draw;
+use super::texts::texts;
 
 /// All texts up to this length are tried: 63 of them.
 const MAX_LENGTH: usize = 5;
@@ -44,7 +45,7 @@ pub(crate) fn check(bytes: &[u8]) {
                 continue;
             }
         };
-        for tried in texts() {
+        for tried in texts(&['a', 'b'], MAX_LENGTH) {
             let membership = recogniser.recognise(&tried);
             assert_eq!(membership == Membership::Member, sentences.contains(&tried), "{tried:?}: {membership:?}\n{text}");
             assert_eq!(recogniser.is_prefix(&tried), beginnings.contains(&tried), "beginning {tried:?}\n{text}");
@@ -173,18 +174,5 @@ fn joined(left: &Texts, right: &Texts) -> Texts {
 fn repeated(once: &Texts) -> Texts {
     let mut all = empty();
     fixed_point(&mut all, |known| known | &joined(known, once));
-    all
-}
-
-fn texts() -> Vec<String> {
-    let mut all = vec![String::new()];
-    let mut from = 0;
-    for _ in 0..MAX_LENGTH {
-        let to = all.len();
-        for index in from..to {
-            all.extend(["a", "b"].map(|letter| all[index].clone() + letter));
-        }
-        from = to;
-    }
     all
 }

@@ -10,6 +10,7 @@ use sobench::evaluate::{EvaluateOptions, Evaluator};
 use sobench::verdict::Verdict;
 
 use super::draw::Draw;
+use super::texts::texts;
 
 const MAX_DEPTH: usize = 4;
 
@@ -57,7 +58,7 @@ pub(crate) fn check(bytes: &[u8]) {
     let node = node(&mut draw, 0);
     let pattern = spelt(&node);
     let constraint = Constraint::Regex(pattern.as_str().into());
-    for text in texts() {
+    for text in texts(&LETTERS, MAX_LENGTH) {
         let letters: Vec<char> = text.chars().collect();
         let expected = ends(&node, &letters, 0).contains(&letters.len());
         match evaluator.judge(&constraint, None, &text) {
@@ -169,17 +170,4 @@ fn is_of(escape: char, letter: char) -> bool {
         'd' => letter.is_ascii_digit(),
         _ => !letter.is_ascii_digit(),
     }
-}
-
-fn texts() -> Vec<String> {
-    let mut all = vec![String::new()];
-    let mut from = 0;
-    for _ in 0..MAX_LENGTH {
-        let to = all.len();
-        for index in from..to {
-            all.extend(LETTERS.map(|letter| format!("{}{letter}", all[index])));
-        }
-        from = to;
-    }
-    all
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use sobench::backend::{Adapter, ConstraintDialect, Input, RequestOptions, Sampling, ServerKind, adapter};
 use sobench::case::{Case, Prompt};
-use sobench::driver::{Client, DriverOptions, Endpoint, Limits, Stop, send_one};
+use sobench::driver::{Client, DriverOptions, Endpoint, Stop, send_one};
 use sobench::observation::Observation;
 use sobench::sound::Clip;
 
@@ -41,14 +41,7 @@ fn options(base_url: &str, kind: ServerKind) -> DriverOptions {
         api_key: None,
         insecure: false,
     };
-    DriverOptions {
-        endpoint,
-        max_concurrency: None,
-        request_timeout: None,
-        idle_timeout: None,
-        request_id_prefix: None,
-        limits: Limits::default(),
-    }
+    DriverOptions::plain(endpoint)
 }
 
 fn shared(kind: ServerKind) -> Arc<dyn Adapter> {

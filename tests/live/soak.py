@@ -2,8 +2,8 @@
 """Runs sobench for long, as fast as the machine carries, against a server that fails a hundredth of its requests in ten ways, and holds
 what comes out to what went in.
 
-Every request has to be accounted for: as many lines in the run log as requests, each request once, outcomes that add up, as many requests as
-the server counted, and of each fault as many outcomes as the server planted. Memory has to grow by no more than what a request is worth
+Every request has to be accounted for: as many lines in the run log as requests, each request once, outcomes that add up, and
+of each fault as many outcomes as the server planted. Memory has to grow by no more than what a request is worth
 (`MAX_BYTES_A_REQUEST`, beyond the warm-up), and in the end no more files may be open than connections that the run keeps.
 
 Needs Python 3.9 with its standard library, Linux (`/proc`) and a built sobench. Exit codes: 0 all holds; 1 something does not; 2 the run did
@@ -153,7 +153,7 @@ def report(arguments, folder, samples, server_samples, stats):
     outcomes = {name: count for name, count in result["sobench"]["outcomes"].items() if count}
     lines, indices, logged = read_log(folder / "log.jsonl")
     planted = dict(stats["faults"])
-    wrong = accounts(result, outcomes, lines, indices, logged, planted, stats)
+    wrong = accounts(result, outcomes, lines, indices, logged, planted)
     growth = memory(arguments, samples, lines, wrong)
     print(f"{lines} requests in {result['duration']:.0f} s, {lines / result['duration']:.0f} requests/s, "
           f"{result['output_throughput']:.0f} tok/s, at most {arguments.max_concurrency} under way")  # fmt: skip
@@ -186,7 +186,7 @@ def read_log(path):
     return lines, indices, outcomes
 
 
-def accounts(result, outcomes, lines, indices, logged, planted, stats):
+def accounts(result, outcomes, lines, indices, logged, planted):
     wrong = []
 
     def same(what, one, other):
