@@ -97,6 +97,13 @@ impl Usage {
     pub fn makes_sense(self, content_chunks: usize) -> bool {
         !self.unreadable && self.plausible(content_chunks) == self
     }
+
+    /// Of prompt and answer, whether a count was stated that cannot be right.
+    pub fn senseless(self, content_chunks: usize) -> [bool; 2] {
+        let kept = self.plausible(content_chunks);
+        let is_lost = |stated: Option<u64>, kept: Option<u64>| stated != kept || (self.unreadable && stated.is_none());
+        [is_lost(self.prompt_tokens, kept.prompt_tokens), is_lost(self.completion_tokens, kept.completion_tokens)]
+    }
 }
 
 /// How a request ended. Closed: whoever adds a way to end adds what every layer makes of it.
@@ -140,6 +147,10 @@ pub enum Outcome {
     /// The run was stopped before the request ended, or before it was sent.
     Cancelled,
 }
+
+/// The status of a server that has too much to do, or a limit on how fast it may be asked (RFC 6585, section 4): it says nothing of
+/// what was asked.
+pub const TOO_MANY_REQUESTS: u16 = 429;
 
 /// A header by which a server that gave no answer says what to do. It is recorded and never followed: asking again, or elsewhere,
 /// would be another load, and would hand credentials to whoever is named.
@@ -244,9 +255,51 @@ impl Outcome {
         "cancelled",
     ];
 
+    /// Whether this machine had no connection for the request: the server never heard of it.
+    pub fn is_local(&self) -> bool {
+        matches!(self, Self::Transport { cause: TransportCause::Local, .. })
+    }
+
     /// Whether the server gave an answer, whole or cut at the token limit.
     pub fn is_answer(&self) -> bool {
         matches!(self, Self::Completed | Self::Truncated)
+    }
+}
+
+/// What a request that got no answer ran into, in the server's or the network's own words; empty for an answer.
+pub fn failure_words(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Completed | Outcome::Truncated => String::new(),
+        Outcome::Rejected { status, body, advice } | Outcome::ServerError { status, body, advice } => match advice {
+            None => format!("HTTP {status}: {body}"),
+            Some(Advice::RetryAfter(value)) => format!("HTTP {status}, retry-after: {value}: {body}"),
+            Some(Advice::Location(value)) => {
+                format!("HTTP {status}, location: {value}: no redirect is followed, give that server as --base-url: {body}")
+            }
+        },
+        Outcome::Unsupported { what } => what.clone(),
+        Outcome::StreamError { message } => message.clone(),
+        Outcome::Transport { cause, message } => format!("{}: {message}", cause_name(*cause)),
+        Outcome::TimedOut { limit_ms, limit, stage } => {
+            let (what, how) = match limit {
+                TimeLimit::Request => ("no end within", "cut"),
+                TimeLimit::Idle => ("no byte of an answer for", "stalled"),
+            };
+            let stage = stage.map_or_else(String::new, |stage| format!(", {how} {}", stage.words()));
+            format!("{what} {limit_ms} ms ({}){stage}", limit.flag())
+        }
+        Outcome::Cancelled => "the run was stopped first".to_owned(),
+    }
+}
+
+fn cause_name(cause: TransportCause) -> &'static str {
+    match cause {
+        TransportCause::Connect => "no connection",
+        TransportCause::Local => "no connection from here",
+        TransportCause::Reset => "connection reset",
+        TransportCause::Closed => "connection closed",
+        TransportCause::BodyTooLarge => "body too large",
+        TransportCause::Other => "exchange failed",
     }
 }
 
@@ -295,6 +348,9 @@ mod tests {
             let usage = Usage { prompt_tokens: prompt, completion_tokens: completion, unreadable: false };
             let kept = usage.plausible(chunks);
             assert_eq!((kept.prompt_tokens, kept.completion_tokens), plausible, "{usage:?} {chunks}");
+            assert_eq!(usage.senseless(chunks), [prompt != plausible.0, completion != plausible.1]);
+            let unreadable = Usage { unreadable: true, completion_tokens: None, ..usage }.senseless(chunks);
+            assert_eq!(unreadable, [prompt != plausible.0 || prompt.is_none(), true]);
             assert_eq!(usage.makes_sense(chunks), plausible == (prompt, completion));
             assert!(!Usage { unreadable: true, ..usage }.makes_sense(chunks));
         }
@@ -319,6 +375,33 @@ mod tests {
             (timing(1, [Some(2), Some(3), Some(4), Some(6)], &[5, 7]), false),
         ] {
             assert_eq!(timing.is_in_order(), expected, "{timing:?}");
+        }
+    }
+
+    #[test]
+    fn failures_are_told_in_the_servers_words() {
+        for (outcome, expected) in [
+            (Outcome::Completed, ""),
+            (Outcome::Rejected { status: 400, body: "no such grammar".into(), advice: None }, "HTTP 400: no such grammar"),
+            (
+                Outcome::Rejected { status: 429, body: "slow".into(), advice: Some(Advice::RetryAfter("7".into())) },
+                "HTTP 429, retry-after: 7: slow",
+            ),
+            (
+                Outcome::ServerError { status: 307, body: "".into(), advice: Some(Advice::Location("http://b/".into())) },
+                "HTTP 307, location: http://b/: no redirect is followed, give that server as --base-url: ",
+            ),
+            (
+                Outcome::TimedOut { limit_ms: 50, limit: TimeLimit::Request, stage: None },
+                "no end within 50 ms (--request-timeout)",
+            ),
+            (
+                Outcome::TimedOut { limit_ms: 50, limit: TimeLimit::Idle, stage: Some(Stage::MidStream) },
+                "no byte of an answer for 50 ms (--idle-timeout), stalled mid-stream",
+            ),
+            (Outcome::Transport { cause: TransportCause::Connect, message: "refused".into() }, "no connection: refused"),
+        ] {
+            assert_eq!(failure_words(&outcome), expected);
         }
     }
 }

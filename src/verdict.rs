@@ -51,6 +51,8 @@ pub enum NotScored {
     Failed,
     /// The run ended before the request did.
     Cancelled,
+    /// This machine had no connection for the request.
+    NotSent,
     /// Our evaluator cannot judge by this constraint.
     Unsupported { what: String },
     /// Judging would have passed a named limit.
@@ -83,6 +85,7 @@ impl NotScored {
             Self::Refused => "refused",
             Self::Failed => "failed",
             Self::Cancelled => "cancelled",
+            Self::NotSent => "not_sent",
             Self::Unsupported { .. } => "unsupported",
             Self::Limit { .. } => "limit",
         }
@@ -120,6 +123,7 @@ impl fmt::Display for NotScored {
             Self::Refused => f.write_str("the server refused the request"),
             Self::Failed => f.write_str("the request failed"),
             Self::Cancelled => f.write_str("the run ended first"),
+            Self::NotSent => f.write_str("this machine had no connection for the request"),
             Self::Unsupported { what } | Self::Limit { what } => f.write_str(what),
         }
     }

@@ -139,7 +139,7 @@ impl Gathered {
         let within = throughput.valid_goodput.and_then(|rate| {
             // The figure is this count over that time.
             let good = (rate * duration_s).round() as usize;
-            Rate::of(good, metrics.overall.requests - metrics.overall.cancelled)
+            Rate::of(good, metrics.overall.requests - metrics.overall.cancelled - metrics.said.not_sent)
         });
         let done = Done {
             repeat: step.repeat,

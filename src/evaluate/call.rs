@@ -9,16 +9,17 @@
 use serde_json::{Map, Value};
 
 use crate::case::Case;
-use crate::observation::{Observation, Outcome};
+use crate::observation::{Observation, Outcome, TransportCause};
 
 /// The most calls of one reference; one with more says nothing.
 pub const MAX_CALLS: usize = 1000;
 
-/// Whether the case's reference was answered: what was refused, cut or failed made no call, and what our user cut short says nothing.
+/// Whether the case's reference was answered: what was refused, cut or failed made no call, and what our user cut short, or this machine had
+/// no connection for, says nothing.
 pub fn of_case(case: &Case, observation: &Observation) -> Option<bool> {
     let reference = case.completion.as_deref()?;
     match observation.outcome {
-        Outcome::Cancelled => None,
+        Outcome::Cancelled | Outcome::Transport { cause: TransportCause::Local, .. } => None,
         Outcome::Completed => agrees(reference, &observation.text),
         _ => agrees(reference, ""),
     }

@@ -1,6 +1,6 @@
 //! Judges an answer by its constraint. Pure: no clock, no network, no environment.
 //!
-//! What happened comes first: a request that was refused, failed or was cancelled has no answer to judge, and one that was cut at
+//! What happened comes first: a request that was refused, failed, was cancelled or never sent has no answer to judge, and one that was cut at
 //! the token limit is invalid as truncated, whatever its text looks like. (A text that happens to be complete at the very token
 //! where it was cut counts as truncated, too: the server did not say that it was done, and a longer limit might have gone on.)
 //!
@@ -28,7 +28,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::case::Case;
 use crate::constraint::{Constraint, sha256_hex};
-use crate::observation::{Observation, Outcome};
+use crate::observation::{Observation, Outcome, TransportCause};
 use crate::verdict::{NotScored, Reason, Verdict};
 
 /// Bytes of an answer that are judged; a longer one is not scored.
@@ -82,6 +82,7 @@ impl Evaluator {
         match &observation.outcome {
             Outcome::Rejected { .. } | Outcome::Unsupported { .. } => return not_scored(NotScored::Refused),
             Outcome::ServerError { .. } | Outcome::StreamError { .. } => return not_scored(NotScored::Failed),
+            Outcome::Transport { cause: TransportCause::Local, .. } => return not_scored(NotScored::NotSent),
             Outcome::Transport { .. } | Outcome::TimedOut { .. } => return not_scored(NotScored::Failed),
             Outcome::Cancelled => return not_scored(NotScored::Cancelled),
             Outcome::Completed | Outcome::Truncated => {}
@@ -171,7 +172,7 @@ mod tests {
     use super::*;
     use crate::case::{Arm, Prompt};
     use crate::constraint::{AlwaysTrue, GrammarDialect};
-    use crate::observation::{Timing, TransportCause};
+    use crate::observation::Timing;
 
     fn case(constraint: Option<Constraint>) -> Case {
         Case { arm: Arm::Constrained, ..Case::new("json-0", Prompt::Text("?".into()), constraint.map(Arc::new), 16) }
@@ -207,6 +208,7 @@ mod tests {
             (Outcome::ServerError { status: 500, body: body(), advice: None }, "failed", "failed"),
             (Outcome::StreamError { message: body() }, "failed", "failed"),
             (Outcome::Transport { cause: TransportCause::Reset, message: body() }, "failed", "failed"),
+            (Outcome::Transport { cause: TransportCause::Local, message: body() }, "not_sent", "not_sent"),
             (Outcome::TimedOut { limit_ms: 1, limit: Default::default(), stage: None }, "failed", "failed"),
             (Outcome::Cancelled, "cancelled", "cancelled"),
         ] {

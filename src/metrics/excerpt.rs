@@ -4,7 +4,6 @@ use serde::Serialize;
 
 use super::Sample;
 use crate::case::Arm;
-use crate::observation::{Advice, Outcome, TimeLimit, TransportCause};
 
 /// The most bytes of an answer that an example shows. The whole answer is in the detailed result file.
 pub const EXCERPT_TEXT_MAX_BYTES: usize = 400;
@@ -89,32 +88,6 @@ impl Group {
     }
 }
 
-/// What a request that got no answer ran into, in the server's or the network's own words; empty for an answer.
-pub fn failure_words(outcome: &Outcome) -> String {
-    match outcome {
-        Outcome::Completed | Outcome::Truncated => String::new(),
-        Outcome::Rejected { status, body, advice } | Outcome::ServerError { status, body, advice } => match advice {
-            None => format!("HTTP {status}: {body}"),
-            Some(Advice::RetryAfter(value)) => format!("HTTP {status}, retry-after: {value}: {body}"),
-            Some(Advice::Location(value)) => {
-                format!("HTTP {status}, location: {value}: no redirect is followed, give that server as --base-url: {body}")
-            }
-        },
-        Outcome::Unsupported { what } => what.clone(),
-        Outcome::StreamError { message } => message.clone(),
-        Outcome::Transport { cause, message } => format!("{}: {message}", cause_name(*cause)),
-        Outcome::TimedOut { limit_ms, limit, stage } => {
-            let (what, how) = match limit {
-                TimeLimit::Request => ("no end within", "cut"),
-                TimeLimit::Idle => ("no byte of an answer for", "stalled"),
-            };
-            let stage = stage.map_or_else(String::new, |stage| format!(", {how} {}", stage.words()));
-            format!("{what} {limit_ms} ms ({}){stage}", limit.flag())
-        }
-        Outcome::Cancelled => "the run was stopped first".to_owned(),
-    }
-}
-
 /// The longest beginning of `text` within `max_bytes` that does not split a character.
 pub fn cut(text: &str, max_bytes: usize) -> &str {
     if text.len() <= max_bytes {
@@ -124,22 +97,10 @@ pub fn cut(text: &str, max_bytes: usize) -> &str {
     &text[..end]
 }
 
-fn cause_name(cause: TransportCause) -> &'static str {
-    match cause {
-        TransportCause::Connect => "no connection",
-        TransportCause::Local => "no connection from here",
-        TransportCause::Reset => "connection reset",
-        TransportCause::Closed => "connection closed",
-        TransportCause::BodyTooLarge => "body too large",
-        TransportCause::Other => "exchange failed",
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::metrics::testing::{Made, made, with_samples};
-    use crate::observation::Stage;
 
     #[test]
     fn cuts_between_characters() {
@@ -173,32 +134,5 @@ mod tests {
         assert_eq!(groups.iter().map(|it| (it.name, it.count)).collect::<Vec<_>>(), [("often", EXCERPTS_MAX + 1), ("rare", 1)]);
         let ids: Vec<&str> = groups[0].excerpts.iter().map(|it| it.case_id.as_str()).collect();
         assert_eq!(ids, ["case-0", "case-2", "case-3", "case-4", "case-5"]);
-    }
-
-    #[test]
-    fn failures_are_told_in_the_servers_words() {
-        for (outcome, expected) in [
-            (Outcome::Completed, ""),
-            (Outcome::Rejected { status: 400, body: "no such grammar".into(), advice: None }, "HTTP 400: no such grammar"),
-            (
-                Outcome::Rejected { status: 429, body: "slow".into(), advice: Some(Advice::RetryAfter("7".into())) },
-                "HTTP 429, retry-after: 7: slow",
-            ),
-            (
-                Outcome::ServerError { status: 307, body: "".into(), advice: Some(Advice::Location("http://b/".into())) },
-                "HTTP 307, location: http://b/: no redirect is followed, give that server as --base-url: ",
-            ),
-            (
-                Outcome::TimedOut { limit_ms: 50, limit: TimeLimit::Request, stage: None },
-                "no end within 50 ms (--request-timeout)",
-            ),
-            (
-                Outcome::TimedOut { limit_ms: 50, limit: TimeLimit::Idle, stage: Some(Stage::MidStream) },
-                "no byte of an answer for 50 ms (--idle-timeout), stalled mid-stream",
-            ),
-            (Outcome::Transport { cause: TransportCause::Connect, message: "refused".into() }, "no connection: refused"),
-        ] {
-            assert_eq!(failure_words(&outcome), expected);
-        }
     }
 }

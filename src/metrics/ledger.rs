@@ -115,17 +115,20 @@ pub(super) struct Row {
     input_source: TokenSource,
     output_source: TokenSource,
     arm: Arm,
-    flags: u8,
+    flags: u16,
 }
 
-const STREAMED: u8 = 1;
-const IN_ORDER: u8 = 2;
-const SCRIPT_SCORES: u8 = 4;
-const SCRIPT_CORRECT: u8 = 8;
-const WHITE_SPACE_RUN: u8 = 16;
-const HAS_CALL: u8 = 32;
-const RIGHT_CALL: u8 = 64;
-const SENSELESS_USAGE: u8 = 128;
+const STREAMED: u16 = 1;
+const IN_ORDER: u16 = 2;
+const SCRIPT_SCORES: u16 = 4;
+const SCRIPT_CORRECT: u16 = 8;
+const WHITE_SPACE_RUN: u16 = 16;
+const HAS_CALL: u16 = 32;
+const RIGHT_CALL: u16 = 64;
+/// Counts that the server stated and that cannot be right: of input, of output tokens, or of either without telling which.
+const SENSELESS_INPUT: u16 = 128;
+const SENSELESS_OUTPUT: u16 = 256;
+const SENSELESS_USAGE: u16 = 512;
 
 /// Distinct values, each with its number.
 #[derive(Clone, Debug)]
@@ -191,9 +194,11 @@ impl Ledger {
         if !observation.text.is_empty() || !observation.reasoning.is_empty() {
             self.texts.insert(case_index, (observation.text.clone(), observation.reasoning.clone()));
         }
-        let usage_makes_sense = observation.usage.is_none_or(|usage| usage.makes_sense(timing.chunks_ns.len()));
+        let chunks = timing.chunks_ns.len();
+        let usage_makes_sense = observation.usage.is_none_or(|usage| usage.makes_sense(chunks));
+        let [senseless_input, senseless_output] = observation.usage.map_or([false; 2], |usage| usage.senseless(chunks));
         let instant = |at: Option<u64>| at.unwrap_or(NONE_NS);
-        let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
+        let flag = |is_set: bool, flag: u16| if is_set { flag } else { 0 };
         let row = Row {
             due_ns: timing.due_ns,
             ready_ns: instant(timing.ready_ns),
@@ -217,7 +222,9 @@ impl Ledger {
             arm: case.arm,
             flags: flag(timing.streamed, STREAMED)
                 | flag(timing.is_in_order(), IN_ORDER)
-                | flag(!usage_makes_sense, SENSELESS_USAGE),
+                | flag(!usage_makes_sense, SENSELESS_USAGE)
+                | flag(senseless_input, SENSELESS_INPUT)
+                | flag(senseless_output, SENSELESS_OUTPUT),
         };
         self.rows.push(row);
         true
@@ -252,7 +259,7 @@ impl Ledger {
             }
         }
         (row.input_source, row.output_source) = (input_source, output_source);
-        row.flags &= STREAMED | IN_ORDER | SENSELESS_USAGE;
+        row.flags &= STREAMED | IN_ORDER | SENSELESS_USAGE | SENSELESS_INPUT | SENSELESS_OUTPUT;
         row.flags |= judged.vllm_correct.map_or(0, |correct| SCRIPT_SCORES | if correct { SCRIPT_CORRECT } else { 0 });
         row.flags |= if judged.white_space_run { WHITE_SPACE_RUN } else { 0 };
         row.flags |= judged.right_call.map_or(0, |right| HAS_CALL | if right { RIGHT_CALL } else { 0 });

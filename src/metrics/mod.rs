@@ -34,14 +34,14 @@ pub mod token_gaps;
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
 
-use self::excerpt::{Group, failure_words};
+use self::excerpt::Group;
 use self::latency::{Latency, RequestLatency};
 use self::ledger::{Ledger, Row};
 use self::quality::Quality;
 use self::said::Said;
 use self::throughput::Throughput;
 use crate::case::Arm;
-use crate::observation::Outcome;
+use crate::observation::{Outcome, failure_words};
 use crate::verdict::Verdict;
 
 /// Token counts of one request, the best there are, and whose they are.

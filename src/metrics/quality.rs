@@ -3,23 +3,20 @@
 use serde::Serialize;
 
 use super::Sample;
-use super::excerpt::{Group, failure_words};
+use super::excerpt::Group;
 use super::holding::{self, LostFrom};
 use super::stats::Rate;
 use crate::case::Arm;
-use crate::observation::Outcome;
+use crate::observation::{Outcome, TOO_MANY_REQUESTS, failure_words};
 use crate::verdict::{NotScored, Verdict};
 
 /// Finish reasons by which a server says that the model ended the answer: OpenAI's, and TGI's two.
 pub const ENDED_BY_ITSELF: [&str; 4] = ["stop", "eos_token", "stop_sequence", "tool_calls"];
 
-/// The status of a request that came at a bad time: "Too Many Requests" (RFC 6585).
-const OVERLOADED: u16 = 429;
-
 /// What the answers were worth. Counts are over the constrained arm unless the name says otherwise.
 ///
 /// A request that cannot be judged (our evaluator does not know the constraint, judging would have passed a limit, the run was
-/// stopped first) is neither right nor wrong: it is in [`Quality::not_scored`] and outside every rate.
+/// stopped first, this machine had no connection for it) is neither right nor wrong: it is in [`Quality::not_scored`] and outside every rate.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Quality {
     /// Requests that were sent with their constraint.
@@ -31,7 +28,7 @@ pub struct Quality {
     pub correct_rate: Option<Rate>,
     /// Valid answers / answers that ended by themselves and have a verdict: what is left is the engine's own fault.
     pub compliance: Option<Rate>,
-    /// Requests that the server took up (an answer, or the beginning of one) / requests that were not stopped before that.
+    /// Requests that the server took up (an answer, or the beginning of one) / requests that came to it, and were not stopped before.
     pub coverage: Option<Rate>,
     /// Unconstrained requests: valid answers / judged requests of the control arm.
     pub control_rate: Option<Rate>,
@@ -55,6 +52,9 @@ pub struct Quality {
     pub failed: usize,
     /// Requests that the end of the run overtook.
     pub cancelled: usize,
+    /// Requests that this machine had no connection for: they say nothing of the server.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub not_sent: usize,
     /// Why answers are not valid, the most frequent first.
     pub reasons: Vec<Group>,
     /// Why requests have no verdict, the most frequent first.
@@ -93,13 +93,25 @@ impl Tally {
     }
 }
 
+/// Whether the server took a request up: with an answer, or the beginning of one. `None` for what never came to it, or was stopped
+/// before.
+pub fn is_taken_up(outcome: &Outcome, has_content: bool) -> Option<bool> {
+    let is_taken_up = outcome.is_answer() || has_content;
+    (is_taken_up || !(outcome.is_local() || *outcome == Outcome::Cancelled)).then_some(is_taken_up)
+}
+
 /// What a verdict means for the correct rate: refused and failed requests are not correct; `None` for what cannot be judged.
 pub fn is_correct(verdict: &Verdict) -> Option<bool> {
     match verdict {
         Verdict::Valid => Some(true),
         Verdict::Invalid { .. } | Verdict::NotScored { why: NotScored::Refused | NotScored::Failed } => Some(false),
         Verdict::NotScored {
-            why: NotScored::NoConstraint | NotScored::Cancelled | NotScored::Unsupported { .. } | NotScored::Limit { .. },
+            why:
+                NotScored::NoConstraint
+                | NotScored::Cancelled
+                | NotScored::NotSent
+                | NotScored::Unsupported { .. }
+                | NotScored::Limit { .. },
         } => None,
     }
 }
@@ -125,14 +137,30 @@ impl Quality {
             white_space_runs: holding::white_space_runs(&constrained),
             lost_from: holding::lost_from(&ended(&constrained)),
             refused: with_outcome(|it| matches!(it, Outcome::Rejected { .. } | Outcome::Unsupported { .. })),
-            overloaded: with_outcome(|it| matches!(it, Outcome::Rejected { status: OVERLOADED, .. })),
+            overloaded: with_outcome(|it| matches!(it, Outcome::Rejected { status: TOO_MANY_REQUESTS, .. })),
             failed: with_outcome(is_failure),
             cancelled: with_outcome(|it| matches!(it, Outcome::Cancelled)),
+            not_sent: with_outcome(Outcome::is_local),
             reasons: reasons(&constrained),
             not_scored: not_scored(&constrained),
             vllm: VllmScore::of(samples),
         }
     }
+}
+
+impl Quality {
+    /// Constrained requests with an answer that has no verdict: they are in no rate of verdicts.
+    pub fn unjudged(&self) -> usize {
+        let is_unjudged = |name: &str| UNJUDGED.contains(&name);
+        self.not_scored.iter().filter(|group| is_unjudged(group.name)).map(|group| group.count).sum()
+    }
+}
+
+/// Why an answer has no verdict.
+const UNJUDGED: [&str; 3] = ["no_constraint", "unsupported", "limit"];
+
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 fn right_calls(samples: &[&Sample<'_>]) -> Tally {
@@ -188,17 +216,16 @@ fn ended<'s, 'a>(constrained: &[&'s Sample<'a>]) -> Vec<&'s Sample<'a>> {
 fn coverage(constrained: &[&Sample<'_>]) -> Tally {
     let mut tally = Tally::default();
     for sample in constrained {
-        let taken_up = sample.outcome().is_answer() || sample.moments().first_content_ns.is_some();
-        if taken_up || *sample.outcome() != Outcome::Cancelled {
-            tally.add(taken_up);
-        }
+        let taken_up = is_taken_up(sample.outcome(), sample.moments().first_content_ns.is_some());
+        taken_up.into_iter().for_each(|taken_up| tally.add(taken_up));
     }
     tally
 }
 
 fn is_failure(outcome: &Outcome) -> bool {
     match outcome {
-        Outcome::ServerError { .. } | Outcome::StreamError { .. } | Outcome::Transport { .. } | Outcome::TimedOut { .. } => true,
+        Outcome::Transport { .. } => !outcome.is_local(),
+        Outcome::ServerError { .. } | Outcome::StreamError { .. } | Outcome::TimedOut { .. } => true,
         Outcome::Completed | Outcome::Truncated | Outcome::Rejected { .. } | Outcome::Unsupported { .. } | Outcome::Cancelled => {
             false
         }
@@ -222,7 +249,9 @@ fn not_scored(constrained: &[&Sample<'_>]) -> Vec<Group> {
         if let Verdict::NotScored { why } = sample.verdict() {
             let words = match why {
                 NotScored::Unsupported { .. } | NotScored::Limit { .. } | NotScored::NoConstraint => why.to_string(),
-                NotScored::Refused | NotScored::Failed | NotScored::Cancelled => failure_words(sample.outcome()),
+                NotScored::Refused | NotScored::Failed | NotScored::Cancelled | NotScored::NotSent => {
+                    failure_words(sample.outcome())
+                }
             };
             Group::add_to(&mut groups, why.name(), sample, &words);
         }
@@ -235,6 +264,7 @@ fn not_scored(constrained: &[&Sample<'_>]) -> Vec<Group> {
 mod tests {
     use super::*;
     use crate::metrics::testing::{Made, made, with_samples};
+    use crate::observation::TransportCause;
     use crate::verdict::Reason;
 
     fn judged(run: &[Made<'_>]) -> Quality {
@@ -279,17 +309,19 @@ mod tests {
                 ..none(Outcome::TimedOut { limit_ms: 5, limit: Default::default(), stage: None }, NotScored::Failed)
             },
             none(Outcome::Cancelled, NotScored::Cancelled),
+            none(Outcome::Transport { cause: TransportCause::Local, message: "no files".into() }, NotScored::NotSent),
         ]
     }
 
     #[test]
     fn every_end_has_its_place() {
         let quality = judged(&every_end());
-        assert_eq!((quality.constrained, quality.judged, quality.valid), (9, 7, 1));
-        assert_eq!(counts(quality.correct_rate), Some((1, 7)), "refused and failed count as not correct, unjudged not at all");
+        assert_eq!((quality.constrained, quality.judged, quality.valid), (10, 7, 1));
+        assert_eq!(counts(quality.correct_rate), Some((1, 7)), "refused and failed count as not correct, unjudged and unsent not at all");
         assert_eq!(counts(quality.compliance), Some((1, 2)), "only answers that ended by themselves");
-        assert_eq!(counts(quality.coverage), Some((6, 8)), "an answer or the beginning of one; not what was stopped before");
+        assert_eq!(counts(quality.coverage), Some((6, 8)), "an answer or the beginning of one; not what was stopped before or never came there");
         assert_eq!((quality.truncated, quality.refused, quality.failed, quality.cancelled), (1, 1, 2, 1));
+        assert_eq!((quality.not_sent, quality.unjudged()), (1, 1));
         assert_eq!(quality.control_rate, None);
         let reasons: Vec<_> = quality.reasons.iter().map(|it| (it.name, it.count)).collect();
         assert_eq!(reasons, [("choice", 2), ("truncated", 1)]);
@@ -300,6 +332,7 @@ mod tests {
             [
                 ("failed", 2, "HTTP 500: oops"),
                 ("cancelled", 1, "the run was stopped first"),
+                ("not_sent", 1, "no connection from here: no files"),
                 ("refused", 1, "HTTP 400: no"),
                 ("unsupported", 1, "structural_tag"),
             ]
@@ -323,10 +356,10 @@ mod tests {
         run.push(Made { arm: Arm::Control, verdict: Verdict::Valid, vllm_correct: Some(false), ..made() });
         run.push(Made { arm: Arm::Free, verdict: not_scored_as(NotScored::NoConstraint), vllm_correct: Some(true), ..made() });
         let vllm = judged(&run).vllm;
-        assert_eq!(counts(vllm.correct_rate), Some((5, 11)));
+        assert_eq!(counts(vllm.correct_rate), Some((5, 12)));
         assert_eq!((vllm.only_script.count, vllm.only_ours.count), (2, 1));
         assert_eq!(vllm.only_script.excerpts[1].words, "cut at the token limit");
-        assert_eq!(vllm.only_ours.excerpts[0].case_id, "case-9");
+        assert_eq!(vllm.only_ours.excerpts[0].case_id, "case-10");
     }
 
     #[test]

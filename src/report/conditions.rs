@@ -130,7 +130,7 @@ fn remarks(report: &Report) -> Vec<String> {
     let facts = [
         (
             "constrained requests that could not be judged and are not in the correct rate",
-            quality.constrained - quality.judged - quality.cancelled,
+            quality.unjudged(),
         ),
         (
             "answers without a count of output tokens (no usage, no tokenizer), so that there is no total",
@@ -165,7 +165,7 @@ fn remarks(report: &Report) -> Vec<String> {
             .to_owned()
     });
     let goodput = metrics.options.goodput.as_ref().map(objectives);
-    counted.chain(throttled(&metrics.said)).chain(streamed).chain(short).chain(goodput).chain(no_effect(quality)).collect()
+    counted.chain(throttled(&metrics.said)).chain(unsent(&metrics.said)).chain(streamed).chain(short).chain(goodput).chain(no_effect(quality)).collect()
 }
 
 /// What became of the load where the server asked for less.
@@ -182,6 +182,16 @@ fn throttled(said: &Said) -> Option<String> {
              --request-rate or --max-concurrency"
         )
     })
+}
+
+/// What this machine had no connection for.
+fn unsent(said: &Said) -> Option<String> {
+    let lacking = said.lacking.as_deref()?;
+    let lacking = printable(lacking, NOTICE_MAX_CHARS);
+    Some(format!(
+        "requests that found no connection on this machine, which says nothing of the server and is in no rate: {}; {lacking}",
+        said.not_sent
+    ))
 }
 
 /// What a good request meets.

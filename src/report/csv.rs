@@ -7,9 +7,10 @@ use super::rfc4180::add_line;
 use super::view::View;
 use crate::case::Arm;
 use crate::error::Result;
-use crate::metrics::excerpt::{cut, failure_words};
+use crate::metrics::excerpt::cut;
 use crate::metrics::latency::chunk_gaps_ms;
 use crate::metrics::{Sample, TokenSource};
+use crate::observation::failure_words;
 use crate::report::format::put;
 use crate::verdict::Verdict;
 

@@ -3,11 +3,10 @@
 use serde::Serialize;
 
 use crate::case::Arm;
-use crate::metrics::excerpt::failure_words;
 use crate::metrics::latency::{RequestLatency, chunk_gaps_ms};
 use crate::metrics::quality::is_correct;
 use crate::metrics::{MetricsOptions, Sample, Tokens};
-use crate::observation::Outcome;
+use crate::observation::{Outcome, failure_words};
 use crate::verdict::Verdict;
 
 const MS_PER_S: f64 = 1000.0;

@@ -6,7 +6,7 @@ use super::escape::escape;
 use super::page;
 use super::view::View;
 use crate::metrics::Sample;
-use crate::metrics::excerpt::failure_words;
+use crate::observation::failure_words;
 
 /// The most requests that the page shows; the others are counted on it.
 const MAX_ROWS: usize = 1000;

@@ -74,7 +74,6 @@ pub(super) fn rate_rows(quality: &Quality) -> Vec<[String; 5]> {
     let constrained = quality.constrained;
     let share = |hits: usize| Rate::of(hits, constrained);
     let judged = if quality.judged == constrained { "valid, of constrained" } else { "valid, of constrained, judged" };
-    let unjudged = constrained - quality.judged - quality.cancelled;
     let mut rows = Vec::new();
     let mut push = |name: &str, rate: Option<Rate>, of_what: &str| rows.push(rate_cells(name, rate, of_what));
     push("correct rate", quality.correct_rate, judged);
@@ -93,7 +92,10 @@ pub(super) fn rate_rows(quality: &Quality) -> Vec<[String; 5]> {
     if quality.cancelled > 0 {
         push("cancelled", share(quality.cancelled), "constrained, by stopping");
     }
-    push("not judged", share(unjudged), "constrained, in no rate");
+    if quality.not_sent > 0 {
+        push("not sent", share(quality.not_sent), "constrained, no connection from here");
+    }
+    push("not judged", share(quality.unjudged()), "constrained, in no rate");
     let script = if quality.vllm.correct_rate.is_some() { "its script, all arms" } else { "its script scores none" };
     push("vLLM's formula", quality.vllm.correct_rate, script);
     rows
@@ -115,10 +117,10 @@ pub(super) fn reasons(quality: &Quality) -> Option<String> {
     groups(&quality.reasons, "reason", quality.constrained)
 }
 
-/// Why there is no verdict, where the correct rate leaves the request out. The refused, the failed and the cancelled are in the
-/// table of requests without an answer.
+/// Why there is no verdict, where the correct rate leaves the request out. The refused, the failed, the cancelled and the unsent are in
+/// the table of requests without an answer.
 pub(super) fn unjudged(quality: &Quality) -> Option<String> {
-    let elsewhere = [NotScored::Refused.name(), NotScored::Failed.name(), NotScored::Cancelled.name()];
+    let elsewhere = [NotScored::Refused, NotScored::Failed, NotScored::Cancelled, NotScored::NotSent].map(|it| it.name());
     let unjudged: Vec<Group> = quality.not_scored.iter().filter(|it| !elsewhere.contains(&it.name)).cloned().collect();
     groups(&unjudged, "why", quality.constrained)
 }

@@ -5,8 +5,7 @@ use super::curl::Resend;
 use crate::case::Arm;
 use crate::error::Result;
 use crate::metrics::Sample;
-use crate::metrics::excerpt::failure_words;
-use crate::observation::Outcome;
+use crate::observation::{Outcome, failure_words};
 use crate::verdict::{Reason, Verdict};
 
 /// A run and everything in it.

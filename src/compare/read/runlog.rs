@@ -5,11 +5,10 @@ use super::{sobench, spelt};
 use crate::compare::comparable::NONE;
 use crate::compare::side::{Answer, Field, FileKind, Gaps, Request, Run};
 use crate::error::{Error, Result};
-use crate::metrics::excerpt::failure_words;
 use crate::metrics::latency::chunk_gaps_ms;
-use crate::metrics::quality::{ENDED_BY_ITSELF, is_correct};
+use crate::metrics::quality::{ENDED_BY_ITSELF, is_correct, is_taken_up};
 use crate::metrics::{MetricsOptions, Sample, summarise};
-use crate::observation::Outcome;
+use crate::observation::{Outcome, failure_words};
 use crate::report::{Report, json};
 use crate::runlog::RunLog;
 use crate::verdict::Verdict;
@@ -68,7 +67,6 @@ fn request(sample: &Sample<'_>, options: &MetricsOptions) -> Request {
     let latency = sample.latency(options);
     let ended = *outcome == Outcome::Completed && sample.finish_reason().is_some_and(|it| ENDED_BY_ITSELF.contains(&it));
     let answered = outcome.is_answer();
-    let taken_up = answered || sample.moments().first_content_ns.is_some();
     let failure = failure_words(outcome);
     Request {
         case: Some(sample.id()),
@@ -76,7 +74,7 @@ fn request(sample: &Sample<'_>, options: &MetricsOptions) -> Request {
         correct: is_correct(verdict),
         vllm_correct: sample.vllm_correct(),
         complied: (ended && !matches!(verdict, Verdict::NotScored { .. })).then_some(*verdict == Verdict::Valid),
-        accepted: (taken_up || *outcome != Outcome::Cancelled).then_some(taken_up),
+        accepted: is_taken_up(outcome, sample.moments().first_content_ns.is_some()),
         answered,
         ttft_ms: latency.ttft_ms,
         tpot_ms: latency.tpot_ms,

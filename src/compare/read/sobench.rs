@@ -166,7 +166,10 @@ fn requests(raw: Raw) -> Option<Vec<Request>> {
 }
 
 fn request(output: Output, error: Option<String>, [ttft_s, e2el_s, sent_s]: [Option<f64>; 3], itls: Vec<f64>) -> Request {
-    let kind = output.outcome.as_ref().and_then(|outcome| outcome.get("kind")).and_then(Value::as_str).unwrap_or_default();
+    let of_outcome = |member: &str| output.outcome.as_ref().and_then(|it| it.get(member)).and_then(Value::as_str).unwrap_or_default();
+    let kind = of_outcome("kind");
+    // As `metrics::quality::is_taken_up`.
+    let came_there = kind != "cancelled" && (kind, of_outcome("cause")) != ("transport", "local");
     let answered = matches!(kind, "completed" | "truncated");
     let verdict = output.verdict.and_then(|verdict| serde_json::from_value::<Verdict>(verdict).ok());
     let ended = kind == "completed" && output.finish_reason.as_deref().is_some_and(|it| ENDED_BY_ITSELF.contains(&it));
@@ -188,7 +191,7 @@ fn request(output: Output, error: Option<String>, [ttft_s, e2el_s, sent_s]: [Opt
         correct: output.correctness,
         vllm_correct: output.vllm_correctness,
         complied,
-        accepted: (taken_up || kind != "cancelled").then_some(taken_up),
+        accepted: (taken_up || came_there).then_some(taken_up),
         answered,
         ttft_ms: ttft_s.map(|it| it * MS_PER_S),
         tpot_ms: tpot_s.map(|it| it * MS_PER_S),

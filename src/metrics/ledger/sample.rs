@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use super::{
     ChunksAndTokens, HAS_CALL, IN_ORDER, Moments, NONE, NONE_NS, Question, RIGHT_CALL, SCRIPT_CORRECT, SCRIPT_SCORES,
-    SENSELESS_USAGE, STREAMED, WHITE_SPACE_RUN,
+    SENSELESS_INPUT, SENSELESS_OUTPUT, SENSELESS_USAGE, STREAMED, WHITE_SPACE_RUN,
 };
 use crate::case::{Arm, Case};
 use crate::constraint::Constraint;
-use crate::metrics::{Judged, Sample, Tokens};
+use crate::metrics::{Judged, Sample, TokenSource, Tokens};
 use crate::observation::{Observation, Outcome, Timing};
 use crate::verdict::{NotScored, Verdict};
 
@@ -136,9 +136,15 @@ impl<'a> Sample<'a> {
         self.ledger.texts.get(&self.row.case_index).map_or("", |(_, reasoning)| reasoning)
     }
 
-    /// Whether the server's counts, if it stated any, can be right; what cannot is in no figure.
+    /// Whether the server's counts, if it stated any, can be right.
     pub fn usage_makes_sense(&self) -> bool {
         self.row.flags & SENSELESS_USAGE == 0
+    }
+
+    /// Whether a count that cannot be right was kept out of the figures. Whoever judged before that was looked at took it as it came.
+    pub fn left_a_count_out(&self) -> bool {
+        let is_left_out = |flag: u16, source: TokenSource| self.row.flags & flag != 0 && source != TokenSource::Server;
+        is_left_out(SENSELESS_INPUT, self.row.input_source) || is_left_out(SENSELESS_OUTPUT, self.row.output_source)
     }
 
     /// Where its line begins.

@@ -19,11 +19,11 @@ use serde_json::{Map, Value};
 
 use super::view::View;
 use super::{LatencyMetric, json};
-use crate::metrics::excerpt::failure_words;
 use crate::metrics::latency::{RequestLatency, chunk_gaps_ms};
 use crate::metrics::quality::is_correct;
 use crate::metrics::stats::Summary;
 use crate::metrics::{MetricsOptions, Sample};
+use crate::observation::failure_words;
 
 const MS_PER_S: f64 = 1000.0;
 const NS_PER_S: f64 = 1e9;
