@@ -439,8 +439,8 @@ fn room_notices(traffic: &Traffic, session: &Session, requests: usize, runs: usi
     let connections = traffic.max_concurrency.map_or(requests, |most| most.min(requests));
     let all = connections.saturating_mul(runs);
     let remedy = "those past it fail here, not in the server; lower --max-concurrency, or";
-    let files = driver::make_room(all).map(|limit| {
-        let ends = if session.is_embedded() { 2 } else { 1 };
+    let ends = if session.is_embedded() { 2 } else { 1 };
+    let files = driver::make_room(all, ends).map(|limit| {
         session.client.keep_within((driver::connections_within(limit, ends) / runs).max(1));
         format!("the system allows {limit} open files, too few for {all} requests at once, should it come to that: {remedy} raise the limit (ulimit -n)")
     });

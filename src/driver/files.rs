@@ -1,24 +1,26 @@
 //! What this machine has to give for connections, open files and local ports, and what it says when they have run out. Knows no
 //! connection.
 
+use super::remedy::causes;
+
 /// What the program needs beside its connections: standard streams, result files, the runtime's own.
 const SPARE_FILES: u64 = 256;
 
-/// The open files that so many connections need. Twice as many: the embedded server holds the other ends in the same process.
-fn needed_for(connections: usize) -> u64 {
-    u64::try_from(connections).unwrap_or(u64::MAX).saturating_mul(2).saturating_add(SPARE_FILES)
+/// The open files that so many connections need: two each where the other ends are in this process as well, with the embedded server.
+fn needed_for(connections: usize, ends: u64) -> u64 {
+    u64::try_from(connections).unwrap_or(u64::MAX).saturating_mul(ends).saturating_add(SPARE_FILES)
 }
 
-/// Makes room for so many connections at once: raises the process's soft limit of open files, as far as its hard limit allows,
-/// and never lowers it. Returns the limit that stands where that is too low.
+/// Makes room for so many connections at once, of each of which so many ends are in this process: raises the process's soft limit of
+/// open files, as far as its hard limit allows, and never lowers it. Returns the limit that stands where that is too low.
 ///
 /// Many systems start with 1,024, which a thousand requests at once run into. The connections past the limit are observations
-/// (`transport`, "too many open files") that say nothing of the server.
+/// ([`crate::observation::TransportCause::Local`]) that say nothing of the server.
 #[cfg(unix)]
-pub fn make_room(connections: usize) -> Option<u64> {
+pub fn make_room(connections: usize, ends: u64) -> Option<u64> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-    let needed = needed_for(connections);
+    let needed = needed_for(connections, ends);
     let limit = getrlimit(Resource::Nofile);
     // `None` is "no limit".
     let current = limit.current?;
@@ -31,7 +33,7 @@ pub fn make_room(connections: usize) -> Option<u64> {
 
 /// Elsewhere sockets are not files.
 #[cfg(not(unix))]
-pub fn make_room(_connections: usize) -> Option<u64> {
+pub fn make_room(_connections: usize, _ends: u64) -> Option<u64> {
     None
 }
 
@@ -79,17 +81,7 @@ fn ports_in(range: &str) -> Option<u64> {
 /// What ran out where no connection could be made for want of something that this machine gives, and what to do; `None` for every
 /// other error. By the system's own numbers, never by words.
 pub(super) fn ran_out(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        let of_system = error.downcast_ref::<std::io::Error>();
-        if let Some(words) = of_system.and_then(std::io::Error::raw_os_error).and_then(lacking) {
-            return Some(words);
-        }
-        // One that wraps another shows it here, and as its source only what is behind that.
-        let wrapped = of_system.and_then(std::io::Error::get_ref).map(|error| error as &(dyn std::error::Error + 'static));
-        next = wrapped.or_else(|| error.source());
-    }
-    None
+    causes(error).find_map(|error| error.downcast_ref::<std::io::Error>()?.raw_os_error().and_then(lacking))
 }
 
 #[cfg(unix)]
@@ -158,9 +150,10 @@ mod tests {
     }
 
     #[test]
-    fn both_ends_and_some_spare() {
-        assert_eq!(needed_for(1_000), 2_256);
-        assert_eq!(needed_for(usize::MAX), u64::MAX);
+    fn the_ends_that_are_here_and_some_spare() {
+        for (connections, ends, expected) in [(1_000, 2, 2_256), (1_000, 1, 1_256), (usize::MAX, 2, u64::MAX)] {
+            assert_eq!(needed_for(connections, ends), expected);
+        }
     }
 
     #[cfg(unix)]
@@ -168,8 +161,8 @@ mod tests {
     fn the_limit_only_rises() {
         use rustix::process::{Resource, getrlimit};
         let before = getrlimit(Resource::Nofile);
-        assert_eq!((make_room(1), getrlimit(Resource::Nofile)), (None, before));
-        let short = make_room(usize::MAX);
+        assert_eq!((make_room(1, 1), getrlimit(Resource::Nofile)), (None, before));
+        let short = make_room(usize::MAX, 1);
         let after = getrlimit(Resource::Nofile);
         assert!(after.current.is_none() || after.current >= before.current);
         assert_eq!((after.maximum, short), (before.maximum, after.current));

@@ -11,7 +11,7 @@ use crate::constraint::{Constraint, GrammarDialect};
 use crate::driver::schedule::{Schedule, Until};
 use crate::driver::{self, Ran, Stop, Told};
 use crate::error::{Error, Result};
-use crate::observation::{Advice, Observation, Outcome, failure_words};
+use crate::observation::{Advice, Observation, Outcome, TransportCause, failure_words};
 use crate::printable::printable_body;
 use crate::progress::{self, Mode, Progress, Words};
 use crate::runlog::write::Teller;
@@ -161,8 +161,9 @@ impl Sending<'_> {
                 .hint("the server failed on the first request: its log has more; nothing was measured"),
             Outcome::StreamError { message } => Error::environment(format!("the trial run failed at {place}: {message}"))
                 .hint("the stream is not what this kind of server sends: check --backend and --endpoint"),
-            Outcome::Transport { message, .. } => Error::environment(format!("the trial run failed at {place}: {message}"))
-                .hint("is the server up? --ready-check-timeout-sec waits for it"),
+            Outcome::Transport { cause, message } => {
+                Error::environment(format!("the trial run failed at {place}: {message}")).hint(no_exchange_hint(*cause, message))
+            }
             Outcome::TimedOut { limit, .. } => {
                 Error::environment(format!("the trial run failed at {place}: {}", failure_words(outcome)))
                     .hint(format!("raise {}, or look at what the server does", limit.flag()))
@@ -179,6 +180,23 @@ fn moved_hint(outcome: &Outcome) -> Option<&'static str> {
     let (Outcome::Rejected { advice, .. } | Outcome::ServerError { advice, .. }) = outcome else { return None };
     matches!(advice, Some(Advice::Location(_)))
         .then_some("give the address that it points to as --base-url; it gets no request and no key from here otherwise")
+}
+
+/// What to do where there was no exchange; its words may say it already.
+fn no_exchange_hint(cause: TransportCause, message: &str) -> &'static str {
+    match cause {
+        _ if driver::names_a_remedy(message) => "the words above say what to do; nothing was measured",
+        TransportCause::Connect => "is the server up? --ready-check-timeout-sec waits for it",
+        TransportCause::Local => {
+            "the server was not asked: this machine has too little for the run, and the words above say of what"
+        }
+        TransportCause::Reset | TransportCause::Closed => {
+            "somebody took the request and ended the connection: the server's log may say why; nothing was measured"
+        }
+        TransportCause::BodyTooLarge | TransportCause::Other => {
+            "what answers there is no server of this kind: check --base-url, --endpoint and --backend"
+        }
+    }
 }
 
 /// Says once that nothing but errors comes, where nobody said how many are too many: what fails is a result as well, and a server
@@ -259,6 +277,24 @@ mod tests {
         assert_eq!(tried(&["a", "a", "b", "a", "c"]), ["regex-0", "regex-2", "regex-4"]);
         assert_eq!(tried(&["a", "b", "c", "d", "e", "f", "g"]).len(), MAX_TRIALS);
         assert!(tried(&[]).is_empty());
+    #[test]
+    fn hints_go_by_the_cause_of_a_failed_exchange() {
+        use TransportCause::{Closed, Connect, Local, Other, Reset};
+        for (cause, message, word) in [
+            (Connect, "error trying to connect: refused", "--ready-check-timeout-sec"),
+            (Connect, "error trying to connect: no address: check the name in --base-url, or this machine's DNS", "above"),
+            (Local, "sobench may open no more files", "this machine"),
+            (Reset, "reset by peer", "log"),
+            (Closed, "closed", "log"),
+            (Other, "what answers there speaks no HTTP/1.1: is the address one of https://?", "above"),
+            (Other, "odd", "--backend"),
+        ] {
+            let hint = no_exchange_hint(cause, message);
+            assert!(hint.contains(word), "{cause:?} {message}: {hint}");
+            assert_eq!(hint.contains("is the server up"), word.starts_with("--ready"), "{hint}");
+        }
+    }
+
     }
 
     #[test]

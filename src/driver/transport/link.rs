@@ -1,6 +1,7 @@
 //! Opens connections to one server, with or without TLS, and writes the heads of requests to it. Knows no answer.
 
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,6 +21,7 @@ use url::Url;
 
 use super::socket::Socket;
 use super::{Connection, Outgoing};
+use crate::driver::files::ran_out;
 use crate::driver::remedy::addresses;
 
 /// Where connections go, and how every request to there begins.
@@ -73,7 +75,7 @@ impl Target {
     /// the TLS handshake is waited for.
     pub(super) async fn open(&self, reached: &AtomicBool) -> io::Result<Connection> {
         let addresses = addresses(&self.host, self.port).await.map_err(io::Error::other)?;
-        let tcp = TcpStream::connect(addresses.as_slice()).await?;
+        let tcp = first_that_takes(&addresses, TcpStream::connect).await?;
         reached.store(true, Ordering::Relaxed);
         let socket = Socket::new(tcp)?;
         let arrival = socket.arrival();
@@ -83,6 +85,27 @@ impl Target {
         };
         Ok(Connection::new(link, arrival))
     }
+}
+
+/// Connects to the first of the addresses that takes it, in their order. Where none does, it is the first failure that is told, but
+/// before all others that this machine lacked something: who listens elsewhere was not the one who was meant, and refuses.
+async fn first_that_takes<T, F: Future<Output = io::Result<T>>>(
+    addresses: &[SocketAddr],
+    connect: impl Fn(SocketAddr) -> F,
+) -> io::Result<T> {
+    let mut failure: Option<io::Error> = None;
+    for address in addresses {
+        match connect(*address).await {
+            Ok(taken) => return Ok(taken),
+            Err(error) => {
+                let tells_more = |failure: &io::Error| ran_out(failure).is_none() && ran_out(&error).is_some();
+                if failure.as_ref().is_none_or(tells_more) {
+                    failure = Some(error);
+                }
+            }
+        }
+    }
+    Err(failure.unwrap_or_else(|| io::ErrorKind::NotFound.into()))
 }
 
 fn write_header(head: &mut Vec<u8>, name: &str, value: &[u8]) {
@@ -140,5 +163,39 @@ impl AsyncWrite for Link {
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         either!(self, one => one.poll_shutdown(cx))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What becomes of connecting to addresses that do so: their number, where one takes it, or what is told.
+    #[cfg(unix)]
+    #[track_caller]
+    fn check(answers: &[Result<(), nix::errno::Errno>], expected: Result<usize, nix::errno::Errno>) {
+        let addresses: Vec<SocketAddr> = (0..answers.len()).map(|port| ([127, 0, 0, 1], port as u16).into()).collect();
+        let connect = |address: SocketAddr| {
+            let place = usize::from(address.port());
+            std::future::ready(answers[place].map(|()| place).map_err(io::Error::from))
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let found = runtime.block_on(first_that_takes(&addresses, connect));
+        let number = |error: io::Error| error.raw_os_error().map_or(nix::errno::Errno::UnknownErrno, nix::errno::Errno::from_raw);
+        assert_eq!(found.map_err(number), expected, "{answers:?}");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_is_told_of_several_addresses() {
+        use nix::errno::Errno::{EADDRNOTAVAIL, ECONNREFUSED, EHOSTUNREACH, EMFILE};
+        check(&[Err(ECONNREFUSED), Ok(())], Ok(1));
+        check(&[Err(EADDRNOTAVAIL), Ok(())], Ok(1));
+        // The server's machine answered; the last of the addresses is merely no way to it.
+        check(&[Err(ECONNREFUSED), Err(EHOSTUNREACH)], Err(ECONNREFUSED));
+        // Ports ran out where the server is, and nobody listens at the other address.
+        check(&[Err(EADDRNOTAVAIL), Err(ECONNREFUSED)], Err(EADDRNOTAVAIL));
+        check(&[Err(ECONNREFUSED), Err(EADDRNOTAVAIL)], Err(EADDRNOTAVAIL));
+        check(&[Err(EMFILE), Err(EMFILE)], Err(EMFILE));
     }
 }

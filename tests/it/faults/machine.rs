@@ -225,6 +225,17 @@ fn files_that_run_out_are_named_before_and_after_and_nothing_hangs() {
 struct Running {
     child: Child,
     log: std::path::PathBuf,
+/// The other ends are another process's matter, and its files as well.
+#[cfg(target_os = "linux")]
+#[test]
+fn one_file_is_enough_for_a_connection_to_a_server_elsewhere() {
+    let server = super::run::failing_after(usize::MAX, |_| crate::scripted::Then::Close);
+    let flags = ["--base-url", &server.base_url, "--skip-preflight", "--dataset", "choice", "--num-prompts", "100"];
+    let ran = ran(&mut through_shell("ulimit -n 400 && exec \"$@\" --max-concurrency 100 --no-run-log", &flags));
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(!ran.stderr.contains("open files"), "{}", ran.stderr);
+}
+
     _folder: tempfile::TempDir,
 }
 

@@ -19,7 +19,7 @@ fn answer() -> String {
 
 /// A server that answers questions about itself, and the first `answered` requests (the trial among them); to the others it does
 /// as `fault` says.
-fn failing_after(answered: usize, fault: impl Fn(&mut TcpStream) -> Then + Send + Sync + 'static) -> Scripted {
+pub(super) fn failing_after(answered: usize, fault: impl Fn(&mut TcpStream) -> Then + Send + Sync + 'static) -> Scripted {
     let asked = AtomicUsize::new(0);
     Scripted::new(move |request, stream| match about_itself(request) {
         Some(said) => keep(stream, &said),
