@@ -287,7 +287,7 @@ fn pools(
     let tls = (url.scheme() == "https").then(|| tls::config(options.endpoint.insecure)).transpose()?;
     let Some(target) = Target::new(url, headers, USER_AGENT, tls) else { return Ok(None) };
     let limits = &options.limits;
-    let pool = || Arc::new(Pool::new(target.clone(), Arc::clone(connections), POOL_IDLE_TIMEOUT, limits.connect_timeout));
+    let pool = || Pool::new(target.clone(), Arc::clone(connections), POOL_IDLE_TIMEOUT, limits.connect_timeout);
     Ok(Some((0..threads).map(|_| pool()).collect()))
 }
 

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use super::{Connection, Target};
@@ -17,7 +17,6 @@ const OPENING_AT_A_TIME: usize = 64;
 const CLOSES_AT_ONCE: Duration = Duration::from_secs(1);
 
 /// How many connections were opened.
-#[derive(Debug)]
 pub(in crate::driver) struct Connections {
     opened: AtomicUsize,
     waited_for: AtomicUsize,
@@ -25,6 +24,8 @@ pub(in crate::driver) struct Connections {
     open: AtomicUsize,
     /// The most that may be.
     most: AtomicUsize,
+    /// Where idle ones lie.
+    pools: Mutex<Vec<Weak<Pool>>>,
 }
 
 /// The right to have a connection open, until it is dropped.
@@ -37,6 +38,7 @@ impl Default for Connections {
             waited_for: AtomicUsize::default(),
             open: AtomicUsize::default(),
             most: AtomicUsize::new(usize::MAX),
+            pools: Mutex::default(),
         }
     }
 }
@@ -58,6 +60,22 @@ impl Connections {
         let place = Place(Arc::clone(self));
         let before = self.open.fetch_add(1, Ordering::Relaxed);
         if before < self.most.load(Ordering::Relaxed) { Ok(place) } else { Err(no_more_files()) }
+    }
+
+    /// A place for one more, for which one that lies idle is closed where there is no other: threads share the places, and each keeps
+    /// its own connections.
+    fn place_or_make_one(self: &Arc<Self>) -> io::Result<Place> {
+        self.place().or_else(|full| if self.close_an_idle_one() { self.place() } else { Err(full) })
+    }
+
+    /// Whether there was one.
+    fn close_an_idle_one(&self) -> bool {
+        let pools: Vec<Arc<Pool>> = locked(&self.pools).iter().filter_map(Weak::upgrade).collect();
+        let longest_idle = |pool: &Arc<Pool>| {
+            let mut idle = pool.lock();
+            (!idle.is_empty()).then(|| idle.remove(0))
+        };
+        pools.iter().find_map(longest_idle).is_some()
     }
 
     /// All that were opened.
@@ -99,8 +117,8 @@ impl Pool {
         connections: Arc<Connections>,
         keep: Duration,
         connect_timeout: Duration,
-    ) -> Self {
-        Self {
+    ) -> Arc<Self> {
+        let pool = Arc::new(Self {
             target,
             idle: Mutex::default(),
             connections,
@@ -109,7 +127,9 @@ impl Pool {
             spare: AtomicUsize::new(0),
             is_refilling: AtomicBool::new(false),
             closes: AtomicBool::new(false),
-        }
+        });
+        locked(&pool.connections.pools).push(Arc::downgrade(&pool));
+        pool
     }
 
     pub(in crate::driver) fn target(&self) -> &Target {
@@ -144,15 +164,23 @@ impl Pool {
         self.lock().clear();
     }
 
-    /// A connection that nobody has used yet.
+    /// A connection that nobody has used yet, for a request that waits for it.
     pub(in crate::driver) async fn open(&self) -> io::Result<Connection> {
+        self.open_at(self.connections.place_or_make_one()?).await
+    }
+
+    /// One that nobody waits for yet: it takes nobody's place.
+    async fn open_ahead(&self) -> io::Result<Connection> {
+        self.open_at(self.connections.place()?).await
+    }
+
+    async fn open_at(&self, place: Place) -> io::Result<Connection> {
         let reached = AtomicBool::new(false);
         let late = || {
             let what = if reached.load(Ordering::Relaxed) { "no TLS handshake" } else { "no connection" };
             let seconds = self.connect_timeout.as_secs_f64();
             io::Error::new(io::ErrorKind::TimedOut, format!("{what} within {seconds} s, the most that connecting may take"))
         };
-        let place = self.connections.place()?;
         let mut connection =
             tokio::time::timeout(self.connect_timeout, self.target.open(&reached)).await.map_err(|_| late())??;
         connection.place = Some(place);
@@ -177,7 +205,7 @@ impl Pool {
             if missing == 0 {
                 return;
             }
-            let opened = futures_util::future::join_all((0..missing).map(|_| self.open())).await;
+            let opened = futures_util::future::join_all((0..missing).map(|_| self.open_ahead())).await;
             let mut idle = self.lock();
             let before = idle.len();
             idle.extend(opened.into_iter().flatten().map(|connection| Idle { connection, since_ns: None }));
@@ -227,15 +255,49 @@ impl Pool {
         });
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Idle>> {
-        // Nobody panics while holding it; a vector of connections is whole at any time.
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Vec<Idle>> {
+        locked(&self.idle)
     }
+}
+
+fn locked<T>(it: &Mutex<Vec<T>>) -> MutexGuard<'_, Vec<T>> {
+    // Nobody panics while holding it; a vector is whole at any time.
+    it.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Idle {
     /// How long it has lain here; `None` for one that has carried nothing yet.
     fn time(&self) -> Option<Duration> {
         self.since_ns.map(|since_ns| Duration::from_nanos(clock::process_ns().saturating_sub(since_ns)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use reqwest::header::HeaderMap;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_lies_idle_with_one_thread_makes_room_for_a_request_of_another() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();
+        let target = Target::new(&url, &HeaderMap::new(), "test", None).unwrap();
+        let connections = Arc::new(Connections::default());
+        let an_hour = Duration::from_secs(3600);
+        let pool = || Pool::new(target.clone(), Arc::clone(&connections), an_hour, an_hour);
+        let (one, other) = (pool(), pool());
+        connections.keep_within(2);
+        one.prepare(2).await;
+        other.prepare(1).await;
+        assert_eq!((one.lock().len(), other.lock().len()), (2, 0), "nobody waits for what is opened ahead");
+        let first = other.take().await.unwrap();
+        assert_eq!((one.lock().len(), connections.opened()), (1, 3));
+        let second = other.take().await.unwrap();
+        assert!(other.take().await.is_err(), "all are in use");
+        drop((first, second));
+        assert!(one.take().await.is_ok());
     }
 }
