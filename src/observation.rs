@@ -180,7 +180,8 @@ pub enum TimeLimit {
 pub enum Stage {
     /// No connection yet, TLS included.
     Connecting,
-    /// Sent, or being sent, and the head of the answer is not there yet.
+    /// Sent, or being sent, and the head of the answer is not there yet. Through a proxy, and where a kept connection had to be replaced,
+    /// connecting is part of it.
     BeforeHeaders,
     /// The head of a stream is there, and no generated content yet.
     BeforeFirstToken,

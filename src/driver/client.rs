@@ -71,6 +71,8 @@ pub struct Limits {
     pub max_event_bytes: usize,
     /// How much is kept of the body of an answer that is not 200; what is cut is said.
     pub max_error_body_bytes: usize,
+    /// How long the body of such an answer is waited for: its status is what counts, and it has a slot meanwhile.
+    pub refusal_timeout: Duration,
     /// The most that connecting may take, TLS included.
     pub connect_timeout: Duration,
     /// How long requests under way may go on after the first stop signal.
@@ -89,6 +91,7 @@ impl Default for Limits {
             max_body_bytes: 64 << 20,
             max_event_bytes: DEFAULT_MAX_EVENT_BYTES,
             max_error_body_bytes: 64 << 10,
+            refusal_timeout: Duration::from_secs(10),
             connect_timeout: Duration::from_secs(30),
             drain_timeout: Duration::from_secs(30),
             linger: Duration::from_millis(250),

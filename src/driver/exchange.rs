@@ -94,7 +94,7 @@ fn of_type(outcome: Outcome, body_type: Option<String>, sender: &Sender) -> Outc
     match (outcome, body_type) {
         (Outcome::StreamError { message }, Some(body_type)) => {
             let asked = sender.adapter.stream_media_type();
-            Outcome::StreamError { message: format!("{body_type:?} came where {asked} was asked for: {message}") }
+            Outcome::StreamError { message: format!("{body_type} came where {asked} was asked for: {message}") }
         }
         (outcome, _) => outcome,
     }
@@ -163,7 +163,7 @@ struct Exchange<'a> {
     is_connected: bool,
     /// Set where the status is not 200.
     refused: Option<Refused>,
-    /// What came, by its own account, where a stream was asked for and did not come.
+    /// What came, in words of its own account, where a stream was asked for and did not come.
     body_type: Option<String>,
 }
 
@@ -173,15 +173,20 @@ struct Refused {
     advice: Option<Advice>,
     body: Vec<u8>,
     limit: usize,
+    /// The time that its body had, and did not end in.
+    late: Option<Duration>,
 }
 
 impl Refused {
     /// The server's own words, and a note where they were cut.
     fn outcome(self) -> Outcome {
-        let Self { status, advice, body, limit } = self;
+        let Self { status, advice, body, limit, late } = self;
         let words = match body.get(..limit) {
             Some(kept) if kept.len() < body.len() => format!("{}... (cut at {limit} bytes)", String::from_utf8_lossy(kept)),
-            _ => String::from_utf8_lossy(&body).into_owned(),
+            _ => {
+                let cut = late.map_or_else(String::new, |time| format!("... (cut after {} s)", time.as_secs_f64()));
+                format!("{}{cut}", String::from_utf8_lossy(&body))
+            }
         };
         outcome_of_status(status.as_u16(), words, advice)
     }
@@ -219,7 +224,8 @@ impl Exchange<'_> {
         if self.sender.stream && !self.timing.streamed {
             // Asked for a stream and got something else: a whole answer if it reads as one, a stream error if it does not.
             self.decoder = self.sender.adapter.decoder(false, self.limits().max_event_bytes);
-            self.body_type = Some(response.content_type().unwrap_or_default().to_owned());
+            let of_no_type = || "something without a content type".to_owned();
+            self.body_type = Some(response.content_type().map_or_else(of_no_type, |name| format!("{name:?}")));
         }
         self.read(response).await
     }
@@ -276,16 +282,23 @@ impl Exchange<'_> {
         }
     }
 
-    /// Reads the body of an answer that is not 200. One that breaks off is kept as far as it came: the status is what counts.
+    /// Reads the body of an answer that is not 200. One that breaks off, or takes too long, is kept as far as it came: the status is
+    /// what counts.
     async fn read_refusal(&mut self, mut response: Response) {
-        let limit = self.limits().max_error_body_bytes;
-        let advice = response.advice();
-        let refused = self.refused.insert(Refused { status: response.status(), advice, body: Vec::new(), limit });
-        while let Ok(true) = response.piece(&mut |bytes| refused.body.extend_from_slice(bytes)).await {
-            self.heard_ns.store(self.sender.clock.now_ns(), Ordering::Relaxed);
-            if refused.body.len() > limit {
-                break;
+        let Limits { max_error_body_bytes: limit, refusal_timeout, .. } = *self.limits();
+        let (status, advice) = (response.status(), response.advice());
+        let refused = self.refused.insert(Refused { status, advice, body: Vec::new(), limit, late: None });
+        let body = &mut refused.body;
+        let whole = async {
+            while let Ok(true) = response.piece(&mut |bytes| body.extend_from_slice(bytes)).await {
+                self.heard_ns.store(self.sender.clock.now_ns(), Ordering::Relaxed);
+                if body.len() > limit {
+                    break;
+                }
             }
+        };
+        if tokio::time::timeout(refusal_timeout, whole).await.is_err() {
+            refused.late = Some(refusal_timeout);
         }
         self.timing.end_ns = Some(self.sender.clock.now_ns());
         response.keep_connection();
@@ -365,6 +378,37 @@ mod tests {
             Cut::Late(limit, _) => format!("{limit:?} after {} ms", sender.clock.now_ns() / 1_000_000),
             Cut::Not(_) | Cut::Stopped => "not late".to_owned(),
         }
+    }
+
+    #[tokio::test]
+    async fn a_refusal_whose_body_does_not_end_gives_its_slot_back() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let base_url = format!("http://{}", listener.local_addr().unwrap());
+        let (gone, is_gone) = std::sync::mpsc::channel::<()>();
+        let server = std::thread::spawn(move || {
+            use std::io::{Read as _, Write as _};
+            let (mut stream, _) = listener.accept().unwrap();
+            let _ = stream.read(&mut [0; 4096]).unwrap();
+            stream.write_all(b"HTTP/1.1 503 Full\r\ncontent-length: 99\r\n\r\nfull").unwrap();
+            let _ = is_gone.recv();
+        });
+        let endpoint = Endpoint { base_url, path: "/".to_owned(), headers: vec![], api_key: None, insecure: false };
+        let limits = Limits { refusal_timeout: Duration::from_millis(50), ..Limits::default() };
+        let options = DriverOptions { limits, max_concurrency: Some(1), ..DriverOptions::plain(endpoint) };
+        let sender = Sender {
+            client: Client::new(options).expect("the address is one"),
+            adapter: adapter(ServerKind::Vllm).into(),
+            stream: true,
+            clock: Clock::start(),
+            stop: Stop::never(),
+        };
+        let body = Body::Bytes(Bytes::from_static(b"{}"));
+        let prepared = Prepared { index: 0, label: String::new(), due: Duration::ZERO, body };
+        let seen = observe(&sender, prepared, 0).await;
+        let expected = Outcome::ServerError { status: 503, body: "full... (cut after 0.05 s)".to_owned(), advice: None };
+        assert_eq!(seen.outcome, expected);
+        drop(gone);
+        server.join().unwrap();
     }
 
     #[tokio::test(start_paused = true)]
