@@ -11,7 +11,7 @@ use reqwest::{Request, StatusCode};
 use super::client::describe;
 use super::clock;
 use super::files::ran_out;
-use super::remedy::remedy;
+use super::remedy::{causes, remedy};
 use super::transport::{Answer, Connection, HttpError, Pool, advice};
 use crate::observation::{Advice, Outcome, TransportCause};
 
@@ -66,8 +66,12 @@ impl Way {
             Err(not_sent) if !not_sent.is_unheard => return Err(Broken::Direct(not_sent.error)),
             Err(not_sent) => {
                 pool.closes_after_answers();
-                // Where nobody takes a fresh one either, the server has gone: what it died of is the request that it had.
-                let Ok(fresh) = pool.open().await else { return Err(Broken::Direct(not_sent.error)) };
+                let fresh = match pool.open().await {
+                    Ok(fresh) => fresh,
+                    Err(lacking) if ran_out(&lacking).is_some() => return Err(Broken::Connect(lacking)),
+                    // Where nobody takes a fresh one either, the server has gone: what it died of is the request that it had.
+                    Err(_) => return Err(Broken::Direct(not_sent.error)),
+                };
                 sent();
                 fresh.send(request).await.map_err(|not_sent| Broken::Direct(not_sent.error))?
             }
@@ -171,27 +175,62 @@ fn with_remedy(error: &(dyn std::error::Error + 'static)) -> String {
 
 /// Finds the cause in an error and its sources: by type, never by words.
 fn cause_within(error: &(dyn std::error::Error + 'static)) -> TransportCause {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        if let Some(error) = error.downcast_ref::<io::Error>() {
-            match error.kind() {
-                io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionAborted | io::ErrorKind::BrokenPipe => {
-                    return TransportCause::Reset;
-                }
-                io::ErrorKind::UnexpectedEof => return TransportCause::Closed,
-                _ => {}
-            }
+    causes(error).find_map(cause_of_one).unwrap_or(TransportCause::Other)
+}
+
+fn cause_of_one(error: &(dyn std::error::Error + 'static)) -> Option<TransportCause> {
+    match error.downcast_ref::<io::Error>().map(io::Error::kind) {
+        Some(io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionAborted | io::ErrorKind::BrokenPipe) => {
+            return Some(TransportCause::Reset);
         }
-        if matches!(error.downcast_ref(), Some(HttpError::Closed)) {
-            return TransportCause::Closed;
-        }
-        // One that was cut short by a reset names the reset as its source, which is looked at next.
-        if let Some(error) = error.downcast_ref::<hyper::Error>()
-            && (error.is_incomplete_message() || error.is_closed() || error.is_canceled())
-        {
-            return TransportCause::Closed;
-        }
-        next = error.source();
+        Some(io::ErrorKind::UnexpectedEof) => return Some(TransportCause::Closed),
+        _ => {}
     }
-    TransportCause::Other
+    // One that was cut short by a reset names the reset as its source, which is looked at next.
+    let is_cut = |error: &hyper::Error| error.is_incomplete_message() || error.is_closed() || error.is_canceled();
+    let is_closed = matches!(error.downcast_ref(), Some(HttpError::Closed)) || error.downcast_ref().is_some_and(is_cut);
+    is_closed.then_some(TransportCause::Closed)
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpListener;
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    use reqwest::header::HeaderMap;
+
+    use super::super::transport::{Connections, Target};
+    use super::*;
+
+    /// A server that answers once and closes when it is told to.
+    #[tokio::test]
+    async fn a_kept_connection_that_cannot_be_replaced_for_want_of_files_says_nothing_of_the_server() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();
+        let (close, told) = channel::<()>();
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let _ = stream.read(&mut [0; 1024]).unwrap();
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").unwrap();
+            let _ = told.recv();
+        });
+        let connections = Arc::new(Connections::default());
+        let target = Target::new(&url, &HeaderMap::new(), "test", None).unwrap();
+        let (keep, connect_timeout) = (Duration::from_secs(3600), Duration::from_secs(3600));
+        let pool = Pool::new(target, Arc::clone(&connections), keep, connect_timeout);
+        let message = || Message { headers: vec![], body: Bytes::from_static(b"{}") };
+        let first = Way::Direct(pool.take().await.unwrap(), Arc::clone(&pool));
+        let Ok(mut answer) = first.send(message(), || {}).await else { panic!("no answer") };
+        while let Ok(true) = answer.piece(&mut |_| {}).await {}
+        answer.keep_connection();
+        let second = Way::Direct(pool.take().await.unwrap(), Arc::clone(&pool));
+        drop(close);
+        server.join().unwrap();
+        connections.keep_within(0);
+        let Err(broken) = second.send(message(), || {}).await else { panic!("an answer") };
+        let outcome = broken.outcome();
+        assert!(outcome.is_local(), "{outcome:?}");
+    }
 }
