@@ -351,7 +351,6 @@ fn drive(
     let interrupted = sending.stop.state() != StopState::Running && !sending.stop.is_broken_off();
     watcher.abort();
     let broken_off = ran.tripped.as_ref().map(|it| broken_off(plan, it, cases));
-    notices.extend(ran.local_failures.as_ref().map(local_failures));
     notices.extend(ran.cost.refused_stamps.map(refused_stamps));
     notices.extend(extent::notice(plan.dataset.name, schedule.until, cases.len(), ran.cases));
     Ok(Driven { ran, sink, probed, spec_decode: drafted, interrupted, broken_off, first_use, notices })
@@ -423,8 +422,8 @@ fn secrets(plan: &RunPlan) -> Secrets {
 /// Why the run gave up, in words; a server's own are among them.
 fn broken_off(plan: &RunPlan, tripped: &Tripped, cases: &[Case]) -> String {
     let id = extent::asked(cases, tripped.index).map_or_else(String::new, |(_, id)| id);
-    let sentence = tripped.sentence(&id);
-    secrets(plan).redacted(&sentence).unwrap_or(sentence)
+    let secrets = secrets(plan);
+    tripped.sentence(&id, |words| secrets.redacted(words).unwrap_or_else(|| words.to_owned()))
 }
 
 /// Has the server begin or end its profile, where it is to.
@@ -451,10 +450,6 @@ fn room_notices(traffic: &Traffic, session: &Session, requests: usize, runs: usi
         )
     });
     files.into_iter().chain(ports).collect()
-}
-
-fn local_failures((count, lacking): &(usize, String)) -> String {
-    format!("{count} requests found no connection on this machine, which says nothing of the server: {lacking}")
 }
 
 fn refused_stamps(count: u64) -> String {

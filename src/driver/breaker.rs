@@ -6,8 +6,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use super::stop::Stopper;
-use crate::observation::Outcome;
-use crate::printable::printable_body;
+use crate::observation::{Outcome, failure_words};
+use crate::printable::printable;
 
 /// A share of errors says nothing before so many requests have ended.
 pub const MIN_ENDED: usize = 20;
@@ -46,7 +46,7 @@ pub struct Tripped {
     pub ended: usize,
     /// Errors among them.
     pub errors: usize,
-    /// The commonest of the errors in words, and how often it was met.
+    /// The commonest of the errors, in the words of the first of them and uncut, and how often it was met.
     pub commonest: Option<(String, usize)>,
 }
 
@@ -61,15 +61,33 @@ pub struct Breaker {
 struct Seen {
     ended: usize,
     errors: usize,
-    in_a_row: usize,
-    kinds: HashMap<String, usize>,
+    in_a_row: InARow,
+    /// By the beginning of their words: the words of the first, and how many.
+    kinds: HashMap<String, (String, usize)>,
     has_tripped: bool,
 }
 
+/// Errors that came one after the other.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct InARow(usize);
+
+impl InARow {
+    /// Counts the end of a request, and tells how many errors it is by now. What says nothing of the server changes nothing.
+    pub fn ended(&mut self, outcome: &Outcome) -> usize {
+        match is_error(outcome) {
+            Some(true) => self.0 += 1,
+            Some(false) => self.0 = 0,
+            None => {}
+        }
+        self.0
+    }
+}
+
 /// Whether a request ended in an error, the server's or of the way there: a refusal (4xx) is one too. `None` for what says nothing
-/// of that: what was cut off or never sent.
+/// of that: what was cut off or never sent, or not for want of a connection on this machine.
 pub fn is_error(outcome: &Outcome) -> Option<bool> {
     match outcome {
+        _ if outcome.is_local() => None,
         Outcome::Completed | Outcome::Truncated => Some(false),
         Outcome::Rejected { .. }
         | Outcome::ServerError { .. }
@@ -98,15 +116,15 @@ impl Breaker {
             return None;
         }
         // Of several that are equally common, always the same one.
-        let commonest = seen.kinds.iter().max_by_key(|&(words, count)| (*count, std::cmp::Reverse(words)));
-        let commonest = commonest.map(|(words, count)| (words.clone(), *count));
+        let commonest = seen.kinds.iter().max_by_key(|&(kind, (_, count))| (*count, std::cmp::Reverse(kind)));
+        let commonest = commonest.map(|(_, first)| first.clone());
         Some(Tripped { limit, index, at, ended: seen.ended, errors: seen.errors, commonest })
     }
 }
 
 impl ErrorLimits {
     fn passed(self, seen: &Seen) -> Option<PassedLimit> {
-        let in_a_row = self.max_in_a_row.filter(|most| seen.in_a_row >= *most).map(PassedLimit::InARow);
+        let in_a_row = self.max_in_a_row.filter(|most| seen.in_a_row.0 >= *most).map(PassedLimit::InARow);
         let share = seen.errors as f64 / seen.ended as f64;
         let rate = || self.max_rate.filter(|most| seen.ended >= MIN_ENDED && share > *most).map(PassedLimit::Rate);
         in_a_row.or_else(rate)
@@ -116,38 +134,23 @@ impl ErrorLimits {
 impl Seen {
     fn count(&mut self, outcome: &Outcome, is_error: bool) {
         self.ended += 1;
+        self.in_a_row.ended(outcome);
         if !is_error {
-            self.in_a_row = 0;
             return;
         }
         self.errors += 1;
-        self.in_a_row += 1;
-        let words = words(outcome);
-        if let Some(count) = self.kinds.get_mut(&words) {
-            *count += 1;
-        } else {
-            let kind = if self.kinds.len() < MAX_KINDS { words } else { outcome.name().to_owned() };
-            *self.kinds.entry(kind).or_default() += 1;
-        }
-    }
-}
-
-fn words(outcome: &Outcome) -> String {
-    let name = outcome.name();
-    match outcome {
-        Outcome::Rejected { status, body, .. } | Outcome::ServerError { status, body, .. } => {
-            format!("{name}, status {status}: {}", printable_body(body, MAX_WORDS_CHARS))
-        }
-        Outcome::StreamError { message } | Outcome::Transport { message, .. } => {
-            format!("{name}: {}", printable_body(message, MAX_WORDS_CHARS))
-        }
-        _ => name.to_owned(),
+        let words = format!("{}: {}", outcome.name(), failure_words(outcome));
+        let kind = printable(&words, MAX_WORDS_CHARS);
+        let is_room = self.kinds.len() < MAX_KINDS || self.kinds.contains_key(&kind);
+        let (kind, words) = if is_room { (kind, words) } else { (outcome.name().to_owned(), outcome.name().to_owned()) };
+        self.kinds.entry(kind).or_insert((words, 0)).1 += 1;
     }
 }
 
 impl Tripped {
-    /// What is said of it; `case` is the request's own name.
-    pub fn sentence(&self, case: &str) -> String {
+    /// What is said of it; `case` is the request's own name. What must not be shown is taken out of a server's words by `redacted`, before
+    /// they are cut: half a key is known to nobody any more.
+    pub fn sentence(&self, case: &str, redacted: impl Fn(&str) -> String) -> String {
         let Self { limit, index, at, ended, errors, commonest } = self;
         let (flag, most, why) = match limit {
             PassedLimit::Rate(most) => {
@@ -155,16 +158,21 @@ impl Tripped {
                 ("--max-error-rate", most.to_string(), format!("{percent:.1} % errors"))
             }
             PassedLimit::InARow(most) => {
-                ("--max-consecutive-errors", most.to_string(), format!("{most} errors one after the other"))
+                let why = if *most == 1 { "an error".to_owned() } else { format!("{most} errors one after the other") };
+                ("--max-consecutive-errors", most.to_string(), why)
             }
         };
         let why = format!(
             "{flag} {most} stopped the run at request {index} ({case}), {:.1} s after its begin: {why}, {errors} in all of {ended} \
-             requests that had ended",
-            at.as_secs_f64()
+             {} that had ended",
+            at.as_secs_f64(),
+            if *ended == 1 { "request" } else { "requests" }
         );
         match commonest {
-            Some((words, count)) => format!("{why}; {count} times {words}"),
+            Some((words, count)) => {
+                let times = if *count == 1 { "time" } else { "times" };
+                format!("{why}; {count} {times} {}", printable(&redacted(words), MAX_WORDS_CHARS))
+            }
             None => why,
         }
     }
@@ -186,6 +194,7 @@ mod tests {
             'e' => Outcome::StreamError { message: body() },
             'c' => Outcome::Transport { cause: TransportCause::Connect, message: body() },
             'x' => Outcome::Cancelled,
+            'l' => Outcome::Transport { cause: TransportCause::Local, message: body() },
             'u' => Outcome::Unsupported { what: body() },
             other => panic!("{other}"),
         }
@@ -198,7 +207,7 @@ mod tests {
         let breaker = Breaker::new(ErrorLimits { max_rate, max_in_a_row }, stopper);
         let ended = |(index, letter)| breaker.ended(index, &outcome(letter), Duration::from_millis(100 * index as u64));
         let fired: Vec<Tripped> = ends.chars().enumerate().filter_map(ended).collect();
-        let said: Vec<_> = fired.iter().map(|it| (it.index, it.sentence("c"))).collect();
+        let said: Vec<_> = fired.iter().map(|it| (it.index, it.sentence("c", str::to_owned))).collect();
         let expected: Vec<_> = expected.into_iter().map(|(index, words)| (index, words.to_owned())).collect();
         assert_eq!(said, expected);
         let state = if fired.is_empty() { StopState::Running } else { StopState::Draining };
@@ -208,13 +217,14 @@ mod tests {
     #[test]
     fn errors_in_a_row() {
         let said = "--max-consecutive-errors 3 stopped the run at request 6 (c), 0.6 s after its begin: 3 errors one after the other, 4 in \
-                    all of 6 requests that had ended; 2 times server_error, status 503: no";
+                    all of 6 requests that had ended; 2 times server_error: HTTP 503: no";
         check(None, Some(3), ".s.cxsrcc", Some((6, said)));
         check(None, Some(3), "cc.cc.ccxtcc", None);
+        check(None, Some(3), "llllcc", None);
         check(None, Some(1), "xu..t", None);
         check(None, None, &"c".repeat(500), None);
-        let first = "--max-consecutive-errors 1 stopped the run at request 0 (c), 0.0 s after its begin: 1 errors one after the other, 1 \
-                     in all of 1 requests that had ended; 1 times transport: no";
+        let first = "--max-consecutive-errors 1 stopped the run at request 0 (c), 0.0 s after its begin: an error, 1 in all of 1 request \
+                     that had ended; 1 time transport: no connection: no";
         check(None, Some(1), "c", Some((0, first)));
     }
 
@@ -227,7 +237,7 @@ mod tests {
         check(Some(0.0), None, &".".repeat(100), None);
         check(Some(0.5), None, &"c".repeat(MIN_ENDED - 1), None);
         let late = "--max-error-rate 0 stopped the run at request 25 (c), 2.5 s after its begin: 3.8 % errors, 1 in all of 26 requests \
-                    that had ended; 1 times rejected, status 400: no";
+                    that had ended; 1 time rejected: HTTP 400: no";
         check(Some(0.0), None, &format!("{}r..", ".".repeat(25)), Some((25, late)));
     }
 
@@ -237,6 +247,17 @@ mod tests {
         for number in 0..1000 {
             seen.count(&Outcome::Rejected { status: 400, body: number.to_string(), advice: None }, true);
         }
-        assert_eq!((seen.kinds.len(), seen.kinds["rejected"]), (MAX_KINDS + 1, 1000 - MAX_KINDS));
+        assert_eq!((seen.kinds.len(), seen.kinds["rejected"].1), (MAX_KINDS + 1, 1000 - MAX_KINDS));
+    }
+
+    #[test]
+    fn secrets_are_taken_out_before_words_are_cut() {
+        let (stopper, _stop) = stop();
+        let breaker = Breaker::new(ErrorLimits { max_rate: None, max_in_a_row: Some(1) }, stopper);
+        let key = "sk-0123456789";
+        let body = format!("{}{key} is no key", " ".repeat(3) + &"x".repeat(MAX_WORDS_CHARS - 30));
+        let tripped = breaker.ended(0, &Outcome::Rejected { status: 401, body, advice: None }, Duration::ZERO).unwrap();
+        let said = tripped.sentence("c", |words| words.replace(key, "***"));
+        assert!(said.contains("x***") && !said.contains("sk-"), "{said}");
     }
 }

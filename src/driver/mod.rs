@@ -30,7 +30,7 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::task::JoinSet;
 
-pub use breaker::{Breaker, ErrorLimits, MIN_ENDED, PassedLimit, Tripped, is_error};
+pub use breaker::{Breaker, ErrorLimits, InARow, MIN_ENDED, PassedLimit, Tripped, is_error};
 pub use client::{Client, DEFAULT_REQUEST_TIMEOUT, DriverOptions, Limits};
 pub use cost::Cost;
 pub use endpoint::{ApiKey, Endpoint};
@@ -78,8 +78,8 @@ pub enum Told {
     Began { started: SystemTime },
     /// A request is being handed to the HTTP client.
     Sent { index: usize },
-    /// The run gave up: too many requests ended in an error.
-    BrokeOff(Box<Tripped>),
+    /// The run gave up: too many requests ended in an error. [`Ran::tripped`] says more.
+    BrokeOff,
     /// A case has ended, sent or not: each once, in any order.
     Ended(Box<Observation>),
 }
@@ -95,8 +95,6 @@ pub struct Ran {
     pub cost: Cost,
     /// Why it gave up, if it did.
     pub tripped: Option<Tripped>,
-    /// Requests that this machine had no connection for, and what it lacked.
-    pub local_failures: Option<(usize, String)>,
 }
 
 /// What a run brought.
@@ -134,7 +132,7 @@ pub async fn run(
     let told = |told: Told| match told {
         Told::Began { started: at } => started = at,
         Told::Sent { index } => progress(Event::Sent { index }),
-        Told::BrokeOff(_) => {}
+        Told::BrokeOff => {}
         Told::Ended(observation) => {
             progress(Event::Ended(&observation));
             seen.keep(*observation);
@@ -216,7 +214,7 @@ async fn drive(
     let owed = if schedule.until == Until::LastCase { schedule.due.len() } else { 0 };
     let mut ended = Ended(vec![false; owed]);
     let mut duration_ns = 0;
-    let (mut tripped, mut local_failures) = (None, None);
+    let mut tripped = None;
     hand_over(Told::Began { started: clock.started() });
     while let Some(news) = told.recv().await {
         match news {
@@ -225,14 +223,11 @@ async fn drive(
                 hand_over(Told::Sent { index });
             }
             News::BrokeOff(told) => {
-                tripped = Some((*told).clone());
-                hand_over(Told::BrokeOff(told));
+                tripped = Some(*told);
+                hand_over(Told::BrokeOff);
             }
             News::Ended(observation) => {
                 *ended.place(observation.case_index) = true;
-                if let Outcome::Transport { cause: TransportCause::Local, message } = &observation.outcome {
-                    local_failures.get_or_insert_with(|| (0, message.clone())).0 += 1;
-                }
                 let timing = &observation.timing;
                 duration_ns = timing.sent_ns.and(timing.end_ns).unwrap_or(0).max(duration_ns);
                 hand_over(Told::Ended(observation));
@@ -243,7 +238,7 @@ async fn drive(
     for index in ended.missing() {
         hand_over(Told::Ended(Box::new(lost(index, schedule.due.get(index).copied().unwrap_or_default()))));
     }
-    Ran { cases: ended.0.len(), duration_ns, cost, tripped, local_failures }
+    Ran { cases: ended.0.len(), duration_ns, cost, tripped }
 }
 
 /// Sends one case now, by the same path as [`run`]: the trial run and the warm-ups. Instants count from the call.

@@ -9,7 +9,7 @@ use crate::backend::{Adapter, RequestOptions, ServerKind, unsupported};
 use crate::case::{Arm, Case};
 use crate::constraint::{Constraint, GrammarDialect};
 use crate::driver::schedule::{Schedule, Until};
-use crate::driver::{self, Ran, Stop, Told};
+use crate::driver::{self, InARow, Ran, Stop, Told};
 use crate::error::{Error, Result};
 use crate::observation::{Advice, Observation, Outcome, TransportCause, failure_words};
 use crate::printable::printable_body;
@@ -118,7 +118,7 @@ impl Sending<'_> {
         let tell = |told: Told| match told {
             Told::Began { started } => log.began(started),
             Told::Sent { .. } => {}
-            Told::BrokeOff(_) => progress::say("stopping: too many errors; requests under way may end"),
+            Told::BrokeOff => progress::say("stopping: too many errors; requests under way may end"),
             Told::Ended(observation) => {
                 patience.ended(&observation.outcome);
                 progress.ended(observation.outcome.is_answer());
@@ -203,19 +203,17 @@ fn no_exchange_hint(cause: TransportCause, message: &str) -> &'static str {
 /// may come back, so that only the user can tell.
 struct Patience {
     /// `None` where there is nothing to be said any more.
-    errors: Option<usize>,
+    errors: Option<InARow>,
 }
 
 impl Patience {
     fn new(breaker: Option<&Breaking>) -> Self {
         let has_limit = breaker.is_some_and(|(limits, _)| limits.max_in_a_row.is_some());
-        Self { errors: (!has_limit).then_some(0) }
+        Self { errors: (!has_limit).then(InARow::default) }
     }
 
     fn ended(&mut self, outcome: &Outcome) {
-        let (Some(errors), Some(is_error)) = (&mut self.errors, driver::is_error(outcome)) else { return };
-        *errors = if is_error { *errors + 1 } else { 0 };
-        if *errors >= MANY_ERRORS {
+        if self.errors.as_mut().is_some_and(|errors| errors.ended(outcome) >= MANY_ERRORS) {
             self.errors = None;
             progress::warn(&format!(
                 "{MANY_ERRORS} requests ended in an error one after the other ({}); Ctrl-C ends the run with a report, and \
@@ -277,6 +275,8 @@ mod tests {
         assert_eq!(tried(&["a", "a", "b", "a", "c"]), ["regex-0", "regex-2", "regex-4"]);
         assert_eq!(tried(&["a", "b", "c", "d", "e", "f", "g"]).len(), MAX_TRIALS);
         assert!(tried(&[]).is_empty());
+    }
+
     #[test]
     fn hints_go_by_the_cause_of_a_failed_exchange() {
         use TransportCause::{Closed, Connect, Local, Other, Reset};
@@ -293,8 +293,6 @@ mod tests {
             assert!(hint.contains(word), "{cause:?} {message}: {hint}");
             assert_eq!(hint.contains("is the server up"), word.starts_with("--ready"), "{hint}");
         }
-    }
-
     }
 
     #[test]

@@ -213,6 +213,10 @@ fn files_that_run_out_are_named_before_and_after_and_nothing_hangs() {
         assert_eq!(outcomes.values().filter_map(Value::as_u64).sum::<u64>(), 150, "{outcomes:?}");
         let lacking = outcomes["transport"].as_u64().unwrap();
         assert!(lacking > 0, "{outcomes:?}");
+        let quality = &result["sobench"]["quality"];
+        let of = |rate: &str| quality[rate]["of"].as_u64().unwrap_or(0);
+        let unsent = quality["not_sent"].as_u64().unwrap();
+        assert_eq!([of("correct_rate"), of("coverage")], [150 - unsent; 2], "what never came to the server is in no rate");
         let page = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(
             page.contains("requests found no connection on this machine") && page.contains("may open no more files"),

@@ -133,6 +133,40 @@ fn a_server_that_is_gone_for_good_ends_the_run_with_a_full_report() {
 }
 
 #[test]
+fn a_run_that_gives_up_at_its_very_last_request_is_whole() {
+    let server = failing_after(9, die);
+    let files = Files::new();
+    let load = ["--base-url", &server.base_url, "--num-prompts", "13", "--max-concurrency", "1"];
+    let ran = files.run(&[&load[..], &["--max-consecutive-errors", "5"]].concat());
+    assert_eq!(ran.code, 3, "{}", ran.stderr);
+    let said = "--max-consecutive-errors 5 stopped the run at request 12 (choice-12)";
+    assert!(ran.stderr.contains(said) && ran.stderr.contains("hint: nothing was left to be sent"), "{}", ran.stderr);
+    let result = files.result(&ran);
+    check_outcomes(&result, 13, &[("completed", 8), ("transport", 5)]);
+    assert_eq!(result["sobench"]["partial"], Value::Bool(false));
+    let page = unwrapped(&ran.stdout);
+    assert!(page.contains(said) && !page.to_lowercase().contains("partial"), "{}", ran.stdout);
+}
+
+#[test]
+fn no_part_of_a_key_is_shown_where_words_are_cut() {
+    const KEY: &str = "sk-of-ours-0123456789abcdef";
+    // So long that the key stands where what is quoted of an error ends.
+    let body = format!("{} {KEY} is refused", "x".repeat(128));
+    let server = failing_after(1, move |stream| keep(stream, &whole("401 Unauthorized", "text/plain", &body)));
+    let files = Files::new();
+    let header = format!("Authorization=Bearer {KEY}");
+    let load = ["--base-url", &server.base_url, "--num-prompts", "12", "--max-concurrency", "1", "--header", &header];
+    let ran = files.run(&[&load[..], &["--max-consecutive-errors", "3"]].concat());
+    assert_eq!(ran.code, 3, "{}", ran.stderr);
+    assert!(ran.stderr.contains("3 times rejected: HTTP 401: xxx") && ran.stderr.contains("x ***"), "{}", ran.stderr);
+    let written = std::fs::read_dir(files.at("")).unwrap().map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap());
+    for text in written.chain([ran.stdout.clone(), ran.stderr.clone()]) {
+        assert!(!text.contains("sk-of"), "{text}");
+    }
+}
+
+#[test]
 fn every_kind_of_error_counts_and_a_wrong_answer_does_not() {
     let says = |said: String| move |stream: &mut TcpStream| keep(stream, &said);
     let stream = |events: &str| whole("200 OK", "text/event-stream", events);
