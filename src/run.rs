@@ -121,9 +121,12 @@ impl Finished {
         if self.interrupted {
             lines.push("interrupted: the report covers what was done, and is partial".to_owned());
         } else if let Some(sentence) = &self.broken_off {
-            lines.push(format!(
-                "error: {sentence}\nhint: the report covers what was done, and is partial; what was not sent is cancelled"
-            ));
+            let hint = if self.report.about.partial {
+                "the report covers what was done, and is partial; what was not sent is cancelled"
+            } else {
+                "nothing was left to be sent by then, and the report is of the whole run"
+            };
+            lines.push(format!("error: {sentence}\nhint: {hint}"));
         } else if self.nothing_answered() {
             lines.push("error: every request failed\nhint: the table of requests without an answer, above, says why".to_owned());
         }

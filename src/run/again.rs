@@ -26,7 +26,7 @@ use crate::report::{About, Details, EngineAbout, LoadReport, RampAbout, Report, 
 use crate::runlog::{Header, Keep, RampTerms, RunLog};
 use crate::tokenizer::Tokenizer;
 
-/// Times without an answer that are named; of more, the longest.
+/// Times without an answer that are named; of more, those with the most requests.
 const MAX_OUTAGES: usize = 3;
 
 /// Renders the log of a run once more (`sobench report`).
@@ -167,7 +167,11 @@ fn partial_notice(log: &RunLog) -> Option<String> {
             Some("partial: the run was interrupted, what had not ended by then is cancelled".to_owned())
         }
         Some(footer) => {
-            footer.broken_off.as_ref().map(|why| format!("partial: {why}; what had not been sent by then is cancelled"))
+            let of_what = |why: &String| match log.is_partial() {
+                true => format!("partial: {why}; what had not been sent by then is cancelled"),
+                false => format!("{why}; nothing was left to be sent by then"),
+            };
+            footer.broken_off.as_ref().map(of_what)
         }
         None => Some(format!(
             "partial: the run log has no end, as of a run that was killed; {} of {} prepared requests had ended, what was under way is \

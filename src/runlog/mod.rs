@@ -142,13 +142,6 @@ pub struct Footer {
     pub notices: Vec<String>,
 }
 
-impl Footer {
-    /// Whether the run ended before its planned end.
-    pub fn is_partial(&self) -> bool {
-        self.interrupted || self.broken_off.is_some()
-    }
-}
-
 impl Header {
     /// The begin by the wall clock.
     pub fn started(&self) -> std::time::SystemTime {

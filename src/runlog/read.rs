@@ -17,6 +17,7 @@ use crate::error::{Error, Result};
 use crate::input::{self, json};
 use crate::metrics::Sample;
 use crate::metrics::ledger::{Again, ChunksAndTokens, Ledger};
+use crate::observation::Outcome;
 
 /// How many requests a header may promise before memory is given out for them.
 const MAX_EXPECTED: usize = 1 << 21;
@@ -104,9 +105,12 @@ impl RunLog {
         Ok(is_begin(&input::beginning(path, u64::MAX)?))
     }
 
-    /// Whether the run did not come to its planned end.
+    /// Whether the run did not come to its planned end. One that gave up at the very last of its requests did.
     pub fn is_partial(&self) -> bool {
-        self.footer.as_ref().is_none_or(Footer::is_partial)
+        let is_cut = || self.requests.iter().any(|request| *request.outcome() == Outcome::Cancelled);
+        // Of a run that a time ends, nobody owes what was not sent.
+        let is_cut_short = || self.header.load.duration_ns.is_some() || is_cut();
+        self.footer.as_ref().is_none_or(|footer| footer.interrupted || (footer.broken_off.is_some() && is_cut_short()))
     }
 
     /// Where the log is.
