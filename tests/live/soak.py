@@ -2,8 +2,8 @@
 """Runs sobench for long, as fast as the machine carries, against a server that fails a hundredth of its requests in ten ways, and holds
 what comes out to what went in.
 
-Every request has to be accounted for: as many lines in the run log as requests, each request once, outcomes that add up, and
-of each fault as many outcomes as the server planted. Memory has to grow by no more than what a request is worth
+Every request has to be accounted for: as many lines in the run log as requests, each request once, outcomes that add up, as many sent as
+the server counted beside those before the run (trial, questions, warm-ups), and of each fault as many outcomes as the server planted. Memory has to grow by no more than what a request is worth
 (`MAX_BYTES_A_REQUEST`, beyond the warm-up), and in the end no more files may be open than connections that the run keeps.
 
 Needs Python 3.9 with its standard library, Linux (`/proc`) and a built sobench. Exit codes: 0 all holds; 1 something does not; 2 the run did
@@ -151,14 +151,16 @@ def report(arguments, folder, samples, server_samples, stats):
     """Prints the figures and returns what does not hold."""
     result = json.loads((folder / "result.json").read_text())
     outcomes = {name: count for name, count in result["sobench"]["outcomes"].items() if count}
-    lines, indices, logged = read_log(folder / "log.jsonl")
+    lines, indices, logged, sent = read_log(folder / "log.jsonl")
     planted = dict(stats["faults"])
     wrong = accounts(result, outcomes, lines, indices, logged, planted)
+    wrong += counts(result, sent, stats)
     growth = memory(arguments, samples, lines, wrong)
     print(f"{lines} requests in {result['duration']:.0f} s, {lines / result['duration']:.0f} requests/s, "
           f"{result['output_throughput']:.0f} tok/s, at most {arguments.max_concurrency} under way")  # fmt: skip
     print(f"outcomes: {outcomes}")
     print(f"planted by the server: {planted}")
+    print(f"sent: {sent} in the run, {before(result)} before it; how the server's answers ended: {stats['answers']}")
     print(f"memory of the client: {growth}")
     resident = [sample[1] for sample in server_samples]
     print(f"memory of the server: {mib(resident[len(resident) // 10])} warm, {mib(resident[-1])} at the end")
@@ -174,8 +176,8 @@ def report(arguments, folder, samples, server_samples, stats):
 
 
 def read_log(path):
-    """How many requests the log has, how many different ones, and their outcomes."""
-    lines, indices, outcomes = 0, set(), Counter()
+    """How many requests the log has, how many different ones, their outcomes, and how many were sent."""
+    lines, indices, outcomes, sent = 0, set(), Counter(), 0
     with open(path, encoding="utf-8") as log:
         for line in log:
             if line.startswith('{"request":'):
@@ -183,7 +185,9 @@ def read_log(path):
                 lines += 1
                 indices.add(request["index"])
                 outcomes[request["outcome"]["kind"]] += 1
-    return lines, indices, outcomes
+                # What found no connection has the instant at which one was looked for.
+                sent += request["timing"]["sent_ns"] is not None and request["outcome"].get("cause") not in ("connect", "local")
+    return lines, indices, outcomes, sent
 
 
 def accounts(result, outcomes, lines, indices, logged, planted):
@@ -204,6 +208,19 @@ def accounts(result, outcomes, lines, indices, logged, planted):
     for outcome in set(FAULTS.values()) - {"completed"}:
         same(f"planted faults and outcomes: {outcome}", expected[outcome], outcomes.get(outcome, 0))
     return wrong
+
+
+def before(result):
+    """How many requests for answers came before the run."""
+    about = result["sobench"]
+    return about["trial_requests"] + about["warmup_requests"] + about["enforcement"]["requests"]
+
+
+def counts(result, sent, stats):
+    """What does not hold of the server's own count of requests for answers."""
+    taken = sum(stats["answers"].values())
+    expected = sent + before(result)
+    return [] if taken == expected else [f"requests sent, those before the run included, and the server's count: {expected} and {taken}"]
 
 
 def memory(arguments, samples, requests, wrong):
