@@ -11,6 +11,7 @@ mod extent;
 mod files;
 mod first_use;
 mod judge;
+mod leave;
 pub(crate) mod lora;
 mod named_model;
 mod place;
@@ -32,11 +33,13 @@ use tokio::sync::oneshot;
 use self::beside::{Probe, Profile, spec_decode};
 pub use self::first_use::FirstUse;
 use self::first_use::first_use;
+use self::judge::Judging;
+use self::leave::unless_left;
 use self::preflight::Settling;
 pub(crate) use self::record::date;
 use self::sending::Sending;
-use self::setting::Listening;
 pub use self::setting::{Company, Past, Setting};
+use self::setting::{Listening, stopped_early};
 use crate::backend::{self, Adapter};
 use crate::case::Case;
 use crate::compare;
@@ -175,9 +178,9 @@ pub fn run_in(plan: &RunPlan, setting: &Setting, look: &mut dyn FnMut(&RunLog)) 
     place::make_room(plan)?;
     files::make_room(plan)?;
     let tokenizer = plan.tokenizer.as_deref().map_or_else(|| Ok(Tokenizer::embedded()), Tokenizer::open)?;
-    let tokenizer = tokenizer.with_template_variables(plan.request.template_variables.clone().unwrap_or_default());
-    let mut session = Session::open(plan, &runtime)?;
-    let mut dataset = load(plan, &session, &tokenizer)?;
+    let tokenizer = Arc::new(tokenizer.with_template_variables(plan.request.template_variables.clone().unwrap_or_default()));
+    let mut session = Session::open(plan, &runtime, setting.wish())?;
+    let mut dataset = load(plan, &session, &tokenizer, &runtime, setting)?;
     if let Some(lora) = &plan.request.lora {
         dataset.notices.push(lora::assign(&mut dataset.cases, lora, plan.dataset.seed));
     }
@@ -200,7 +203,7 @@ pub fn run_in(plan: &RunPlan, setting: &Setting, look: &mut dyn FnMut(&RunLog)) 
     setting.wait_for_all(&runtime);
     // The log has the cases from here on.
     drop(dataset);
-    finish(plan, &session, driven, &mut evaluator, &tokenizer, look)
+    finish(plan, &session, driven, Judging { evaluator, tokenizer, runtime: &runtime }, look)
 }
 
 /// Reads the log back, judges, reports, and completes the log.
@@ -208,8 +211,7 @@ fn finish(
     plan: &RunPlan,
     session: &Session,
     mut driven: Driven,
-    evaluator: &mut Evaluator,
-    tokenizer: &Tokenizer,
+    judging: Judging<'_>,
     look: &mut dyn FnMut(&RunLog),
 ) -> Result<Finished> {
     let footer = record::footer(session, &driven);
@@ -219,7 +221,7 @@ fn finish(
         return Err(Error::internal(format!("{found} requests are in the run log of a run that came to {came}")));
     }
     log.footer = Some(footer.clone());
-    judge::judge(&mut log, evaluator, Some(tokenizer))?;
+    let log = judging.judge(log, driven.sink.path().map(ToOwned::to_owned))?;
     look(&log);
     let report = again::report(&log, plan.output.detailed)?;
     let judged = log.requests.iter().map(|request| (request.case_index(), request.judged()));
@@ -294,13 +296,16 @@ struct Driven {
     notices: Vec<String>,
 }
 
-fn load(plan: &RunPlan, session: &Session, tokenizer: &Tokenizer) -> Result<Dataset> {
+fn load(plan: &RunPlan, session: &Session, tokenizer: &Arc<Tokenizer>, runtime: &Runtime, setting: &Setting) -> Result<Dataset> {
     let plan = DatasetPlan {
         grammar_dialect: session.grammar_dialect,
         grammar_spelling: session.grammar_spelling,
         ..plan.dataset.clone()
     };
-    dataset::load(&plan, tokenizer)
+    let tokenizer = Arc::clone(tokenizer);
+    let mut wish = setting.wish();
+    let loaded = runtime.block_on(unless_left(move || dataset::load(&plan, &tokenizer), wish.signalled()))?;
+    loaded.unwrap_or_else(|| Err(stopped_early()))
 }
 
 fn drive(
@@ -463,7 +468,7 @@ fn refused_stamps(count: u64) -> String {
 }
 
 /// The first wish to end stops sending and lets requests under way end, the second cuts them off.
-pub(crate) async fn watch_wishes(stopper: Stopper, mut wishes: Wishes) {
+async fn watch_wishes(stopper: Stopper, mut wishes: Wishes) {
     loop {
         wishes.next().await;
         match stopper.signal() {

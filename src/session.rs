@@ -9,9 +9,9 @@ use tokio::runtime::Runtime;
 use crate::backend::identify::{Server, identify};
 use crate::backend::{ConstraintDialect, RequestOptions};
 use crate::constraint::{Constraint, GrammarDialect, GrammarSpelling};
-use crate::driver::{self, Client, DriverOptions, Endpoint, Limits, ModelInfo};
+use crate::driver::{self, Client, DriverOptions, Endpoint, Limits, ModelInfo, Stop};
 use crate::engine::{EngineName, EnginePolicy, Route};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::plan::{Pace, RunPlan, ServerTarget, Target};
 use crate::report::{EngineAbout, EngineChoice, EngineWork};
 use crate::server::{self, EmbeddedOptions, EmbeddedServer, SYNTHETIC_MODEL};
@@ -45,16 +45,21 @@ pub struct Session {
 }
 
 impl Session {
-    /// Makes sure that somebody answers.
+    /// Makes sure that somebody answers, and waits for that until stopped.
     ///
     /// # Errors
-    /// Nobody does, or the plan asks for what this server cannot be sent.
-    pub fn open(plan: &RunPlan, runtime: &Runtime) -> Result<Self> {
+    /// Nobody does, or the plan asks for what this server cannot be sent; it was stopped.
+    pub fn open(plan: &RunPlan, runtime: &Runtime, mut stop: Stop) -> Result<Self> {
         match &plan.target {
             Target::Embedded { engine, policy, pace } => Self::embedded(plan, *engine, policy, *pace),
             Target::Server(target) => {
                 let client = client(plan, target.endpoint.clone(), None)?;
-                runtime.block_on(Self::running(plan, client, target))
+                runtime.block_on(async {
+                    tokio::select! {
+                        opened = Self::running(plan, client, target) => opened,
+                        () = stop.signalled() => Err(Error::interrupted("stopped while a server was waited for").hint("nothing was measured")),
+                    }
+                })
             }
         }
     }

@@ -167,7 +167,7 @@ impl Gathered {
         if report.about.enforcement.state == State::NotEnforced {
             self.notices.push(format!("CONSTRAINT NOT ENFORCED: {which}"));
         }
-        self.is_lost |= finished.saved.is_err() || finished.log_failure.is_some();
+        self.is_lost |= finished.saved.is_err() || finished.log_failure.is_some() || !finished.write_failures.is_empty();
         let cell = self.cells.entry(place(step)).or_default();
         match step.treatment {
             Treatment::Constrained => cell.constrained.push(done),

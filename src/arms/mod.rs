@@ -94,8 +94,8 @@ impl Running<'_> {
             }
         }
         let outcomes = match &ready[..] {
-            [one] => vec![alone(one)],
-            several => together(self.runtime, several),
+            [one] => vec![alone(one, self.watch.stop_of_all())],
+            several => together(several, &self.watch.stop_of_all()),
         };
         for (run, outcome) in ready.into_iter().zip(outcomes) {
             if outcome.shows_name {

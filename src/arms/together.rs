@@ -3,15 +3,12 @@
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, Builder, ScopedJoinHandle};
 
-use tokio::runtime::Runtime;
-
 use super::gather::Seen;
 use super::order::Step;
-use crate::driver;
+use crate::driver::{self, Stop};
 use crate::error::{Error, Result};
 use crate::plan::RunPlan;
 use crate::run::{self, Company, Finished, Past, Setting};
-use crate::signals::Wishes;
 
 /// As much stack as the main thread has, on which runs by themselves go: schemas and grammars nest.
 const STACK_BYTES: usize = 8 << 20;
@@ -35,25 +32,20 @@ pub(super) struct Outcome {
 }
 
 /// Makes one run.
-pub(super) fn alone(ready: &Ready) -> Outcome {
-    make(ready, &Setting { past: ready.past.clone(), company: None })
+pub(super) fn alone(ready: &Ready, stop: Stop) -> Outcome {
+    make(ready, &Setting { past: ready.past.clone(), stop: Some(stop), company: None })
 }
 
 /// Makes several runs at once. They get ready and are judged one after the other, and are stopped together.
-pub(super) fn together(runtime: &Runtime, ready: &[Ready]) -> Vec<Outcome> {
-    let (stopper, stop) = driver::stop();
-    let listening = {
-        let _on_it = runtime.enter();
-        runtime.spawn(run::watch_wishes(stopper, Wishes::listen()))
-    };
+pub(super) fn together(ready: &[Ready], stop: &Stop) -> Vec<Outcome> {
     let progress = Arc::new(OnceLock::new());
     let setting = |(seat, run): (driver::Seat, &Ready)| {
         let others = ready.iter().filter(|other| other.name != run.name).map(|other| other.name.clone()).collect();
-        let company = Company { seat, stop: stop.clone(), progress: Arc::clone(&progress), others };
-        Setting { past: run.past.clone(), company: Some(company) }
+        let company = Company { seat, progress: Arc::clone(&progress), others };
+        Setting { past: run.past.clone(), stop: Some(stop.clone()), company: Some(company) }
     };
     let settings: Vec<Setting> = driver::seats(ready.len()).into_iter().zip(ready).map(setting).collect();
-    let outcomes = thread::scope(|scope| {
+    thread::scope(|scope| {
         let mut runs = Vec::with_capacity(ready.len());
         for (setting, run) in settings.into_iter().zip(ready) {
             let thread = Builder::new().name(format!("run-{}", run.step.contender)).stack_size(STACK_BYTES);
@@ -61,9 +53,7 @@ pub(super) fn together(runtime: &Runtime, ready: &[Ready]) -> Vec<Outcome> {
             runs.push(thread.spawn_scoped(scope, move || make(run, &setting)));
         }
         runs.into_iter().map(ended).collect()
-    });
-    listening.abort();
-    outcomes
+    })
 }
 
 fn ended(run: std::io::Result<ScopedJoinHandle<'_, Outcome>>) -> Outcome {

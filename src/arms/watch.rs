@@ -1,28 +1,34 @@
 //! The user's wish to end it all, which outlives the single runs. Knows no run.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use tokio::runtime::Runtime;
 
+use crate::driver::{self, Stop, StopState, Stopper};
+use crate::progress;
 use crate::signals::Wishes;
-
-/// How often those who wait look whether they still should.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// A process group, by the id of its leader.
 pub(super) type Group = u32;
 
-/// Notes wishes to end, and takes the server that runs at the time along at the second.
-#[derive(Clone, Default)]
+/// Hears wishes to end for all runs, and takes the server that runs at the time along at the second.
+#[derive(Clone)]
 pub(super) struct Watch {
-    stopped: Arc<AtomicBool>,
+    stopper: Stopper,
+    stop: Stop,
     group: Arc<Mutex<Option<Group>>>,
 }
 
+impl Default for Watch {
+    /// One that nobody tells anything.
+    fn default() -> Self {
+        let (stopper, stop) = driver::stop();
+        Self { stopper, stop, group: Arc::default() }
+    }
+}
+
 impl Watch {
-    /// Watches from now on. What a wish means to the run that is under way is that run's own matter.
+    /// Watches from now on.
     pub(super) fn begin(runtime: &Runtime) -> Self {
         let watch = Self::default();
         let of_wishes = watch.clone();
@@ -39,27 +45,33 @@ impl Watch {
 
     /// The first wish lets requests under way end, and the server with them; at the second the server is not waited for.
     fn heard(&self) {
-        if self.stopped.swap(true, Ordering::Relaxed) {
-            let group = *self.group.lock().unwrap_or_else(PoisonError::into_inner);
-            group.into_iter().for_each(super::launch::ask_to_end);
+        if self.stopper.signal() == StopState::Draining {
+            progress::say("stopping: requests under way may end; press Ctrl-C again to cut them off");
+            return;
         }
+        progress::say("stopping now");
+        let group = *self.group.lock().unwrap_or_else(PoisonError::into_inner);
+        group.into_iter().for_each(super::launch::ask_to_end);
+    }
+
+    /// What all runs are stopped by.
+    pub(super) fn stop_of_all(&self) -> Stop {
+        self.stop.clone()
     }
 
     /// Whether nothing more is to begin.
     pub(super) fn is_stopped(&self) -> bool {
-        self.stopped.load(Ordering::Relaxed)
+        self.stop.state() != StopState::Running
     }
 
     /// Nothing more is to begin.
     pub(super) fn stop(&self) {
-        self.stopped.store(true, Ordering::Relaxed);
+        self.stopper.drain();
     }
 
     /// Comes back when nothing more is to begin.
     pub(super) async fn stopping(&self) {
-        while !self.is_stopped() {
-            tokio::time::sleep(LOOK_EVERY).await;
-        }
+        self.stop.clone().signalled().await;
     }
 
     /// The server that is to end with the program, from now on.

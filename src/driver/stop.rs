@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 /// How far a run has been asked to stop.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StopState {
     Running,
     /// No more requests are sent; those under way may end within the drain timeout.
@@ -59,12 +59,22 @@ impl Stopper {
         })
     }
 
-    /// Passes on what another stop comes to, for as long as that can be signalled.
+    /// Passes on what another stop comes to, for as long as that can be signalled. Who drains already, having given up, is no further
+    /// for a first wish that others have to heed.
     pub async fn follow(self, mut other: Stop) {
-        other.signalled().await;
-        self.signal();
-        other.reached(|state| state == StopState::Now).await;
-        self.signal();
+        for state in [StopState::Draining, StopState::Now] {
+            other.reached(|reached| reached >= state).await;
+            self.reach(state);
+        }
+    }
+
+    /// The first signal, unless there has been one.
+    pub fn drain(&self) {
+        self.reach(StopState::Draining);
+    }
+
+    fn reach(&self, state: StopState) {
+        self.0.send_modify(|signal| signal.state = signal.state.max(state));
     }
 }
 
@@ -133,6 +143,7 @@ mod tests {
             () = std::future::ready(()) => {}
         }
     }
+
     #[tokio::test]
     async fn a_run_that_gives_up_is_told_from_one_that_is_stopped() {
         let (stopper, stop_of_run) = stop();
@@ -155,6 +166,18 @@ mod tests {
         of_all.signal();
         following.await.unwrap();
         assert_eq!(stop_of_run.state(), StopState::Now);
+        let (mine, mut stop_of_run) = stop();
+        mine.break_off();
+        let (of_all_again, all_again) = stop();
+        of_all_again.signal();
+        // Only one more thing can happen to it, and it has not.
+        let following = tokio::spawn(mine.clone().follow(all_again));
+        tokio::task::yield_now().await;
+        assert_eq!(stop_of_run.state(), StopState::Draining, "the first wish does not cut off who drains already");
+        of_all_again.signal();
+        following.await.unwrap();
+        assert_eq!((stop_of_run.state(), stop_of_run.is_broken_off()), (StopState::Now, true));
+        stop_of_run.signalled().await;
         let (mine, stop_of_run) = stop();
         mine.break_off();
         assert_eq!((all.state(), stop_of_run.state()), (StopState::Now, StopState::Draining), "nobody else is stopped");

@@ -317,9 +317,17 @@ mod tests {
     fn every_end_has_its_place() {
         let quality = judged(&every_end());
         assert_eq!((quality.constrained, quality.judged, quality.valid), (10, 7, 1));
-        assert_eq!(counts(quality.correct_rate), Some((1, 7)), "refused and failed count as not correct, unjudged and unsent not at all");
+        assert_eq!(
+            counts(quality.correct_rate),
+            Some((1, 7)),
+            "refused and failed count as not correct, unjudged and unsent not at all"
+        );
         assert_eq!(counts(quality.compliance), Some((1, 2)), "only answers that ended by themselves");
-        assert_eq!(counts(quality.coverage), Some((6, 8)), "an answer or the beginning of one; not what was stopped before or never came there");
+        assert_eq!(
+            counts(quality.coverage),
+            Some((6, 8)),
+            "an answer or the beginning of one; not what was stopped before or never came there"
+        );
         assert_eq!((quality.truncated, quality.refused, quality.failed, quality.cancelled), (1, 1, 2, 1));
         assert_eq!((quality.not_sent, quality.unjudged()), (1, 1));
         assert_eq!(quality.control_rate, None);

@@ -128,10 +128,7 @@ fn remarks(report: &Report) -> Vec<String> {
     let (metrics, overall) = (&report.metrics, &report.metrics.overall);
     let (tokens, latency, quality) = (&overall.tokens, &overall.latency, &metrics.quality);
     let facts = [
-        (
-            "constrained requests that could not be judged and are not in the correct rate",
-            quality.unjudged(),
-        ),
+        ("constrained requests that could not be judged and are not in the correct rate", quality.unjudged()),
         (
             "answers without a count of output tokens (no usage, no tokenizer), so that there is no total",
             tokens.output_sources.unknown,
@@ -165,7 +162,14 @@ fn remarks(report: &Report) -> Vec<String> {
             .to_owned()
     });
     let goodput = metrics.options.goodput.as_ref().map(objectives);
-    counted.chain(throttled(&metrics.said)).chain(unsent(&metrics.said)).chain(streamed).chain(short).chain(goodput).chain(no_effect(quality)).collect()
+    counted
+        .chain(throttled(&metrics.said))
+        .chain(unsent(&metrics.said))
+        .chain(streamed)
+        .chain(short)
+        .chain(goodput)
+        .chain(no_effect(quality))
+        .collect()
 }
 
 /// What became of the load where the server asked for less.

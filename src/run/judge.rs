@@ -2,8 +2,12 @@
 //! answer at a time. Knows no server and no rendering.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use tokio::runtime::Runtime;
+
+use super::leave::{second_wish, unless_left};
 use crate::case::{Case, Prompt};
 use crate::error::{Error, Result};
 use crate::evaluate::{Evaluator, call, legacy};
@@ -41,6 +45,34 @@ pub(super) fn look_ahead(plan: &RunPlan, cases: &[Case], evaluator: &mut Evaluat
             case.id
         )
     }))
+}
+
+/// What judging takes.
+pub(super) struct Judging<'a> {
+    pub(super) evaluator: Evaluator,
+    pub(super) tokenizer: Arc<Tokenizer>,
+    pub(super) runtime: &'a Runtime,
+}
+
+impl Judging<'_> {
+    /// Judges a log, whose file has this path. The user may walk away from it: then the answers are in the file.
+    ///
+    /// # Errors
+    /// The user did; the log cannot be read again.
+    pub(super) fn judge(self, mut log: RunLog, path: Option<PathBuf>) -> Result<RunLog> {
+        let Self { mut evaluator, tokenizer, runtime } = self;
+        let work = move || judge(&mut log, &mut evaluator, Some(&tokenizer)).map(|()| log);
+        let leave = second_wish("judging what was done; press Ctrl-C again to end without a report");
+        runtime.block_on(unless_left(work, leave))?.unwrap_or_else(|| {
+            let error = Error::interrupted("stopped before the answers were judged");
+            Err(match path {
+                Some(path) => {
+                    error.hint(format!("the answers are in the run log, which sobench report judges: {}", path.display()))
+                }
+                None => error.hint("nothing is kept without a run log"),
+            })
+        })
+    }
 }
 
 /// Judges and counts, in the order of the file. `tokenizer` counts where the server did not; without one, such answers have no count.

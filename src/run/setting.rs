@@ -17,6 +17,8 @@ use crate::signals::Wishes;
 #[derive(Default)]
 pub struct Setting {
     pub past: Past,
+    /// The user's wish to end, where somebody heeds it for several runs; without one, the run listens for itself while it sends.
+    pub stop: Option<Stop>,
     pub company: Option<Company>,
 }
 
@@ -32,8 +34,6 @@ pub enum Past {
 /// Other runs that go on at the same time, each on a thread of its own.
 pub struct Company {
     pub seat: Seat,
-    /// One wish to stop is everybody's.
-    pub stop: Stop,
     /// The one progress that all of them are counted in.
     pub progress: Arc<OnceLock<Progress>>,
     /// The names of the others.
@@ -78,14 +78,18 @@ impl Setting {
     /// # Errors
     /// The user stopped it meanwhile.
     pub(super) fn wait_for_turn(&self, runtime: &Runtime) -> Result<()> {
-        let Some(company) = &self.company else { return Ok(()) };
-        runtime.block_on(company.seat.turn());
-        match company.stop.state() {
-            StopState::Running => Ok(()),
-            StopState::Draining | StopState::Now => {
-                Err(Error::interrupted("stopped before it began").hint("nothing was measured"))
-            }
+        if let Some(company) = &self.company {
+            runtime.block_on(company.seat.turn());
         }
+        match self.wish().state() {
+            StopState::Running => Ok(()),
+            StopState::Draining | StopState::Now => Err(stopped_early()),
+        }
+    }
+
+    /// The wish to end that is everybody's; one that nobody will have where the run is by itself.
+    pub(super) fn wish(&self) -> Stop {
+        self.stop.clone().unwrap_or_else(Stop::never)
     }
 
     /// Waits until everybody is ready.
@@ -111,8 +115,8 @@ impl Setting {
     pub(super) fn listen(&self, runtime: &Runtime) -> Listening {
         let (stopper, stop) = driver::stop();
         let _on_it = runtime.enter();
-        let watcher = match &self.company {
-            Some(company) => runtime.spawn(stopper.clone().follow(company.stop.clone())),
+        let watcher = match &self.stop {
+            Some(of_all) => runtime.spawn(stopper.clone().follow(of_all.clone())),
             None => runtime.spawn(super::watch_wishes(stopper.clone(), Wishes::listen())),
         };
         Listening { stop, stopper, watcher }
@@ -143,6 +147,11 @@ impl Setting {
             PHASE.as_micros(),
         ))
     }
+}
+
+/// Why a run does not begin.
+pub(super) fn stopped_early() -> Error {
+    Error::interrupted("stopped before it began").hint("nothing was measured")
 }
 
 impl Company {

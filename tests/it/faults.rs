@@ -3,4 +3,5 @@
 
 mod machine;
 mod run;
+mod several;
 mod wire;

@@ -166,7 +166,8 @@ fn requests(raw: Raw) -> Option<Vec<Request>> {
 }
 
 fn request(output: Output, error: Option<String>, [ttft_s, e2el_s, sent_s]: [Option<f64>; 3], itls: Vec<f64>) -> Request {
-    let of_outcome = |member: &str| output.outcome.as_ref().and_then(|it| it.get(member)).and_then(Value::as_str).unwrap_or_default();
+    let of_outcome =
+        |member: &str| output.outcome.as_ref().and_then(|it| it.get(member)).and_then(Value::as_str).unwrap_or_default();
     let kind = of_outcome("kind");
     // As `metrics::quality::is_taken_up`.
     let came_there = kind != "cancelled" && (kind, of_outcome("cause")) != ("transport", "local");

@@ -15,17 +15,17 @@ use sobench::runlog::{Keep, RunLog};
 use crate::support::{Ran, cache, in_package, sobench};
 
 /// A poll that finds nothing for so many hundredths of a second has waited in vain.
-const POLLS: usize = 6000;
+pub(super) const POLLS: usize = 6000;
 
 /// The program by way of a shell, which sets limits and closes what is to be closed; `"$@"` is the program with its arguments.
-fn through_shell(script: &str, arguments: &[&str]) -> Command {
+pub(super) fn through_shell(script: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new("sh");
     command.args(["-c", script, "sh", env!("CARGO_BIN_EXE_sobench")]).args(arguments);
     command.env_remove("OPENAI_API_KEY").env("XDG_CACHE_HOME", cache());
     command
 }
 
-fn ran(command: &mut Command) -> Ran {
+pub(super) fn ran(command: &mut Command) -> Ran {
     let output = command.output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     // A shell says 128 and more for a program that a signal ended.
@@ -225,10 +225,6 @@ fn files_that_run_out_are_named_before_and_after_and_nothing_hangs() {
     }
 }
 
-/// A program that runs with a log.
-struct Running {
-    child: Child,
-    log: std::path::PathBuf,
 /// The other ends are another process's matter, and its files as well.
 #[cfg(target_os = "linux")]
 #[test]
@@ -240,6 +236,10 @@ fn one_file_is_enough_for_a_connection_to_a_server_elsewhere() {
     assert!(!ran.stderr.contains("open files"), "{}", ran.stderr);
 }
 
+/// A program that runs with a log.
+struct Running {
+    child: Child,
+    log: std::path::PathBuf,
     _folder: tempfile::TempDir,
 }
 

@@ -1,0 +1,51 @@
+//! Faults around runs side by side: what keeps one of them from beginning, and what one of them could not write.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use super::machine::{POLLS, ran, through_shell};
+use crate::scripted::{Scripted, whole};
+
+#[cfg(unix)]
+#[test]
+fn a_wish_to_end_is_heard_while_a_server_is_waited_for() {
+    let loading = Scripted::answering(|_| whole("503 Service Unavailable", "text/plain", "loading"));
+    for order in ["interleaved", "blocks"] {
+        let before = loading.requests().len();
+        let targets = ["one", "other"].map(|name| format!("{name}={}", loading.base_url));
+        let flags =
+            ["--target", &targets[0], "--target", &targets[1], "--ready-check-timeout-sec", "86400", "--dataset", "choice"];
+        let flags = [&flags[..], &["--num-prompts", "4", "--no-run-log", "--disable-tqdm", "--arm-order", order]].concat();
+        let mut command = through_shell("exec \"$@\"", &flags);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let waits = |_: &usize| {
+            std::thread::sleep(Duration::from_millis(10));
+            loading.requests().len() > before
+        };
+        assert!((0..POLLS).any(|poll| waits(&poll)), "nobody asked whether the server is ready");
+        rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::TERM).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(130), "{order}: {stderr}");
+        assert!(stderr.contains("stopped while a server was waited for") && output.stdout.is_empty(), "{order}: {stderr}");
+    }
+}
+
+/// The system would end the program with SIGXFSZ.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_file_that_a_run_could_not_write_costs_the_comparison_its_exit_code() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap();
+    let load = ["--dataset", "choice", "--output-len", "4", "--num-prompts", "60", "--disable-tqdm", "--no-run-log"];
+    let page = ["--plot-timeline", "--result-dir", path];
+    let one = [&load[..], &page].concat();
+    let two = [&one[..], &["--guided-decoding-backend", "guidance,xgrammar", "--no-control-arm"]].concat();
+    for flags in [one, two] {
+        // Two blocks of 512 bytes.
+        let ran = ran(&mut through_shell("ulimit -f 2 && exec \"$@\"", &flags));
+        assert_eq!(ran.code, 3, "{flags:?}: {}", ran.stderr);
+        assert!(ran.stderr.contains("the report cannot be written") && ran.stderr.contains("File too large"), "{}", ran.stderr);
+        assert!(ran.stdout.contains("correct rate") || ran.stdout.contains("correct %"), "{}", ran.stdout);
+    }
+}
