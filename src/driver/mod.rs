@@ -36,7 +36,6 @@ pub use cost::Cost;
 pub use endpoint::{ApiKey, Endpoint};
 pub use files::{connections_within, local_ports, make_room};
 pub use probe::{ModelInfo, Page, models, order, page, version, wait_ready};
-
 pub use remedy::names_a_remedy;
 pub use stop::{Stop, StopState, Stopper, stop};
 pub use together::{Outside, PHASE, Seat, seats};

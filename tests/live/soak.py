@@ -3,8 +3,9 @@
 what comes out to what went in.
 
 Every request has to be accounted for: as many lines in the run log as requests, each request once, outcomes that add up, as many sent as
-the server counted beside those before the run (trial, questions, warm-ups), and of each fault as many outcomes as the server planted. Memory has to grow by no more than what a request is worth
-(`MAX_BYTES_A_REQUEST`, beyond the warm-up), and in the end no more files may be open than connections that the run keeps.
+the server counted beside those before the run (trial, questions, warm-ups), and of each fault as many outcomes as the server planted.
+Memory has to grow by no more than what a request is worth (`MAX_BYTES_A_REQUEST`, beyond the warm-up), and in the end no more files may
+be open than connections that the run keeps.
 
 Needs Python 3.9 with its standard library, Linux (`/proc`) and a built sobench. Exit codes: 0 all holds; 1 something does not; 2 the run did
 not take place. Run by hand, and nightly by `.ci/nightly`; not part of `cargo test`.
@@ -41,6 +42,10 @@ WARM_SHARE = 0.1
 
 MAX_SPARE_FILES = 16
 """Open files beside the connections: the log, the runtime's own, the terminal."""
+
+
+UNSENT = ("connect", "local")
+"""Why a request went nowhere, though it has an instant: the one at which a connection was looked for."""
 
 
 class NoRun(Exception):
@@ -185,8 +190,7 @@ def read_log(path):
                 lines += 1
                 indices.add(request["index"])
                 outcomes[request["outcome"]["kind"]] += 1
-                # What found no connection has the instant at which one was looked for.
-                sent += request["timing"]["sent_ns"] is not None and request["outcome"].get("cause") not in ("connect", "local")
+                sent += request["timing"].get("sent_ns") is not None and request["outcome"].get("cause") not in UNSENT
     return lines, indices, outcomes, sent
 
 

@@ -219,7 +219,7 @@ fn files_that_run_out_are_named_before_and_after_and_nothing_hangs() {
         assert_eq!([of("correct_rate"), of("coverage")], [150 - unsent; 2], "what never came to the server is in no rate");
         let page = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(
-            page.contains("requests found no connection on this machine") && page.contains("may open no more files"),
+            page.contains("requests that found no connection on this machine") && page.contains("may open no more files"),
             "{page}"
         );
     }

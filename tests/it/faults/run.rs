@@ -161,7 +161,7 @@ fn no_part_of_a_key_is_shown_where_words_are_cut() {
     assert_eq!(ran.code, 3, "{}", ran.stderr);
     assert!(ran.stderr.contains("3 times rejected: HTTP 401: xxx") && ran.stderr.contains("x ***"), "{}", ran.stderr);
     let written = std::fs::read_dir(files.at("")).unwrap().map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap());
-    for text in written.chain([ran.stdout.clone(), ran.stderr.clone()]) {
+    for text in written.chain([ran.stdout, ran.stderr]) {
         assert!(!text.contains("sk-of"), "{text}");
     }
 }
