@@ -4,6 +4,7 @@
 mod answers;
 mod engines;
 mod grammars;
+mod references;
 mod regexes;
 mod schemas;
 

@@ -40,9 +40,9 @@ pub(super) fn pattern(
 }
 
 /// The longest name, in bytes, that any of these patterns of `patternProperties` is matched against.
-pub(super) fn longest_name(patterns: &[&str]) -> usize {
+pub(super) fn longest_name(patterns: &[String]) -> usize {
     // What cannot be read is the validator's to refuse.
-    let longest = |pattern: &&str| pattern::read(pattern, Dialect::Ecma).map_or(usize::MAX, |read| read.cost().longest_text());
+    let longest = |pattern: &String| pattern::read(pattern, Dialect::Ecma).map_or(usize::MAX, |read| read.cost().longest_text());
     patterns.iter().map(longest).min().unwrap_or(usize::MAX)
 }
 

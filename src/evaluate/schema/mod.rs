@@ -2,30 +2,35 @@
 //!
 //! The draft is the one that `$schema` names, else 2020-12. `format` is asserted in every draft unless switched off
 //! (`formats.rs`); names that no draft defines are passed over, as every draft asks. `pattern` follows ECMA-262 and is not
-//! anchored. Numbers are compared by their digits (`bounds.rs`, `decimal.rs`). A `$ref` leads into the document or to the meta-schemas of its own draft;
-//! nothing is ever fetched.
+//! anchored. Numbers are compared by their digits (`bounds.rs`, `decimal.rs`). A `$ref` leads into the document or to the
+//! meta-schemas of its own draft; nothing is ever fetched.
 //!
 //! Known to fall short: `patternProperties` with look-around reads `\d`, `\w` and `\s` as Unicode's, and its `.` takes line
 //! terminators other than newline; a divisor of over 19 digits in `multipleOf` is not judged by; the violation is called
 //! `contains` for `minContains` and `maxContains`, and `required` for `dependentRequired` (the schema path tells them apart).
 
 mod bounds;
+mod compiled;
 mod counted;
 mod decimal;
 mod formats;
 mod keywords;
 mod shape;
+mod size;
+mod survey;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use jsonschema::ValidationError;
 use jsonschema::error::ValidationErrorKind;
-use jsonschema::{PatternOptions, Retrieve, Uri, ValidationError, Validator};
 use serde_json::{Map, Value};
 
-use self::counted::{Budget, Counted, Ended, Node};
-use self::shape::{Demand, Size};
+use self::compiled::Compiled;
+use self::counted::{Budget, Ended, Node};
+use self::shape::Demand;
+use self::size::Size;
 use super::{EvaluateOptions, stack};
 use crate::verdict::{NotScored, Reason, Verdict};
 
@@ -38,7 +43,7 @@ const MAX_SCHEMA_VALUES: usize = 250_000;
 /// Bytes of the strings, names and numbers of a schema.
 const MAX_SCHEMA_BYTES: usize = 8 << 20;
 
-/// References in a schema: the validator takes time by their square where they lead to each other in a long row.
+/// Schemas of a schema that refer to others: the validator takes time by their square where they lead to each other in a long row.
 const MAX_REFERENCES: usize = 20_000;
 
 /// Looks at a document that one validation may take (`counted.rs`): seconds of work at most. A megabyte of one-digit numbers, each under
@@ -63,15 +68,6 @@ const STEPS_PER_NAME_PATTERN: u64 = 4;
 /// Bytes of stack that one step of a validation is given; a test of deep schemas on deep documents holds that they are enough.
 const STACK_BYTES_PER_STEP: usize = 4096;
 
-/// Bytes of stack for compiling a schema of the largest nesting.
-const COMPILING_STACK_BYTES: usize = 16 << 20;
-
-/// Backtracking steps after which one name under `patternProperties` with look-around or back-references is given up.
-const MAX_PATTERN_STEPS: usize = 50_000;
-
-/// Bytes that one compiled `pattern` may take.
-const MAX_PATTERN_BYTES: usize = 32 << 20;
-
 /// Characters of a violation's message; longer ones are cut, and end in an ellipsis.
 const MAX_MESSAGE_CHARS: usize = 160;
 
@@ -83,10 +79,10 @@ const UNNAMED: &str = "unnamed";
 
 /// A compiled schema.
 pub(super) struct SchemaJudge {
-    validator: Validator<Counted>,
+    compiled: Compiled,
     given_up: keywords::GivenUp,
-    /// Schemas that may be gone through at every level of a document.
-    parts: usize,
+    /// Schemas that may lie in one another at every level of a document.
+    in_place: usize,
     budget: Budget,
 }
 
@@ -94,7 +90,7 @@ impl SchemaJudge {
     /// Compiles `schema`; where that is impossible, says why there will be no verdict.
     pub(super) fn compile(schema: &Value, options: EvaluateOptions) -> Result<Self, NotScored> {
         refuse_large(&Size::of(schema, MAX_SCHEMA_VALUES))?;
-        let demand = Demand::of(schema);
+        let demand = stack::with_room(compiled::STACK_BYTES, || Demand::of(schema))??;
         if demand.references > MAX_REFERENCES {
             return Err(NotScored::Limit { what: format!("schema of over {MAX_REFERENCES} references") });
         }
@@ -102,21 +98,21 @@ impl SchemaJudge {
             let what = format!("schema with over {MAX_UNEVALUATED} schemas to ask for what is unevaluated");
             return Err(NotScored::Limit { what });
         }
-        if let Some(circle) = demand.circle {
+        if let Some(circle) = &demand.circle {
             let what = format!(
                 "$ref that leads back to itself without going into the document, which JSON Schema leaves undefined: {circle}"
             );
             return Err(NotScored::Unsupported { what: clipped(&what) });
         }
         let given_up = Arc::new(AtomicBool::new(false));
-        let validator = stack::with_room(COMPILING_STACK_BYTES, || build(schema, options, &given_up))??;
+        let compiled = Compiled::new(schema, options, &given_up, &demand)?;
         let budget = Budget {
             steps: MAX_STEPS,
             each: 1 + demand.between_looks / SCHEMAS_PER_STEP,
             member: demand.most_name_patterns as u64 * STEPS_PER_NAME_PATTERN,
             name_bytes: keywords::longest_name(&demand.name_patterns),
         };
-        Ok(Self { validator, given_up, parts: demand.in_place, budget })
+        Ok(Self { compiled, given_up, in_place: demand.in_place, budget })
     }
 
     /// Holds `document` against the schema; an invalid one is explained by its first violation in document order.
@@ -124,14 +120,14 @@ impl SchemaJudge {
     /// Validation recurses, at worst through every schema in place at every level of the document, so it is given a stack for that.
     pub(super) fn judge(&self, document: &Value) -> Verdict {
         let levels = Size::of(document, usize::MAX).nesting + 1;
-        let steps = levels.saturating_mul(self.parts + 2);
+        let steps = levels.saturating_mul(self.in_place + 2);
         stack::with_room(steps.saturating_mul(STACK_BYTES_PER_STEP), || self.judge_here(document))
             .unwrap_or_else(|why| Verdict::NotScored { why })
     }
 
     fn judge_here(&self, document: &Value) -> Verdict {
         self.given_up.store(false, Ordering::Relaxed);
-        let valid = self.budget.spend(|| self.validator.is_valid(Node(document)));
+        let valid = self.budget.spend(|| self.compiled.validator().is_valid(Node(document)));
         // A `pattern` that was given up may have made or hidden any violation.
         if self.given_up.load(Ordering::Relaxed) {
             return Verdict::NotScored { why: pattern_limit() };
@@ -165,7 +161,7 @@ impl SchemaJudge {
     }
 
     fn first_met(&self, document: &Value) -> Verdict {
-        let Err(error) = self.validator.validate(Node(document)) else { return Verdict::Valid };
+        let Err(error) = self.compiled.validator().validate(Node(document)) else { return Verdict::Valid };
         match undecided(&error) {
             Some(why) => Verdict::NotScored { why },
             None => Verdict::Invalid { reason: violation(&error) },
@@ -176,7 +172,7 @@ impl SchemaJudge {
         let mut unfinished = None;
         let mut first: Option<(OrderKey, ValidationError<'_>)> = None;
         let mut places = Places { document, members: HashMap::new() };
-        for error in self.validator.iter_errors(Node(document)) {
+        for error in self.compiled.validator().iter_errors(Node(document)) {
             // The library reports a violation beside an unfinished match of `patternProperties` only where it holds whichever way the
             // match would end.
             if let Some(why) = undecided(&error) {
@@ -210,25 +206,6 @@ fn refuse_large(size: &Size) -> Result<(), NotScored> {
     Ok(())
 }
 
-fn build(schema: &Value, options: EvaluateOptions, given_up: &keywords::GivenUp) -> Result<Validator<Counted>, NotScored> {
-    let patterns = PatternOptions::fancy_regex()
-        .backtrack_limit(MAX_PATTERN_STEPS)
-        .size_limit(MAX_PATTERN_BYTES)
-        .dfa_size_limit(MAX_PATTERN_BYTES);
-    let mut validator_options = jsonschema::options_for::<Counted>()
-        .should_validate_formats(options.assert_formats)
-        .should_ignore_unknown_formats(true)
-        .with_retriever(NothingOutside)
-        .with_pattern_options(patterns)
-        .with_keyword("pattern", keywords::pattern(given_up))
-        .with_keyword("multipleOf", keywords::multiple_of);
-    validator_options = bounds::add(validator_options);
-    if options.assert_formats {
-        validator_options = formats::add_later(validator_options, schema);
-    }
-    validator_options.build(schema).map_err(|error| NotScored::Unsupported { what: unusable(&error) })
-}
-
 /// Why an error is no violation.
 fn undecided(error: &ValidationError<'_>) -> Option<NotScored> {
     match error.kind() {
@@ -240,31 +217,6 @@ fn undecided(error: &ValidationError<'_>) -> Option<NotScored> {
 
 fn pattern_limit() -> NotScored {
     NotScored::Limit { what: "pattern over its limit of backtracking steps".to_owned() }
-}
-
-/// Refuses to leave the document: a schema never makes us open a socket or a file.
-struct NothingOutside;
-
-impl Retrieve for NothingOutside {
-    fn retrieve(&self, uri: &Uri<String>) -> Result<Value, Box<dyn std::error::Error + Send + Sync>> {
-        Err(format!("{uri} is outside the document").into())
-    }
-}
-
-/// Why a schema cannot be judged by, in one line.
-fn unusable(error: &ValidationError<'_>) -> String {
-    let ValidationErrorKind::Referencing(cause) = error.kind() else {
-        let place = error.instance_path().as_str();
-        let place = if place.is_empty() { "the schema".to_owned() } else { format!("schema at {place}") };
-        return format!("{place}: {}", short_message(error));
-    };
-    match cause {
-        jsonschema::ReferencingError::Unretrievable { uri, .. } => clipped(&format!("$ref to {uri} is outside the document")),
-        jsonschema::ReferencingError::UnknownSpecification { specification } => {
-            clipped(&format!("$schema names no published draft: {specification}"))
-        }
-        cause => clipped(&format!("$ref: {cause}")),
-    }
 }
 
 fn violation(error: &ValidationError<'_>) -> Reason {

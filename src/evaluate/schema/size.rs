@@ -1,0 +1,54 @@
+//! How large a value is, measured without recursion. Knows nothing of schemas.
+
+use serde_json::Value;
+
+/// The size of a value.
+#[derive(Debug, Default)]
+pub(super) struct Size {
+    /// How deep containers lie inside one another.
+    pub nesting: usize,
+    /// Values of any kind.
+    pub values: usize,
+    /// Bytes of all strings, names and numbers.
+    pub bytes: usize,
+}
+
+impl Size {
+    /// Measures `value`, and stops where it has more than `most` values.
+    pub(super) fn of(value: &Value, most: usize) -> Self {
+        let mut size = Self::default();
+        let mut pending = vec![(value, 0)];
+        while let Some((value, depth)) = pending.pop() {
+            size.nesting = size.nesting.max(depth);
+            size.values += 1;
+            if size.values > most {
+                break;
+            }
+            match value {
+                Value::Array(items) => pending.extend(items.iter().map(|item| (item, depth + 1))),
+                Value::Object(members) => {
+                    size.bytes += members.keys().map(String::len).sum::<usize>();
+                    pending.extend(members.values().map(|member| (member, depth + 1)));
+                }
+                Value::String(text) => size.bytes += text.len(),
+                Value::Number(number) => size.bytes += number.as_str().len(),
+                Value::Bool(_) | Value::Null => {}
+            }
+        }
+        size
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn everything_is_counted_until_there_is_too_much() {
+        let size = Size::of(&json!({ "ab": [1, "cde", { "long": null }] }), 100);
+        assert_eq!((size.nesting, size.values, size.bytes), (3, 6, 10));
+        assert_eq!(Size::of(&json!([1, 2, 3, 4]), 2).values, 3);
+    }
+}
