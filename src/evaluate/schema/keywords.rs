@@ -19,6 +19,12 @@ use crate::verdict::NotScored;
 /// Set where a match was given up, which a keyword can only report as a failure; the verdict is not scored then.
 pub(super) type GivenUp = Arc<AtomicBool>;
 
+/// Bytes that rewriting the escapes of all patterns for names may go through.
+const MAX_REWRITTEN_BYTES: usize = 16 << 20;
+
+/// The most bytes that an escape is rewritten to.
+const BYTES_PER_ESCAPE: usize = 200;
+
 type Made<'a> = Result<Box<dyn for<'i> Keyword<'i, Counted>>, ValidationError<'a>>;
 
 /// Makes `pattern`: ECMA-262, matched anywhere in a string.
@@ -39,11 +45,45 @@ pub(super) fn pattern(
     }
 }
 
-/// The longest name, in bytes, that any of these patterns of `patternProperties` is matched against.
-pub(super) fn longest_name(patterns: &[String]) -> usize {
-    // What cannot be read is the validator's to refuse.
-    let longest = |pattern: &String| pattern::read(pattern, Dialect::Ecma).map_or(usize::MAX, |read| read.cost().longest_text());
-    patterns.iter().map(longest).min().unwrap_or(usize::MAX)
+/// What matching the names of members against patterns of `patternProperties` may come to.
+pub(super) struct NamePatterns {
+    /// The longest name, in bytes, that is matched.
+    pub longest: usize,
+}
+
+/// Reads the patterns of `patternProperties`, which the library compiles in its own way; refuses what that would take too long, and what
+/// we cannot read, since nobody knows then what a match takes.
+pub(super) fn read_name_patterns(patterns: &[String]) -> Result<NamePatterns, NotScored> {
+    let mut names = NamePatterns { longest: usize::MAX };
+    let mut rewritten = 0;
+    for pattern in patterns {
+        let read = pattern::read(pattern, Dialect::Ecma).map_err(|why| match why {
+            NotScored::Unsupported { what } => {
+                NotScored::Unsupported { what: super::clipped(&format!("patternProperties: {what} in {pattern:?}")) }
+            }
+            NotScored::Limit { what } => NotScored::Limit { what: format!("patternProperties: {what}") },
+            why => why,
+        })?;
+        names.longest = names.longest.min(read.cost().longest_text());
+        let escapes = escapes(pattern);
+        rewritten += escapes.saturating_mul(pattern.len() + escapes * BYTES_PER_ESCAPE);
+    }
+    if rewritten > MAX_REWRITTEN_BYTES {
+        let what =
+            format!("patternProperties with too many classes: rewriting them goes through over {MAX_REWRITTEN_BYTES} bytes");
+        return Err(NotScored::Limit { what });
+    }
+    Ok(names)
+}
+
+/// How many escapes the library rewrites one by one, each time going through the whole pattern.
+fn escapes(pattern: &str) -> usize {
+    let mut rest = pattern.chars();
+    let mut count = 0;
+    while let Some(character) = rest.next() {
+        count += usize::from(character == '\\' && rest.next().is_some_and(|letter| "cdDsSwW".contains(letter)));
+    }
+    count
 }
 
 /// Makes `multipleOf`.

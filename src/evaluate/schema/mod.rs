@@ -104,13 +104,14 @@ impl SchemaJudge {
             );
             return Err(NotScored::Unsupported { what: clipped(&what) });
         }
+        let names = keywords::read_name_patterns(&demand.name_patterns)?;
         let given_up = Arc::new(AtomicBool::new(false));
         let compiled = Compiled::new(schema, options, &given_up, &demand)?;
         let budget = Budget {
             steps: MAX_STEPS,
             each: 1 + demand.between_looks / SCHEMAS_PER_STEP,
             member: demand.most_name_patterns as u64 * STEPS_PER_NAME_PATTERN,
-            name_bytes: keywords::longest_name(&demand.name_patterns),
+            name_bytes: names.longest,
         };
         Ok(Self { compiled, given_up, in_place: demand.in_place, budget })
     }

@@ -155,6 +155,33 @@ fn work_inside_one_keyword_is_counted_too() {
 }
 
 #[test]
+fn patterns_of_names_have_bounds_too() {
+    for (what, value, text, expected) in [
+        (
+            "64 KiB",
+            json!({ "patternProperties": { "\\d".repeat(100_000): {} } }),
+            "{\"a\":1}".into(),
+            "limit patternProperties: regex over",
+        ),
+        (
+            "classes",
+            json!({ "patternProperties": { "\\s".repeat(2_000): {} } }),
+            "{\"a\":1}".into(),
+            "limit patternProperties with too many classes",
+        ),
+        ("a few classes", json!({ "patternProperties": { "\\d".repeat(100): false } }), "{\"a\":1}".into(), "valid"),
+        (
+            "what we cannot read",
+            json!({ "patternProperties": { "(?:(a)|\\1b)*(?=c)": {} } }),
+            "{\"a\":1}".into(),
+            "unsupported patternProperties: regex: ",
+        ),
+    ] {
+        check(what, &schema(value), &text, expected);
+    }
+}
+
+#[test]
 fn catastrophic_patterns_take_linear_time_or_counted_steps() {
     for (pattern, text, expected) in [
         ("^(a+)+$", "a".repeat(50_000) + "b", "invalid pattern"),
