@@ -165,6 +165,11 @@ impl Translated {
         cost
     }
 
+    /// Whether a match may take more steps than there are in the text.
+    pub(super) fn backtracks(&self) -> bool {
+        self.backtracking
+    }
+
     /// Groups that look around, and word boundaries, which are written as such.
     fn looks(&self) -> usize {
         let boundary = |token: &&Token| matches!(token, Token::Piece(text) if text.contains("(?<"));

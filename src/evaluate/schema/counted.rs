@@ -26,8 +26,11 @@ pub(super) const DIGITS_PER_STEP: usize = 8;
 /// What reading a number exactly costs more than another look.
 const STEPS_PER_NUMBER: usize = 4;
 
+/// How often the cost of matching a name can double before the library gives it up.
+const MOST_DOUBLINGS: usize = 10;
+
 thread_local! {
-    static LEFT: Cell<Allowance> = const { Cell::new(Allowance { steps: u64::MAX, each: 1, member: 0, name_bytes: usize::MAX }) };
+    static LEFT: Cell<Allowance> = const { Cell::new(Allowance { steps: u64::MAX, each: 1, member: 0, backtracks: false, name_bytes: usize::MAX }) };
 }
 
 /// What a validation on this thread may still take.
@@ -36,6 +39,7 @@ struct Allowance {
     steps: u64,
     each: u64,
     member: u64,
+    backtracks: bool,
     name_bytes: usize,
 }
 
@@ -46,8 +50,10 @@ pub(super) struct Budget {
     pub steps: u64,
     /// Steps that each look costs: more than one where the schema does much between two looks.
     pub each: u64,
-    /// Steps more for each member of an object.
+    /// Steps more for each member of an object, and for as many bytes of its name as cost a step.
     pub member: u64,
+    /// Whether names are matched by backtracking, which can take twice as long for every second byte.
+    pub backtracks: bool,
     /// The longest name that a member may have.
     pub name_bytes: usize,
 }
@@ -66,8 +72,8 @@ pub(super) enum Ended {
 impl Budget {
     /// Runs a validation of [`Counted`] values on this thread; stops where the budget is used up.
     pub(super) fn spend<T>(self, work: impl FnOnce() -> T) -> Result<T, Ended> {
-        let Self { steps, each, member, name_bytes } = self;
-        let before = LEFT.replace(Allowance { steps, each, member, name_bytes });
+        let Self { steps, each, member, backtracks, name_bytes } = self;
+        let before = LEFT.replace(Allowance { steps, each, member, backtracks, name_bytes });
         // What is left half done is the library's, and is dropped with the unwinding.
         let done = panic::catch_unwind(AssertUnwindSafe(|| {
             step(0);
@@ -207,7 +213,7 @@ impl<'a> json::Object<'a, Counted> for Members<'a> {
     }
 
     fn get(&self, key: &String) -> Option<Node<'a>> {
-        step(0);
+        step(key.len() / BYTES_PER_STEP);
         self.0.get(key.as_str()).map(Node)
     }
 
@@ -248,11 +254,13 @@ impl<'a> Iterator for Walk<serde_json::map::Iter<'a>> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let (key, value) = self.0.next()?;
-        let Allowance { member, name_bytes, .. } = LEFT.get();
+        let Allowance { member, backtracks, name_bytes, .. } = LEFT.get();
         if key.len() > name_bytes {
             panic::resume_unwind(Box::new(Ended::Name));
         }
-        step(member as usize);
+        let bytes = key.len() / BYTES_PER_STEP;
+        let matching = if backtracks { 1 << (key.len() / 2).min(MOST_DOUBLINGS) } else { 1 };
+        step((member as usize).saturating_mul(matching + bytes).saturating_add(bytes));
         Some((key, Node(value)))
     }
 }
@@ -276,7 +284,10 @@ fn equal(left: &Value, right: &Value) -> bool {
         }
         (Value::Object(left), Value::Object(right)) => {
             step(0);
-            let has = |(key, value): (&String, &Value)| right.get(key).is_some_and(|other| equal(value, other));
+            let has = |(key, value): (&String, &Value)| {
+                step(key.len() / BYTES_PER_STEP);
+                right.get(key).is_some_and(|other| equal(value, other))
+            };
             left.len() == right.len() && left.iter().all(has)
         }
         (Value::Number(left), Value::Number(right)) => {
@@ -309,7 +320,7 @@ fn spell(value: &Value, out: &mut String) {
             out.push(']');
         }
         Value::Object(members) => {
-            step(members.len());
+            step(members.len() + members.keys().map(|key| key.len() / BYTES_PER_STEP).sum::<usize>());
             let mut sorted: Vec<(&String, &Value)> = members.iter().collect();
             sorted.sort_unstable_by_key(|(key, _)| *key);
             out.push('{');
@@ -345,7 +356,7 @@ mod tests {
 
     use super::*;
 
-    const TIGHT: Budget = Budget { steps: 3, each: 1, member: 0, name_bytes: 8 };
+    const TIGHT: Budget = Budget { steps: 3, each: 1, member: 0, backtracks: false, name_bytes: 8 };
     const AMPLE: Budget = Budget { steps: 1 << 40, ..TIGHT };
 
     fn value(text: &str) -> Value {

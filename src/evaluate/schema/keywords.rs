@@ -49,12 +49,14 @@ pub(super) fn pattern(
 pub(super) struct NamePatterns {
     /// The longest name, in bytes, that is matched.
     pub longest: usize,
+    /// Whether a match may be left unfinished.
+    pub may_be_left: bool,
 }
 
 /// Reads the patterns of `patternProperties`, which the library compiles in its own way; refuses what that would take too long, and what
 /// we cannot read, since nobody knows then what a match takes.
 pub(super) fn read_name_patterns(patterns: &[String]) -> Result<NamePatterns, NotScored> {
-    let mut names = NamePatterns { longest: usize::MAX };
+    let mut names = NamePatterns { longest: usize::MAX, may_be_left: false };
     let mut rewritten = 0;
     for pattern in patterns {
         let read = pattern::read(pattern, Dialect::Ecma).map_err(|why| match why {
@@ -65,6 +67,7 @@ pub(super) fn read_name_patterns(patterns: &[String]) -> Result<NamePatterns, No
             why => why,
         })?;
         names.longest = names.longest.min(read.cost().longest_text());
+        names.may_be_left |= read.backtracks();
         let escapes = escapes(pattern);
         rewritten += escapes.saturating_mul(pattern.len() + escapes * BYTES_PER_ESCAPE);
     }

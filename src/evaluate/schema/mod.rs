@@ -68,6 +68,9 @@ const STEPS_PER_NAME_PATTERN: u64 = 4;
 /// Bytes of stack that one step of a validation is given; a test of deep schemas on deep documents holds that they are enough.
 const STACK_BYTES_PER_STEP: usize = 4096;
 
+/// Bytes that a violation takes, besides those of the names on the way to it, which it repeats.
+const VIOLATION_BYTES: usize = 512;
+
 /// Characters of a violation's message; longer ones are cut, and end in an ellipsis.
 const MAX_MESSAGE_CHARS: usize = 160;
 
@@ -111,6 +114,7 @@ impl SchemaJudge {
             steps: MAX_STEPS,
             each: 1 + demand.between_looks / SCHEMAS_PER_STEP,
             member: demand.most_name_patterns as u64 * STEPS_PER_NAME_PATTERN,
+            backtracks: names.may_be_left,
             name_bytes: names.longest,
         };
         Ok(Self { compiled, given_up, in_place: demand.in_place, budget })
@@ -120,13 +124,13 @@ impl SchemaJudge {
     ///
     /// Validation recurses, at worst through every schema in place at every level of the document, so it is given a stack for that.
     pub(super) fn judge(&self, document: &Value) -> Verdict {
-        let levels = Size::of(document, usize::MAX).nesting + 1;
-        let steps = levels.saturating_mul(self.in_place + 2);
-        stack::with_room(steps.saturating_mul(STACK_BYTES_PER_STEP), || self.judge_here(document))
+        let size = Size::of(document, usize::MAX);
+        let steps = (size.nesting + 1).saturating_mul(self.in_place + 2);
+        stack::with_room(steps.saturating_mul(STACK_BYTES_PER_STEP), || self.judge_here(document, &size))
             .unwrap_or_else(|why| Verdict::NotScored { why })
     }
 
-    fn judge_here(&self, document: &Value) -> Verdict {
+    fn judge_here(&self, document: &Value, size: &Size) -> Verdict {
         self.given_up.store(false, Ordering::Relaxed);
         let valid = self.budget.spend(|| self.compiled.validator().is_valid(Node(document)));
         // A `pattern` that was given up may have made or hidden any violation.
@@ -135,7 +139,7 @@ impl SchemaJudge {
         }
         match valid {
             Ok(true) => Verdict::Valid,
-            Ok(false) => self.explain(document),
+            Ok(false) => self.explain(document, size),
             Err(Ended::Name) => {
                 let what = format!("name over {} bytes under patternProperties that look around", self.budget.name_bytes);
                 Verdict::NotScored { why: NotScored::Limit { what } }
@@ -144,21 +148,31 @@ impl SchemaJudge {
         }
     }
 
-    /// Names the first violation in document order; where there are too many to look at all of them, the first that is met.
-    fn explain(&self, document: &Value) -> Verdict {
-        let within = |steps| Budget { steps, ..self.budget };
-        let verdict = within(MAX_EXPLAINING_STEPS)
-            .spend(|| self.first_by_place(document))
-            .or_else(|_| within(MAX_MEETING_STEPS).spend(|| self.first_met(document)));
-        if self.given_up.load(Ordering::Relaxed) {
-            return Verdict::NotScored { why: pattern_limit() };
+    /// Names the first violation in document order; where there are too many to look at all of them, the first that is met. What is
+    /// given up on the way, or takes too many steps, does not undo that there is one.
+    fn explain(&self, document: &Value, size: &Size) -> Verdict {
+        let each = self.budget.each.saturating_mul(1 + (size.path_bytes / VIOLATION_BYTES) as u64);
+        self.look(Budget { steps: MAX_EXPLAINING_STEPS, each, ..self.budget }, || self.first_by_place(document))
+            .or_else(|| self.look(Budget { steps: MAX_MEETING_STEPS, ..self.budget }, || self.first_met(document)))
+            .unwrap_or_else(|| self.unnamed())
+    }
+
+    /// A verdict within a budget, if nothing was given up for it.
+    fn look(&self, budget: Budget, verdict: impl FnOnce() -> Verdict) -> Option<Verdict> {
+        self.given_up.store(false, Ordering::Relaxed);
+        budget.spend(verdict).ok().filter(|_| !self.given_up.load(Ordering::Relaxed))
+    }
+
+    fn unnamed(&self) -> Verdict {
+        // The library calls invalid what it left unfinished, too.
+        if self.budget.backtracks {
+            let what = format!("{MAX_MEETING_STEPS} steps to tell a violation from an unfinished match of patternProperties");
+            return Verdict::NotScored { why: NotScored::Limit { what } };
         }
-        verdict.unwrap_or_else(|_| {
-            let message = format!("breaks the schema; finding where takes over {MAX_MEETING_STEPS} steps");
-            let reason =
-                Reason::Schema { keyword: UNNAMED.to_owned(), instance_path: String::new(), schema_path: String::new(), message };
-            Verdict::Invalid { reason }
-        })
+        let message = format!("breaks the schema; where is not found within {MAX_MEETING_STEPS} steps");
+        let reason =
+            Reason::Schema { keyword: UNNAMED.to_owned(), instance_path: String::new(), schema_path: String::new(), message };
+        Verdict::Invalid { reason }
     }
 
     fn first_met(&self, document: &Value) -> Verdict {

@@ -11,24 +11,27 @@ pub(super) struct Size {
     pub values: usize,
     /// Bytes of all strings, names and numbers.
     pub bytes: usize,
+    /// Bytes of the names on the way to a value, where they are most.
+    pub path_bytes: usize,
 }
 
 impl Size {
     /// Measures `value`, and stops where it has more than `most` values.
     pub(super) fn of(value: &Value, most: usize) -> Self {
         let mut size = Self::default();
-        let mut pending = vec![(value, 0)];
-        while let Some((value, depth)) = pending.pop() {
+        let mut pending = vec![(value, 0, 0)];
+        while let Some((value, depth, path_bytes)) = pending.pop() {
             size.nesting = size.nesting.max(depth);
+            size.path_bytes = size.path_bytes.max(path_bytes);
             size.values += 1;
             if size.values > most {
                 break;
             }
             match value {
-                Value::Array(items) => pending.extend(items.iter().map(|item| (item, depth + 1))),
+                Value::Array(items) => pending.extend(items.iter().map(|item| (item, depth + 1, path_bytes))),
                 Value::Object(members) => {
                     size.bytes += members.keys().map(String::len).sum::<usize>();
-                    pending.extend(members.values().map(|member| (member, depth + 1)));
+                    pending.extend(members.iter().map(|(name, member)| (member, depth + 1, path_bytes + name.len())));
                 }
                 Value::String(text) => size.bytes += text.len(),
                 Value::Number(number) => size.bytes += number.as_str().len(),
@@ -48,7 +51,7 @@ mod tests {
     #[test]
     fn everything_is_counted_until_there_is_too_much() {
         let size = Size::of(&json!({ "ab": [1, "cde", { "long": null }] }), 100);
-        assert_eq!((size.nesting, size.values, size.bytes), (3, 6, 10));
+        assert_eq!((size.nesting, size.values, size.bytes, size.path_bytes), (3, 6, 10, 6));
         assert_eq!(Size::of(&json!([1, 2, 3, 4]), 2).values, 3);
     }
 }

@@ -155,7 +155,40 @@ fn work_inside_one_keyword_is_counted_too() {
 }
 
 #[test]
+fn names_are_counted_by_their_length() {
+    let over = "limit validation over 20000000 steps";
+    let long = "n".repeat(1_000_000);
+    let each = |schema: Value, times: usize| json!({ "allOf": vec![schema; times] });
+    let one = format!("{{\"{long}\":1}}");
+    let mut equal = each(json!({ "$ref": "#/$defs/a" }), 15_000);
+    equal["$defs"] = json!({ "a": { "const": { long.clone(): 1 } } });
+    for (what, value, text, expected) in [
+        (
+            "a violation repeats them",
+            json!({ "additionalProperties": each(json!({ "type": "null" }), 40_000) }),
+            one.clone(),
+            "invalid type",
+        ),
+        ("many keywords read them", each(json!({ "additionalProperties": false }), 20_000), one.clone(), "invalid false"),
+        ("and all agree", each(json!({ "propertyNames": { "minLength": 1 } }), 20_000), one.clone(), over),
+        (
+            "they are looked up",
+            json!({ "items": { "dependentSchemas": { long: {} } } }),
+            items(9_000, |_| "{\"a\":1}".into()),
+            over,
+        ),
+        ("unique", each(json!({ "uniqueItems": true }), 20_000), format!("[{one}]"), over),
+        ("equal", equal, one, over),
+    ] {
+        check(what, &schema(value), &text, expected);
+    }
+}
+
+#[test]
 fn patterns_of_names_have_bounds_too() {
+    let slow = "(?=(a+)+$)(a|aa)+\\1b";
+    let name = "a".repeat(40);
+    let unfinished = json!({ "patternProperties": { slow: { "type": "null" } }, "additionalProperties": false });
     for (what, value, text, expected) in [
         (
             "64 KiB",
@@ -175,6 +208,19 @@ fn patterns_of_names_have_bounds_too() {
             json!({ "patternProperties": { "(?:(a)|\\1b)*(?=c)": {} } }),
             "{\"a\":1}".into(),
             "unsupported patternProperties: regex: ",
+        ),
+        ("unfinished", unfinished.clone(), format!("{{\"{name}\":1}}"), "limit pattern over its limit of backtracking steps"),
+        (
+            "unfinished so often that no violation is found",
+            json!({ "allOf": vec![unfinished; 20_000] }),
+            format!("{{\"{name}\":1}}"),
+            "limit 1000000 steps to tell a violation from an unfinished match",
+        ),
+        (
+            "proven beside what is given up",
+            json!({ "items": { "type": "integer" }, "allOf": [{ "items": { "pattern": slow } }] }),
+            format!("[\"{name}\"]"),
+            "invalid type",
         ),
     ] {
         check(what, &schema(value), &text, expected);
