@@ -170,10 +170,14 @@ impl Translated {
         self.backtracking
     }
 
-    /// Groups that look around, and word boundaries, which are written as such.
+    /// Places that look around once this is written for the backtracking engine: groups, word boundaries and Python's `$`.
     fn looks(&self) -> usize {
-        let boundary = |token: &&Token| matches!(token, Token::Piece(text) if text.contains("(?<"));
-        self.cost().groups + self.tokens.iter().filter(boundary).count()
+        let looks = |token: &&Token| match token {
+            Token::AsciiBoundary(_) | Token::Dollar => true,
+            Token::Piece(text) => text.contains("(?<"),
+            _ => false,
+        };
+        self.cost().groups + self.tokens.iter().filter(looks).count()
     }
 
     /// For every `Close`, the kind of group that it closes.

@@ -238,6 +238,11 @@ fn catastrophic_patterns_take_linear_time_or_counted_steps() {
         ("(a{1000}){1000}{1000}", "a".to_owned(), "unsupported"),
         ("((a{1000}){1000}){1000}", "a".to_owned(), "unsupported schema at /pattern: regex compiles to over 33554432 bytes"),
         ("(", "a".to_owned(), "unsupported"),
+        (
+            &format!("(?=a){}", "\\b".repeat(10_000)),
+            "a".to_owned(),
+            "unsupported schema at /pattern: regex with over 1000 places",
+        ),
     ] {
         check(pattern, &schema(json!({ "pattern": pattern })), &json!(text).to_string(), expected);
         if !expected.starts_with("limit") {
