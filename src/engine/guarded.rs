@@ -36,7 +36,8 @@ pub const MAX_CLASSES: usize = 20_000;
 /// Compiles that ran out of time and still run; a library cannot be stopped, so beyond this many nothing more is compiled.
 pub const MAX_ABANDONED_COMPILES: usize = 4;
 
-/// Stack of the thread that compiles: 13 KB for each level of [`MAX_LINKED_DEPTH`] (llguidance takes below 4 for a reference to a reference). Only what is used takes memory.
+/// Stack of the thread that compiles: 13 KB for each level of [`MAX_LINKED_DEPTH`] (llguidance takes below 4 for a reference to a
+/// reference). Only what is used takes memory.
 const COMPILE_STACK_BYTES: usize = 256 << 20;
 
 /// An engine with the boundary around it.

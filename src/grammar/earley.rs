@@ -136,8 +136,8 @@ impl<'t> Chart<'t> {
         (items > self.max_items).then_some(Resource::Items)
     }
 
-    /// Completes the next column, unless something runs out, from its kernel to the kernel of the one after it. `class` is that of the next character, none
-    /// at the end of the text.
+    /// Completes the next column, unless something runs out, from its kernel to the kernel of the one after it. `class` is that of the
+    /// next character, none at the end of the text.
     fn column(&mut self, class: Option<u32>) {
         let here = u32::try_from(self.columns.len() - 1).expect("the limit on steps is far below 2^32 columns");
         self.accepted = here == 0 && self.tables.nullable[self.tables.start as usize];
