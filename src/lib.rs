@@ -40,6 +40,7 @@ pub mod plan;
 pub mod preflight;
 pub mod printable;
 pub mod progress;
+pub mod proof;
 pub mod random;
 pub mod report;
 pub mod run;

@@ -7,9 +7,10 @@ use sobench::cli::{Cli, Command, config};
 use sobench::ending::Ending;
 use sobench::error::Result;
 use sobench::plan::{
-    BenchPlan, bench_plan, calibrate_plan, compare_plan, mask_plan, preflight_plan, report_plan, score_plan, serve_plan,
+    BenchPlan, MeasurePlan, bench_plan, calibrate_plan, compare_plan, mask_plan, preflight_plan, report_plan, score_plan,
+    serve_plan,
 };
-use sobench::{arms, calibrate, compare, mask, measure, preflight, progress, run, score, serve, signals};
+use sobench::{arms, calibrate, compare, mask, measure, preflight, progress, proof, run, score, serve, signals};
 
 fn main() -> ExitCode {
     signals::outlive_file_limits();
@@ -56,7 +57,7 @@ fn run_command(command: &Command) -> Result<Ending> {
             let floor = calibrate::Floor { port: *port, streams: *streams, requests: *requests, output_len: *output_len };
             calibrate::floor(floor).map(|()| Ending::default())
         }
-        Command::Mask(arguments) => measure::run(&mask_plan(arguments)?),
+        Command::Mask(arguments) => mask_command(&mask_plan(arguments)?),
         Command::Preflight(arguments) => preflight::command::run(&preflight_plan(arguments, api_key().as_deref())?),
         Command::Report(arguments) => run::again::command(&report_plan(arguments)),
         Command::Score(arguments) => score::command::run(&score_plan(arguments)?),
@@ -64,6 +65,14 @@ fn run_command(command: &Command) -> Result<Ending> {
         Command::MaskWorker => {
             mask::worker::serve(BufReader::new(std::io::stdin()), std::io::stdout()).map(|()| Ending::default())
         }
+    }
+}
+
+fn mask_command(plan: &MeasurePlan) -> Result<Ending> {
+    match (&plan.proof.replay, plan.mask.prove) {
+        (Some(path), _) => proof::replay(plan, path),
+        (None, Some(effort)) => proof::run(plan, effort),
+        (None, None) => measure::run(plan),
     }
 }
 

@@ -126,12 +126,12 @@ fn write_all(output: &MeasureOutput, measured: &MaskRun, summary: &Summary, endi
     write(&output.html, &|| Ok(html::render(summary).into_bytes()))
 }
 
-fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
+pub(crate) fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
     std::fs::write(path, bytes).map_err(|error| cannot_write(path, &error))
 }
 
 /// Whether a report will find its place: told before the measurement and not after it. What is there stays as it is.
-fn try_file(path: &Path) -> Result<()> {
+pub(crate) fn try_file(path: &Path) -> Result<()> {
     let is_new = !path.exists();
     OpenOptions::new().append(true).create(true).open(path).map_err(|error| cannot_write(path, &error))?;
     if is_new {
@@ -146,14 +146,14 @@ fn cannot_write(path: &Path, error: &std::io::Error) -> Error {
         .hint("name a file in a folder that is there and may be written to")
 }
 
-fn pretty(value: &serde_json::Value) -> String {
+pub(crate) fn pretty(value: &serde_json::Value) -> String {
     let mut text = serde_json::to_string_pretty(value).expect("a value of strings, numbers and lists is written");
     text.push('\n');
     text
 }
 
 /// The first wish to end stops the measurement, with a report of what was done.
-fn watch_wishes(stop: Arc<AtomicBool>) -> Result<()> {
+pub(crate) fn watch_wishes(stop: Arc<AtomicBool>) -> Result<()> {
     let failed = |error: std::io::Error| Error::environment(format!("no thread to watch for signals: {error}"));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
     let watch = move || {

@@ -34,7 +34,7 @@ pub use arms::{ArmsPlan, AtOnce, BenchPlan, ContenderPlan, How, Order, PORT, Pla
 pub use calibrate::calibrate_plan;
 pub use compare::compare_plan;
 pub use engines::Pace;
-pub use mask::{Format, MeasureOutput, MeasurePlan, mask_plan};
+pub use mask::{Format, MeasureOutput, MeasurePlan, ProofOutput, mask_plan};
 pub use output::{OutputPlan, RunLogPlan};
 pub use preflight::{Dialects, FeaturesPlan, PreflightPlan, PreflightTarget, preflight_plan};
 pub use report::{ReportPlan, report_plan};

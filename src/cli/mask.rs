@@ -33,8 +33,8 @@ pub struct MaskArgs {
     /// Only so many entries, drawn at random; they keep their order
     #[arg(long, value_name = "N", allow_negative_numbers = true, conflicts_with = "limit")]
     pub sample: Option<usize>,
-    /// Seed of --sample
-    #[arg(long, value_name = "SEED", default_value_t = 0, requires = "sample")]
+    /// Seed of --sample, and of the walks of --prove
+    #[arg(long, value_name = "SEED", default_value_t = 0)]
     pub seed: u64,
     /// Only entries whose name or tag matches
     #[arg(long, value_name = "REGEX")]
@@ -42,9 +42,9 @@ pub struct MaskArgs {
     /// Child processes at work at the same time [default: one for every core but one]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub jobs: Option<u16>,
-    /// Seconds that one entry may take under one engine
-    #[arg(long, value_name = "SECONDS", default_value_t = 60.0, allow_negative_numbers = true)]
-    pub timeout: f64,
+    /// Seconds that one entry may take under one engine [default: 60; with --prove 10]
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
+    pub timeout: Option<f64>,
     /// Address space of one child process beyond the 512 MiB that each is granted for stacks and threads, in MiB; 0 sets no limit
     #[arg(long, value_name = "MIB", default_value_t = 4096, allow_negative_numbers = true)]
     pub memory_limit_mib: u64,
@@ -58,10 +58,32 @@ pub struct MaskArgs {
     /// Walk every instance once, as MaskBench's script does, and give no warm figures
     #[arg(long)]
     pub cold_only: bool,
+    #[command(flatten, next_help_heading = "Proofs")]
+    pub proof: ProofArgs,
     #[command(flatten, next_help_heading = "Decoding engines")]
     pub policy: EngineArgs,
     #[command(flatten, next_help_heading = "Output")]
     pub output: MaskOutputArgs,
+}
+
+/// Proving errors in masks instead of measuring.
+#[derive(Args, Clone, Debug)]
+pub struct ProofArgs {
+    /// Prove where the engines' masks are too strict or too loose, instead of measuring
+    #[arg(long)]
+    pub prove: bool,
+    /// Masks that proving one entry under one engine may take
+    #[arg(long, value_name = "MASKS", default_value_t = 1000, requires = "prove", value_parser = clap::value_parser!(u64).range(20..=100_000_000))]
+    pub budget: u64,
+    /// Also write a witness for every kind of error found (JSONL), which --replay checks again
+    #[arg(long, value_name = "PATH", requires = "prove")]
+    pub witnesses: Option<PathBuf>,
+    /// Also write an issue text for every kind of error found, a file each
+    #[arg(long, value_name = "FOLDER", requires = "prove")]
+    pub issues: Option<PathBuf>,
+    /// Check the witnesses of a file again, with this program's engines
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["prove", "rows", "csv", "csv_tags", "html", "explain"])]
+    pub replay: Option<PathBuf>,
 }
 
 /// What is printed and kept.

@@ -25,7 +25,7 @@ pub use compare::{CompareArgs, CompareFormat, UndecidedName};
 pub use dataset::{DatasetArgs, DrawingArgs, JsonSchemaName};
 pub use engine::{EmbeddedArgs, EngineArgs};
 pub use foreign::ForeignArgs;
-pub use mask::{MaskArgs, MaskFormat, MaskOutputArgs};
+pub use mask::{MaskArgs, MaskFormat, MaskOutputArgs, ProofArgs};
 pub use preflight::{PreflightArgs, PreflightFormat};
 pub use report::ReportArgs;
 pub use score::{ScoreArgs, ScoreDatasetArgs, ScoreFormat};

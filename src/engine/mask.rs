@@ -53,6 +53,12 @@ impl TokenMask {
         self.iter_from(0)
     }
 
+    /// The tokens that may come next here and not by `other`, by id.
+    pub fn without(&self, other: &Self) -> Self {
+        let theirs = other.words.iter().copied().chain(std::iter::repeat(0));
+        Self { words: self.words.iter().zip(theirs).map(|(word, theirs)| word & !theirs).collect() }
+    }
+
     /// The words, for a library that writes them itself; bits past the vocabulary must stay zero.
     #[inline]
     pub(super) fn words_mut(&mut self) -> &mut [u32] {
@@ -91,6 +97,10 @@ mod tests {
         assert_eq!(mask.iter_from(1).collect::<Vec<_>>(), [31, 32, 69]);
         assert_eq!(mask.iter_from(32).collect::<Vec<_>>(), [32, 69]);
         assert_eq!((mask.count(), mask.allows(69), mask.allows(68), mask.allows(100_000)), (4, true, false, false));
+        let mut other = TokenMask::new(40);
+        other.allow(31);
+        assert_eq!(mask.without(&other).iter().collect::<Vec<_>>(), [0, 32, 69]);
+        assert_eq!(other.without(&mask).count(), 0);
         mask.only(5);
         assert_eq!(mask.iter().collect::<Vec<_>>(), [5]);
     }

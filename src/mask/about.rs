@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::plan::Effort;
 use super::row::Spelling;
 use super::times::Durations;
 use crate::engine::{EngineName, EnginePolicy};
@@ -36,6 +37,9 @@ pub struct About {
     pub timeout_ms: u64,
     /// Address space that a child process may have beyond [`RESERVED_BYTES`]; `None` where there is no limit.
     pub memory_limit_bytes: Option<u64>,
+    /// Where errors are proved: how much is done for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prove: Option<Effort>,
     pub host: HostAbout,
 }
 

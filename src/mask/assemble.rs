@@ -84,7 +84,13 @@ impl Assembly {
                 self.peak_rss_bytes = done.peak_rss_bytes;
                 return Progress::Complete;
             }
-            Event::Ready(_) | Event::CannotOpen { .. } | Event::Batch(_) => return Progress::Nonsense,
+            Event::Ready(_)
+            | Event::CannotOpen { .. }
+            | Event::Batch(_)
+            | Event::At(_)
+            | Event::SoFar { .. }
+            | Event::Shrunk(_)
+            | Event::Checked(_) => return Progress::Nonsense,
         }
         Progress::GoesOn
     }

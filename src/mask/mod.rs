@@ -5,7 +5,8 @@
 //!
 //! In reading order: [`plan`] says what is wanted, `corpus` reads entries, [`run`] takes one engine after another, `supervise`
 //! watches over its children, [`worker`] is such a child, `job` measures an entry in it, `walk` one text; `assemble` makes a row
-//! of what the child says, `rows` keeps it.
+//! of what the child says, `rows` keeps it. [`prove`] is another thing that a child can do with an entry, `proving` its jobs, and
+//! [`proof_run`] the order of things there.
 
 pub mod about;
 mod assemble;
@@ -16,7 +17,10 @@ mod job;
 mod memory;
 mod oracle;
 pub mod plan;
+pub mod proof_run;
 mod protocol;
+pub mod prove;
+mod proving;
 pub mod row;
 mod rows;
 mod run;

@@ -53,6 +53,16 @@ pub struct MaskPlan {
     pub warm: bool,
     /// Sequences masked at once, a figure for each; may be empty.
     pub batch_sizes: Vec<usize>,
+    /// How much is done to prove errors, where that is what is wanted.
+    pub prove: Option<Effort>,
+}
+
+/// How much is done to prove an entry's errors, and from which seed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Effort {
+    pub seed: u64,
+    /// Masks for one entry under one engine, those of explanations and minimising not counted.
+    pub budget: u64,
 }
 
 impl Default for MaskPlan {
@@ -75,6 +85,7 @@ impl Default for MaskPlan {
             assert_formats: true,
             warm: true,
             batch_sizes: vec![1, 8, 32],
+            prove: None,
         }
     }
 }

@@ -4,7 +4,12 @@ use serde::{Deserialize, Serialize};
 
 use super::about::BatchRow;
 use super::corpus::Entry;
+use super::plan::Effort;
+use super::prove::Proved;
+use super::prove::finding::Finding;
+use super::prove::witness::Standing;
 use super::row::{Compile, Declined, InstanceRow, RouteRow, Spelling, Stage};
+use crate::constraint::Constraint;
 use crate::engine::{EngineName, EnginePolicy};
 
 /// Bytes of one line; what sends a longer one is broken. The durations of a text of a mebibyte take some megabytes.
@@ -22,6 +27,9 @@ pub(super) struct Setup {
     pub(super) assert_formats: bool,
     pub(super) warm: bool,
     pub(super) spellings: Vec<Spelling>,
+    /// The engines whose errors are proved, in this one process; `engine` is the first of them. Empty for a measurement.
+    #[serde(default)]
+    pub(super) prove: Vec<EngineName>,
 }
 
 /// A later line to a child.
@@ -30,6 +38,44 @@ pub(super) struct Setup {
 pub(super) enum Job {
     Entry(Box<Entry>),
     Batch(BatchJob),
+    Prove(Box<ProveJob>),
+    Shrink(Box<ShrinkJob>),
+    Check(Box<CheckJob>),
+}
+
+/// An entry whose errors are proved.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct ProveJob {
+    pub(super) effort: Effort,
+    /// Engines that are left out: the process ended over them before.
+    pub(super) without: Vec<EngineName>,
+    pub(super) entry: Entry,
+}
+
+/// A finding that is made small.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct ShrinkJob {
+    pub(super) engine: EngineName,
+    pub(super) constraint: Constraint,
+    pub(super) finding: Finding,
+    /// How often the constraint is compiled on the way.
+    pub(super) tries: usize,
+}
+
+/// A finding that is checked again.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct CheckJob {
+    pub(super) engine: EngineName,
+    pub(super) constraint: Constraint,
+    pub(super) finding: Finding,
+}
+
+/// The line that has an [`Entry`], itself JSON, proved.
+pub(super) fn prove_line(entry: &str, effort: Effort, without: &[EngineName]) -> String {
+    let json = |value: &dyn Fn() -> serde_json::Result<String>| value().expect("numbers and names are written");
+    let effort = json(&|| serde_json::to_string(&effort));
+    let without = json(&|| serde_json::to_string(without));
+    format!("{{\"prove\":{{\"effort\":{effort},\"without\":{without},\"entry\":{entry}}}}}")
 }
 
 /// The line that sends an [`Entry`], itself JSON, to a child.
@@ -93,6 +139,16 @@ pub(super) enum Event {
     /// The job is done.
     Done(Done),
     Batch(BatchRow),
+    /// This engine is at work now on a proof; none where it is our own oracles.
+    At(Option<EngineName>),
+    /// What was proved of an engine so far.
+    SoFar {
+        engine: EngineName,
+        proved: Proved,
+    },
+    /// A finding made small; none where it does not stand.
+    Shrunk(Option<(Constraint, Finding)>),
+    Checked(Standing),
 }
 
 /// A child that has its engine.

@@ -4,10 +4,12 @@
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -27,6 +29,23 @@ const MAX_LINE_BYTES: u64 = 1 << 30;
 /// Characters of a differing value that are shown.
 const MAX_SHOWN: usize = 80;
 
+/// What a row is found again by: whose it is, and of which entry.
+pub trait Line: Serialize + DeserializeOwned {
+    /// The engine that it is about.
+    fn engine(&self) -> EngineName;
+    /// The entry's place in the corpora.
+    fn index(&self) -> usize;
+}
+
+impl Line for Row {
+    fn engine(&self) -> EngineName {
+        self.engine
+    }
+    fn index(&self) -> usize {
+        self.index
+    }
+}
+
 /// The first line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Header {
@@ -37,13 +56,14 @@ struct Header {
 }
 
 /// A rows file that is being written.
-pub(super) struct RowsFile {
+pub(super) struct RowsFile<R> {
     kept: Arc<Kept>,
     file: File,
     engines: Vec<EngineName>,
     /// Where each row's line starts, by the engine's place and the entry's.
     offsets: BTreeMap<(usize, usize), u64>,
     length: u64,
+    rows: PhantomData<R>,
 }
 
 /// A file that goes when nobody needs it any more, if it is a temporary one.
@@ -64,12 +84,13 @@ impl Drop for Kept {
 
 /// The rows of a measurement, in a file: those of a whole corpus do not fit in memory with their durations.
 #[derive(Clone, Debug)]
-pub struct Rows {
+pub struct Rows<R> {
     kept: Arc<Kept>,
     offsets: Arc<[u64]>,
+    rows: PhantomData<R>,
 }
 
-impl Rows {
+impl<R: Line> Rows<R> {
     /// How many there are.
     pub fn len(&self) -> usize {
         self.offsets.len()
@@ -86,7 +107,7 @@ impl Rows {
     }
 
     /// Reads them one at a time, by engine in the order asked for, then by the entry's place in the corpora.
-    pub fn iter(&self) -> impl Iterator<Item = Result<Row>> + '_ {
+    pub fn iter(&self) -> impl Iterator<Item = Result<R>> + '_ {
         let mut opened = None;
         self.offsets.iter().map(move |offset| {
             if opened.is_none() {
@@ -98,7 +119,7 @@ impl Rows {
     }
 }
 
-fn read_at(file: &mut BufReader<File>, offset: u64, path: &Path) -> Result<Row> {
+fn read_at<R: Line>(file: &mut BufReader<File>, offset: u64, path: &Path) -> Result<R> {
     let mut line = String::new();
     file.seek(SeekFrom::Start(offset))
         .and_then(|_| file.take(MAX_LINE_BYTES).read_line(&mut line))
@@ -110,7 +131,18 @@ fn unusable(path: &Path, error: &dyn std::fmt::Display) -> Error {
     Error::environment(format!("cannot use the rows file {}: {error}", path.display()))
 }
 
-impl RowsFile {
+impl<R: Line> RowsFile<R> {
+    /// Begins a file, or goes on with one; also returns what the user should know.
+    ///
+    /// # Errors
+    /// As [`RowsFile::create`] and [`RowsFile::resume`].
+    pub(super) fn open(path: Option<&Path>, resume: bool, about: &About) -> Result<(Self, Option<String>)> {
+        match path {
+            Some(path) if resume => Self::resume(path, about),
+            path => Ok((Self::create(path, about)?, None)),
+        }
+    }
+
     /// Begins a file; without a path, a temporary one.
     ///
     /// # Errors
@@ -135,7 +167,7 @@ impl RowsFile {
         })?;
         let engines = about.engines.iter().map(|engine| engine.engine).collect();
         let kept = Arc::new(Kept { path, is_temporary });
-        let mut rows = Self { kept, file, engines, offsets: BTreeMap::new(), length: 0 };
+        let mut rows = Self { kept, file, engines, offsets: BTreeMap::new(), length: 0, rows: PhantomData };
         rows.write(&Header::of(about))?;
         Ok(rows)
     }
@@ -153,7 +185,7 @@ impl RowsFile {
         let file = OpenOptions::new().read(true).write(true).open(path).map_err(|error| unusable(path, &error))?;
         let engines: Vec<EngineName> = about.engines.iter().map(|engine| engine.engine).collect();
         let kept = Arc::new(Kept { path: path.to_path_buf(), is_temporary: false });
-        let mut rows = Self { kept, file, engines, offsets: BTreeMap::new(), length: 0 };
+        let mut rows = Self { kept, file, engines, offsets: BTreeMap::new(), length: 0, rows: PhantomData };
         let torn = rows.take_over(&Header::of(about))?;
         rows.file.set_len(rows.length).map_err(|error| unusable(path, &error))?;
         rows.file.seek(SeekFrom::Start(rows.length)).map_err(|error| unusable(path, &error))?;
@@ -199,8 +231,8 @@ impl RowsFile {
     }
 
     fn key(&self, line: &[u8]) -> Option<(usize, usize)> {
-        let row: Row = serde_json::from_slice(line).ok()?;
-        Some((self.place(row.engine)?, row.index))
+        let row: R = serde_json::from_slice(line).ok()?;
+        Some((self.place(row.engine())?, row.index()))
     }
 
     fn place(&self, engine: EngineName) -> Option<usize> {
@@ -213,13 +245,13 @@ impl RowsFile {
     }
 
     /// Adds a row, which is on its way to the disk when this returns.
-    pub(super) fn append(&mut self, row: &Row) -> Result<()> {
-        let place = self.place(row.engine);
+    pub(super) fn append(&mut self, row: &R) -> Result<()> {
+        let place = self.place(row.engine());
         let place =
-            place.ok_or_else(|| Error::internal(format!("row of an engine that is not measured: {}", row.engine.name())))?;
+            place.ok_or_else(|| Error::internal(format!("row of an engine that is not measured: {}", row.engine().name())))?;
         let offset = self.length;
         self.write(row)?;
-        self.offsets.insert((place, row.index), offset);
+        self.offsets.insert((place, row.index()), offset);
         Ok(())
     }
 
@@ -234,15 +266,15 @@ impl RowsFile {
     }
 
     /// The rows as they are now.
-    pub(super) fn rows(&self) -> Rows {
-        Rows { kept: Arc::clone(&self.kept), offsets: self.offsets.values().copied().collect() }
+    pub(super) fn rows(&self) -> Rows<R> {
+        Rows { kept: Arc::clone(&self.kept), offsets: self.offsets.values().copied().collect(), rows: PhantomData }
     }
 
     /// The rows of one engine as they are now.
-    pub(super) fn rows_of(&self, engine: EngineName) -> Rows {
+    pub(super) fn rows_of(&self, engine: EngineName) -> Rows<R> {
         let place = self.place(engine);
         let offsets = self.offsets.iter().filter(|((of, _), _)| Some(*of) == place).map(|(_, offset)| *offset);
-        Rows { kept: Arc::clone(&self.kept), offsets: offsets.collect() }
+        Rows { kept: Arc::clone(&self.kept), offsets: offsets.collect(), rows: PhantomData }
     }
 }
 

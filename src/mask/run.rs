@@ -57,7 +57,7 @@ pub struct MaskRun {
     pub interrupted: bool,
     /// What the user has to know and no row says, a sentence each.
     pub notices: Vec<String>,
-    rows: Rows,
+    rows: Rows<Row>,
 }
 
 impl MaskRun {
@@ -97,10 +97,7 @@ pub fn run(plan: &MaskPlan, command: &WorkerCommand, stop: &AtomicBool, on_event
         ready.push(opened);
     }
     let about = about(plan, &corpora, &ready);
-    let (file, notice) = match &plan.rows {
-        Some(path) if plan.resume => RowsFile::resume(path, &about)?,
-        path => (RowsFile::create(path.as_deref(), &about)?, None),
-    };
+    let (file, notice) = RowsFile::open(plan.rows.as_deref(), plan.resume, &about)?;
     let mut notices = corpora.notices.clone();
     notices.extend(notice);
     let mut running = Running { plan, corpora: &corpora, on_event, stop, about, file, batches: Vec::new(), notices };
@@ -113,7 +110,12 @@ pub fn run(plan: &MaskPlan, command: &WorkerCommand, stop: &AtomicBool, on_event
     Ok(MaskRun { about, batches, began, wall_ns: watch.elapsed_ns(), interrupted, notices, rows: file.rows() })
 }
 
-fn supervisor<'a>(plan: &MaskPlan, command: &'a WorkerCommand, stop: &'a AtomicBool, engine: EngineName) -> Supervisor<'a> {
+pub(super) fn supervisor<'a>(
+    plan: &MaskPlan,
+    command: &'a WorkerCommand,
+    stop: &'a AtomicBool,
+    engine: EngineName,
+) -> Supervisor<'a> {
     let setup = Setup {
         engine,
         policy: plan.policy.clone(),
@@ -123,11 +125,12 @@ fn supervisor<'a>(plan: &MaskPlan, command: &'a WorkerCommand, stop: &'a AtomicB
         assert_formats: plan.assert_formats,
         warm: plan.warm,
         spellings: plan.spellings.clone(),
+        prove: Vec::new(),
     };
     Supervisor::new(command, setup, Duration::from_millis(plan.timeout_ms), plan.jobs, stop)
 }
 
-fn about(plan: &MaskPlan, corpora: &Corpora, ready: &[Ready]) -> About {
+pub(super) fn about(plan: &MaskPlan, corpora: &Corpora, ready: &[Ready]) -> About {
     let engines = plan.engines.iter().zip(ready).map(|(engine, ready)| EngineAbout {
         engine: *engine,
         version: ready.version.clone(),
@@ -155,6 +158,7 @@ fn about(plan: &MaskPlan, corpora: &Corpora, ready: &[Ready]) -> About {
         jobs: plan.jobs,
         timeout_ms: plan.timeout_ms,
         memory_limit_bytes: plan.memory_limit(),
+        prove: plan.prove,
         host: host(),
     }
 }
@@ -179,7 +183,7 @@ struct Running<'a> {
     on_event: &'a dyn Fn(MaskEvent<'_>),
     stop: &'a AtomicBool,
     about: About,
-    file: RowsFile,
+    file: RowsFile<Row>,
     batches: Vec<BatchRow>,
     notices: Vec<String>,
 }

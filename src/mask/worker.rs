@@ -7,7 +7,7 @@
 use std::any::Any;
 use std::io::{BufRead, BufReader, BufWriter, Read, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread;
 
 use super::about::RESERVED_BYTES;
@@ -17,8 +17,10 @@ use super::job::{JobError, Measuring};
 use super::memory;
 use super::plan::load_vocabulary;
 use super::protocol::{Event, Job, MAX_LINE_BYTES, Ready, Setup};
+use super::prove::contender::{Bench, relaxations};
+use super::proving;
 use super::row::Stage;
-use crate::engine::{self, Engine, Vocabulary};
+use crate::engine::{self, Engine, EngineName, Vocabulary};
 use crate::error::{Error, Result};
 
 /// Stack of the thread that works: compilers and validators recurse, and a stack overflow cannot be caught. Only what is used
@@ -36,7 +38,8 @@ pub fn serve(input: impl Read + Send, output: impl Write + Send) -> Result<()> {
     serve_with(input, output, &|setup| {
         let vocabulary = load_vocabulary(&setup.tokenizer, setup.eos_token.as_deref())?;
         let engine = engine::open_bare(setup.engine, &vocabulary, &setup.policy)?;
-        Ok(Opened { engine, vocabulary })
+        let benches = setup.prove.iter().map(|name| bench(*name, setup, &vocabulary)).collect::<Result<_>>()?;
+        Ok(Opened { engine, vocabulary, benches, ready: OnceLock::new() })
     })
 }
 
@@ -44,6 +47,17 @@ pub fn serve(input: impl Read + Send, output: impl Write + Send) -> Result<()> {
 pub(super) struct Opened {
     pub(super) engine: Arc<dyn Engine>,
     pub(super) vocabulary: Arc<Vocabulary>,
+    /// The engines whose errors are proved.
+    pub(super) benches: Vec<Bench>,
+    pub(super) ready: OnceLock<proving::Ready>,
+}
+
+/// An engine whose errors are proved, and the same engine with each of its departures undone that a policy can undo.
+fn bench(name: EngineName, setup: &Setup, vocabulary: &Arc<Vocabulary>) -> Result<Bench> {
+    let engine = engine::open_bare(name, vocabulary, &setup.policy)?;
+    let relaxed = relaxations(name, &setup.policy).into_iter();
+    let relaxed = relaxed.map(|(departure, policy)| Ok((departure, engine::open_bare(name, vocabulary, &policy)?)));
+    Ok(Bench { name, engine, relaxed: relaxed.collect::<Result<_>>()? })
 }
 
 /// [`serve`] with another way to open the engine.
@@ -120,6 +134,7 @@ impl<R: BufRead, W: Write> Worker<R, W> {
             let done = catch_unwind(AssertUnwindSafe(|| match &job {
                 Job::Entry(entry) => measuring.entry(entry, output),
                 Job::Batch(batch) => batch::run(&measuring, batch, output),
+                Job::Prove(_) | Job::Shrink(_) | Job::Check(_) => proving::run(measuring.opened(), &job, output),
             }));
             let words = match done {
                 Ok(Ok(())) => continue,

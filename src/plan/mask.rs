@@ -4,11 +4,11 @@ use std::path::{Component, Path, PathBuf};
 use std::thread;
 
 use super::engines;
-use crate::cli::{MaskArgs, MaskFormat, MaskOutputArgs};
+use crate::cli::{MaskArgs, MaskFormat};
 use crate::engine::EngineName;
 use crate::error::{Error, Result};
 use crate::mask::about::Sample;
-use crate::mask::plan::{CorpusSource, MAX_JOBS, MaskPlan};
+use crate::mask::plan::{CorpusSource, Effort, MAX_JOBS, MaskPlan};
 use crate::mask::row::Spelling;
 
 /// A measurement and what becomes of it.
@@ -16,6 +16,17 @@ use crate::mask::row::Spelling;
 pub struct MeasurePlan {
     pub mask: MaskPlan,
     pub output: MeasureOutput,
+    pub proof: ProofOutput,
+}
+
+/// What becomes of proofs.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ProofOutput {
+    pub witnesses: Option<PathBuf>,
+    /// A folder.
+    pub issues: Option<PathBuf>,
+    /// Witnesses that are checked again; then nothing else is done.
+    pub replay: Option<PathBuf>,
 }
 
 /// What is printed and written.
@@ -48,6 +59,10 @@ pub enum Format {
     Html,
 }
 
+/// How long one entry may take where nothing is said: to be measured, and to be proved.
+const TIMEOUT_S: f64 = 60.0;
+const PROOF_TIMEOUT_S: f64 = 10.0;
+
 /// The longest time that one entry may be given: a day.
 const LONGEST_TIMEOUT_S: f64 = 86_400.0;
 
@@ -61,15 +76,17 @@ pub fn mask_plan(flags: &MaskArgs) -> Result<MeasurePlan> {
         return Err(Error::usage("--explain says where auto sends an entry, and auto is not among --engine")
             .hint("add it, e.g. --engine auto, or leave --explain out"));
     }
-    check_files(&flags.output)?;
+    check_files(flags)?;
+    check_proof(flags, &engines)?;
+    let proves = flags.proof.prove;
     let mask = MaskPlan {
         corpora: flags.corpus.iter().map(|typed| CorpusSource::parse(typed)).collect(),
         engines,
         policy: engines::policy(&flags.policy),
         tokenizer: flags.tokenizer.clone(),
         eos_token: flags.eos_token.clone(),
-        jobs: flags.jobs.map_or_else(default_jobs, usize::from),
-        timeout_ms: timeout_ms(flags.timeout)?,
+        jobs: flags.jobs.map_or_else(|| default_jobs(usize::from(!proves && flags.proof.replay.is_none())), usize::from),
+        timeout_ms: timeout_ms(flags.timeout.unwrap_or(if proves { PROOF_TIMEOUT_S } else { TIMEOUT_S }))?,
         memory_limit_bytes: memory_limit(flags.memory_limit_mib)?,
         spellings: flags.spelling.iter().filter_map(|name| spelling(name)).collect(),
         limit: flags.limit,
@@ -80,6 +97,7 @@ pub fn mask_plan(flags: &MaskArgs) -> Result<MeasurePlan> {
         assert_formats: !flags.no_format_assertion,
         warm: !flags.cold_only,
         batch_sizes: flags.batch.iter().copied().map(usize::from).collect(),
+        prove: proves.then_some(Effort { seed: flags.seed, budget: flags.proof.budget }),
     };
     mask.check()?;
     Ok(MeasurePlan {
@@ -98,17 +116,53 @@ pub fn mask_plan(flags: &MaskArgs) -> Result<MeasurePlan> {
             explain: flags.output.explain,
             progress: !flags.output.disable_tqdm,
         },
+        proof: ProofOutput {
+            witnesses: flags.proof.witnesses.clone(),
+            issues: flags.proof.issues.clone(),
+            replay: flags.proof.replay.clone(),
+        },
     })
 }
 
+/// Refuses what has no meaning where errors are proved, and a seed that nothing is drawn by.
+fn check_proof(flags: &MaskArgs, engines: &[EngineName]) -> Result<()> {
+    if !flags.proof.prove && flags.proof.replay.is_none() {
+        if flags.seed != 0 && flags.sample.is_none() {
+            return Err(
+                Error::usage(format!("--seed has nothing to draw: {}", flags.seed)).hint("it goes with --sample or --prove")
+            );
+        }
+        return Ok(());
+    }
+    let output = &flags.output;
+    let unused = [
+        ("--csv", output.csv.is_some()),
+        ("--csv-tags", output.csv_tags.is_some()),
+        ("--html", output.html.is_some()),
+        ("--explain", output.explain),
+        ("--format csv", output.format == MaskFormat::Csv),
+        ("--format html", output.format == MaskFormat::Html),
+    ];
+    if let Some((flag, _)) = unused.into_iter().find(|(_, is_given)| *is_given) {
+        return Err(Error::usage(format!("proofs have no such report: {flag}")).hint("they have --format text, json and --json"));
+    }
+    if flags.proof.prove && engines.contains(&EngineName::Auto) {
+        return Err(Error::usage("auto has no masks of its own to prove errors in").hint("name the engines that it chooses from"));
+    }
+    Ok(())
+}
+
 /// Refuses a report that would be lost: one in a file called `-`, which is meant for stdout, and two in the same file.
-fn check_files(output: &MaskOutputArgs) -> Result<()> {
+fn check_files(flags: &MaskArgs) -> Result<()> {
+    let (output, proof) = (&flags.output, &flags.proof);
     let files = [
         ("--json", &output.json),
         ("--csv", &output.csv),
         ("--csv-tags", &output.csv_tags),
         ("--html", &output.html),
         ("--rows", &output.rows),
+        ("--witnesses", &proof.witnesses),
+        ("--issues", &proof.issues),
     ];
     let mut seen: Vec<(&str, PathBuf)> = Vec::new();
     for (flag, path) in files.into_iter().filter_map(|(flag, path)| Some((flag, path.as_deref()?))) {
@@ -126,9 +180,9 @@ fn check_files(output: &MaskOutputArgs) -> Result<()> {
     Ok(())
 }
 
-/// One core is left to the parent and to the system, so that they do not take the processor from a mask that is being timed.
-fn default_jobs() -> usize {
-    thread::available_parallelism().map_or(1, |cores| (cores.get() - 1).clamp(1, MAX_JOBS))
+/// Where masks are timed, a core is left to the parent and to the system, so that they do not take the processor from them.
+fn default_jobs(left: usize) -> usize {
+    thread::available_parallelism().map_or(1, |cores| (cores.get() - left).clamp(1, MAX_JOBS))
 }
 
 fn spelling(name: &str) -> Option<Spelling> {

@@ -32,6 +32,7 @@ mod page;
 pub mod place;
 pub mod plot;
 pub mod preflight;
+pub mod proof;
 pub mod pytorch;
 mod queueing;
 pub mod requests_page;

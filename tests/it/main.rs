@@ -25,6 +25,7 @@ mod mask;
 mod mask_command;
 mod mix;
 mod preflight;
+mod proof;
 mod properties;
 mod ratchet;
 mod readme;

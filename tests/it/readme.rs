@@ -44,7 +44,7 @@ fn every_sobench_command_of_the_readme_runs() {
             .skip(1)
             .map(|word| match word.as_str() {
                 "results" | "report.html" | "report.csv" | "requests.csv" | "page.html" | "run.jsonl" | "comparison.md"
-                | "comparison.html" => results.path().join(word).to_str().unwrap().to_owned(),
+                | "comparison.html" | "witnesses.jsonl" => results.path().join(word).to_str().unwrap().to_owned(),
                 "8000" => "0".to_owned(),
                 _ => word.replace("fixtures/", in_package("fixtures/").to_str().unwrap()).replace(YOUR_SERVER, server.base_url()),
             })
@@ -58,6 +58,8 @@ fn every_sobench_command_of_the_readme_runs() {
         let ran = sobench(&arguments);
         assert_eq!(ran.code, 0, "{command}\n{}", ran.stderr);
         let title = match arguments[0].as_str() {
+            "mask" if arguments.iter().any(|it| it == "--prove") => "Proven errors in masks",
+            "mask" if arguments.iter().any(|it| it == "--replay") => "hold, 0 gone, 0 unknown",
             "mask" => "Outcomes of schemas",
             "preflight" => "enforced",
             "compare" => "B against A",
@@ -73,7 +75,7 @@ fn every_sobench_command_of_the_readme_runs() {
     }
     let written = |folder: &Path| std::fs::read_dir(folder).unwrap().count();
     assert_eq!(written(&results.path().join("results")), 2, "the command that saves its result did, and its log beside it");
-    assert_eq!(written(results.path()), 8, "and so did those that write pages, tables and a log");
+    assert_eq!(written(results.path()), 9, "and so did those that write pages, tables and a log");
 }
 
 /// Starts a server, reads from stderr where it is, asks it for its models and stops it.

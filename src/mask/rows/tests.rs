@@ -29,6 +29,7 @@ fn about() -> About {
         jobs: 1,
         timeout_ms: 10,
         memory_limit_bytes: None,
+        prove: None,
         host: HostAbout { os: "o".into(), arch: "a".into(), cpu: None, threads: 1, clock_ns: 20 },
     }
 }
@@ -49,14 +50,14 @@ fn row(engine: EngineName, index: usize) -> Row {
     }
 }
 
-fn keys(rows: &Rows) -> Vec<(EngineName, usize)> {
+fn keys(rows: &Rows<Row>) -> Vec<(EngineName, usize)> {
     rows.iter().map(|row| row.map(|row| (row.engine, row.index)).unwrap()).collect()
 }
 
 /// A file with three rows.
 fn written(folder: &Path) -> PathBuf {
     let path = folder.join("rows.jsonl");
-    let mut file = RowsFile::create(Some(&path), &about()).unwrap();
+    let mut file = RowsFile::<Row>::create(Some(&path), &about()).unwrap();
     for (engine, index) in [(EngineName::Guidance, 1), (EngineName::Outlines, 1), (EngineName::Guidance, 0)] {
         file.append(&row(engine, index)).unwrap();
     }
@@ -70,7 +71,7 @@ fn rows_are_read_in_order_whatever_order_they_ended_in() {
     let path = written(folder.path());
     let mut another = about();
     (another.engines[0].wall_ns, another.engines[1].peak_rss_bytes, another.host.clock_ns) = (8, None, 21);
-    let (mut file, notice) = RowsFile::resume(&path, &another).unwrap();
+    let (mut file, notice) = RowsFile::<Row>::resume(&path, &another).unwrap();
     assert_eq!(notice, None);
     assert!(file.has(EngineName::Guidance, 0) && !file.has(EngineName::Outlines, 0));
     file.append(&row(EngineName::Outlines, 0)).unwrap();
@@ -88,7 +89,7 @@ fn a_torn_last_line_is_dropped_and_told() {
     let last_line = 1 + whole[..whole.len() - 1].iter().rposition(|byte| *byte == b'\n').unwrap();
     for cut in [1, 2, whole.len() - last_line - 1] {
         std::fs::write(&path, &whole[..whole.len() - cut]).unwrap();
-        let (mut file, notice) = RowsFile::resume(&path, &about()).unwrap();
+        let (mut file, notice) = RowsFile::<Row>::resume(&path, &about()).unwrap();
         assert!(notice.unwrap().contains("not whole"), "{cut} bytes are missing");
         assert_eq!(file.rows().len(), 2);
         file.append(&row(EngineName::Guidance, 0)).unwrap();
@@ -109,10 +110,10 @@ fn the_file_of_another_measurement_is_refused_by_what_differs() {
     ] {
         let mut other = about();
         change(&mut other);
-        let error = RowsFile::resume(&path, &other).map(|_| ()).unwrap_err();
+        let error = RowsFile::<Row>::resume(&path, &other).map(|_| ()).unwrap_err();
         assert!(error.what.contains(words) && error.hint.is_some(), "{error}");
     }
-    let exists = RowsFile::create(Some(&path), &about()).map(|_| ()).unwrap_err();
+    let exists = RowsFile::<Row>::create(Some(&path), &about()).map(|_| ()).unwrap_err();
     assert!(exists.what.contains("exists already"), "{exists}");
 }
 
@@ -127,7 +128,7 @@ fn what_is_no_rows_file_is_refused() {
     {
         let path = folder.path().join("other.jsonl");
         std::fs::write(&path, text).unwrap();
-        let error = RowsFile::resume(&path, &about()).map(|_| ()).unwrap_err();
+        let error = RowsFile::<Row>::resume(&path, &about()).map(|_| ()).unwrap_err();
         assert!(error.what.contains(words), "{error}");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), text, "it is left as it is");
     }
@@ -135,7 +136,7 @@ fn what_is_no_rows_file_is_refused() {
 
 #[test]
 fn a_temporary_file_goes_with_the_last_who_needs_it() {
-    let mut file = RowsFile::create(None, &about()).unwrap();
+    let mut file = RowsFile::<Row>::create(None, &about()).unwrap();
     file.append(&row(EngineName::Guidance, 0)).unwrap();
     let rows = file.rows();
     let path = file.kept.path.clone();

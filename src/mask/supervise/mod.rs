@@ -5,6 +5,7 @@
 
 mod child;
 mod death;
+mod proof;
 mod turns;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -14,6 +15,7 @@ use std::thread;
 use std::time::Duration;
 
 use child::{Child, Next};
+pub(super) use proof::Answered;
 use turns::Turns;
 
 use super::about::BatchRow;
@@ -56,8 +58,11 @@ pub(super) struct Made {
     pub(super) peak_rss_bytes: Option<u64>,
 }
 
-/// A row, and the child that made it if it can make another.
-type Measured = (Made, Option<Box<Child>>);
+/// What came of a job, and the child that did it if it can do another.
+type Worked<T> = (T, Option<Box<Child>>);
+
+/// Has a child do one job; nothing where the user stopped the run.
+type One<'a, J, T> = dyn Fn(Box<Child>, &J) -> Result<Option<Worked<T>>> + Sync + 'a;
 
 /// What became of a child's opening.
 enum Opened {
@@ -115,14 +120,19 @@ impl<'a> Supervisor<'a> {
     /// # Errors
     /// A child cannot be started, or its engine cannot be opened; and the errors of `made`.
     pub(super) fn run(&self, entries: &[&Selected], made: &mut dyn FnMut(Made) -> Result<()>) -> Result<()> {
+        self.each(entries, &|child, entry| self.row(child, entry), made)
+    }
+
+    /// Has children do something with every job, each child with one job after the other, and hands each result to `made`.
+    fn each<J: Sync, T: Send>(&self, jobs: &[J], one: &One<'_, J, T>, made: &mut dyn FnMut(T) -> Result<()>) -> Result<()> {
         let next = AtomicUsize::new(0);
         let failed = AtomicBool::new(false);
         thread::scope(|scope| {
             let (sender, rows) = sync_channel(self.jobs * 2);
-            let workers = self.jobs.min(entries.len());
+            let workers = self.jobs.min(jobs.len());
             for _ in 0..workers {
                 let (sender, next, failed) = (sender.clone(), &next, &failed);
-                scope.spawn(move || self.work(entries, next, failed, &sender));
+                scope.spawn(move || self.work(jobs, one, next, failed, &sender));
             }
             drop(sender);
             let mut result = Ok(());
@@ -138,10 +148,10 @@ impl<'a> Supervisor<'a> {
     }
 
     /// One child's share, and that of those who take its place.
-    fn work(&self, entries: &[&Selected], next: &AtomicUsize, failed: &AtomicBool, rows: &SyncSender<Result<Made>>) {
+    fn work<J, T>(&self, jobs: &[J], one: &One<'_, J, T>, next: &AtomicUsize, failed: &AtomicBool, rows: &SyncSender<Result<T>>) {
         let mut idle: Option<Box<Child>> = None;
         while !self.is_stopped() && !failed.load(Ordering::SeqCst) {
-            let Some(entry) = entries.get(next.fetch_add(1, Ordering::SeqCst)) else { break };
+            let Some(job) = jobs.get(next.fetch_add(1, Ordering::SeqCst)) else { break };
             let child = match idle.take().map_or_else(|| self.reopen(), |child| Ok(Some(child))) {
                 Ok(Some(child)) => child,
                 Ok(None) => break,
@@ -151,7 +161,7 @@ impl<'a> Supervisor<'a> {
                     break;
                 }
             };
-            let (made, left) = match self.row(child, entry) {
+            let (made, left) = match one(child, job) {
                 Ok(Some((made, left))) => (Ok(made), left),
                 Ok(None) => break,
                 Err(error) => (Err(error), None),
@@ -164,7 +174,7 @@ impl<'a> Supervisor<'a> {
     }
 
     /// Has a child measure an entry. Nothing where the user stopped the run; no child where it did not survive.
-    fn row(&self, child: Box<Child>, entry: &Selected) -> Result<Option<Measured>> {
+    fn row(&self, child: Box<Child>, entry: &&Selected) -> Result<Option<Worked<Made>>> {
         let watch = Stopwatch::start();
         let mut turns = Turns::new(self.timeout);
         let mut assembly = Assembly::new(entry, self.engine());

@@ -22,6 +22,7 @@ fn setup() -> Setup {
         assert_formats: true,
         warm: true,
         spellings: vec![Spelling::Compact],
+        prove: Vec::new(),
     }
 }
 
@@ -46,8 +47,10 @@ fn said_with(setup: &Setup, quirk: Quirk, jobs: &[Job]) -> Vec<Event> {
         input += &(serde_json::to_string(job).unwrap() + "\n");
     }
     let mut output = Vec::new();
-    serve_with(input.as_bytes(), &mut output, &|_| Ok(Opened { engine: Arc::new(FakeEngine(quirk)), vocabulary: shared() }))
-        .unwrap();
+    serve_with(input.as_bytes(), &mut output, &|_| {
+        Ok(Opened { engine: Arc::new(FakeEngine(quirk)), vocabulary: shared(), benches: Vec::new(), ready: OnceLock::new() })
+    })
+    .unwrap();
     String::from_utf8(output).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 

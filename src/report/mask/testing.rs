@@ -44,6 +44,7 @@ pub(crate) fn measurement(engines: &[EngineName]) -> Measurement {
         jobs: 2,
         timeout_ms: TIMEOUT_MS,
         memory_limit_bytes: Some(4 << 30),
+        prove: None,
         host: HostAbout { os: "linux".into(), arch: "x86_64".into(), cpu: None, threads: 2, clock_ns: 25 },
     };
     Measurement {

@@ -12,7 +12,7 @@ use super::number::{bytes, count};
 use super::outcome::SchemaOutcome;
 use super::tables::{self, Section};
 use super::{EngineSummary, Summary};
-use crate::mask::about::RESERVED_BYTES;
+use crate::mask::about::{About, RESERVED_BYTES};
 use crate::mask::row::Spelling;
 use crate::printable::printable;
 
@@ -55,11 +55,19 @@ pub fn render(summary: &Summary) -> String {
 /// Under which conditions the numbers hold, a name and a line each.
 pub(super) fn conditions(summary: &Summary) -> Vec<(&'static str, String)> {
     let measurement = &summary.measurement;
-    let about = &measurement.about;
+    let mut lines = conditions_of(&measurement.about, &measurement.sobench_version, measurement.date.as_deref());
+    if let Some(ns) = measurement.wall_ns {
+        lines.push(("wall time", format!("{:.1} s", ns as f64 / 1e9)));
+    }
+    lines
+}
+
+/// As [`conditions`], for whatever was done with engines over a corpus.
+pub fn conditions_of(about: &About, version: &str, date: Option<&str>) -> Vec<(&'static str, String)> {
     let name = |text: &str| printable(text, NAME_MAX_CHARS);
     let mut lines = Vec::new();
-    let date = measurement.date.as_deref().map(|it| format!(", at {}", name(it))).unwrap_or_default();
-    lines.push(("sobench", format!("{}{date}", name(&measurement.sobench_version))));
+    let date = date.map(|it| format!(", at {}", name(it))).unwrap_or_default();
+    lines.push(("sobench", format!("{}{date}", name(version))));
     for corpus in &about.corpora {
         let unreadable =
             if corpus.unreadable > 0 { format!(", {} unreadable", count(corpus.unreadable as u64)) } else { String::new() };
@@ -99,9 +107,6 @@ pub(super) fn conditions(summary: &Summary) -> Vec<(&'static str, String)> {
             host.clock_ns
         ),
     ));
-    if let Some(ns) = measurement.wall_ns {
-        lines.push(("wall time", format!("{:.1} s", ns as f64 / 1e9)));
-    }
     lines
 }
 

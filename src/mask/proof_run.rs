@@ -1,0 +1,354 @@
+//! Proving errors from plan to clusters, and checking witnesses again. Knows the order of things, not how one is done.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
+
+use serde::{Deserialize, Serialize};
+
+use super::about::About;
+use super::clock::{Stopwatch, wall_clock};
+use super::corpus::{self, Corpora, Selected};
+use super::plan::{Effort, MaskPlan, WorkerCommand, load_vocabulary};
+use super::protocol::{CheckJob, Event, Job, Setup, ShrinkJob};
+use super::prove::Proved;
+use super::prove::cluster::{Cluster, Gathered, Gathering, keywords, merged};
+use super::prove::finding::Finding;
+use super::prove::witness::{self, Standing, Witness};
+use super::rows::{Line, Rows, RowsFile};
+use super::run::{about, supervisor};
+use super::supervise::{Answered, Supervisor};
+use crate::constraint::Constraint;
+use crate::engine::{EngineName, Vocabulary};
+use crate::error::{Error, Result};
+
+/// Findings that are made small, those of the most schemas; the rest is listed without a witness.
+const MAX_SHRUNK: usize = 150;
+
+/// Compiles that making one finding small may take.
+const SHRINK_TRIES: usize = 250;
+
+/// Entries that a cluster names.
+const MAX_ENTRIES: usize = 5;
+
+/// What was proved of one entry under one engine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProofRow {
+    /// The entry's place among all entries of all corpora, from 0.
+    pub index: usize,
+    pub entry: String,
+    pub engine: EngineName,
+    /// Keyword tags, such as `$ref` or `format:date-time`.
+    pub tags: Vec<String>,
+    pub kind: String,
+    pub proved: Proved,
+}
+
+impl Line for ProofRow {
+    fn engine(&self) -> EngineName {
+        self.engine
+    }
+    fn index(&self) -> usize {
+        self.index
+    }
+}
+
+/// What a progress bar is told.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ProofEvent {
+    /// So many entries are to be worked on, of which so many were before.
+    Started {
+        entries: usize,
+        resumed: usize,
+    },
+    EntryDone,
+    /// Every entry is done, and so many findings are made small.
+    Shrinking {
+        findings: usize,
+    },
+    Shrunk,
+}
+
+/// A finished or interrupted proof.
+#[derive(Clone, Debug)]
+pub struct ProofRun {
+    pub about: About,
+    pub effort: Effort,
+    /// The most frequent first.
+    pub clusters: Vec<Cluster>,
+    pub began: SystemTime,
+    pub wall_ns: u64,
+    /// Of which so much was spent on making findings small.
+    pub shrink_ns: u64,
+    pub interrupted: bool,
+    pub notices: Vec<String>,
+    rows: Rows<ProofRow>,
+}
+
+impl ProofRun {
+    /// The rows, read from their file one at a time: by engine in the order asked for, then by the entry's place in the corpora.
+    pub fn rows(&self) -> impl Iterator<Item = Result<ProofRow>> + '_ {
+        self.rows.iter()
+    }
+
+    /// The file that keeps the rows, if the plan names one.
+    pub fn rows_path(&self) -> Option<&Path> {
+        self.rows.path()
+    }
+}
+
+/// Carries out a plan; blocks until it is done or `stop` is set. Children are started by `command`.
+///
+/// # Errors
+/// As [`super::run`].
+pub fn prove(
+    plan: &MaskPlan,
+    effort: Effort,
+    command: &WorkerCommand,
+    stop: &AtomicBool,
+    on_event: &dyn Fn(ProofEvent),
+) -> Result<ProofRun> {
+    plan.check()?;
+    let (began, watch) = (wall_clock(), Stopwatch::start());
+    let corpora = corpus::load(plan)?;
+    let mut ready = Vec::new();
+    for engine in &plan.engines {
+        let Some(opened) = supervisor(plan, command, stop, *engine).probe()? else {
+            return Err(Error::interrupted("stopped before anything was proved"));
+        };
+        ready.push(opened);
+    }
+    let about = about(plan, &corpora, &ready);
+    let (file, notice) = RowsFile::<ProofRow>::open(plan.rows.as_deref(), plan.resume, &about)?;
+    let mut notices = corpora.notices.clone();
+    notices.extend(notice);
+    let supervisor = proving(plan, command, stop);
+    let mut proving = Proving { plan, corpora: &corpora, supervisor: &supervisor, about: &about, on_event, file };
+    proving.entries(effort)?;
+    let proved_ns = watch.elapsed_ns();
+    let clusters = if stop.load(Ordering::SeqCst) { Vec::new() } else { proving.clusters()? };
+    let interrupted = stop.load(Ordering::SeqCst);
+    let (wall_ns, rows) = (watch.elapsed_ns(), proving.file.rows());
+    Ok(ProofRun { about, effort, clusters, began, wall_ns, shrink_ns: wall_ns - proved_ns, interrupted, notices, rows })
+}
+
+fn proving<'a>(plan: &MaskPlan, command: &'a WorkerCommand, stop: &'a AtomicBool) -> Supervisor<'a> {
+    let setup = Setup {
+        engine: plan.engines[0],
+        policy: plan.policy.clone(),
+        tokenizer: plan.tokenizer.clone(),
+        eos_token: plan.eos_token.clone(),
+        memory_limit_bytes: plan.memory_limit(),
+        assert_formats: plan.assert_formats,
+        warm: false,
+        spellings: Vec::new(),
+        prove: plan.engines.clone(),
+    };
+    Supervisor::new(command, setup, Duration::from_millis(plan.timeout_ms), plan.jobs, stop)
+}
+
+struct Proving<'a> {
+    plan: &'a MaskPlan,
+    corpora: &'a Corpora,
+    supervisor: &'a Supervisor<'a>,
+    about: &'a About,
+    on_event: &'a dyn Fn(ProofEvent),
+    file: RowsFile<ProofRow>,
+}
+
+impl Proving<'_> {
+    fn entries(&mut self, effort: Effort) -> Result<()> {
+        let is_done = |entry: &&Selected| self.plan.engines.iter().all(|engine| self.file.has(*engine, entry.index));
+        let selected = &self.corpora.selected;
+        let pending: Vec<&Selected> = selected.iter().filter(|entry| !is_done(entry)).collect();
+        (self.on_event)(ProofEvent::Started { entries: selected.len(), resumed: selected.len() - pending.len() });
+        let (file, corpora, on_event) = (&mut self.file, self.corpora, self.on_event);
+        self.supervisor.prove(&pending, effort, &mut |(index, results)| {
+            let Some(entry) = at(corpora, index) else { return Ok(()) };
+            for (engine, proved) in results {
+                let (entry, tags, kind) = (entry.name.clone(), entry.tags.clone(), entry.kind.to_owned());
+                file.append(&ProofRow { index, entry, engine, tags, kind, proved })?;
+            }
+            on_event(ProofEvent::EntryDone);
+            Ok(())
+        })
+    }
+
+    /// Gathers all findings, and has one of each kind made small.
+    fn clusters(&self) -> Result<Vec<Cluster>> {
+        let vocabulary = load_vocabulary(&self.plan.tokenizer, self.plan.eos_token.as_deref())?;
+        let mut gathering = Gathering::default();
+        for row in self.file.rows().iter() {
+            let row = row?;
+            let bytes = at(self.corpora, row.index).map_or(0, |entry| entry.json.len());
+            for finding in row.proved.findings {
+                gathering.add(row.engine, row.index, bytes, finding, &vocabulary);
+            }
+        }
+        let gathered = gathering.sorted();
+        let shrunk: Vec<&Gathered> = gathered.iter().take(MAX_SHRUNK).collect();
+        let jobs: Vec<Job> = shrunk.iter().filter_map(|it| self.shrink_job(it)).collect();
+        (self.on_event)(ProofEvent::Shrinking { findings: jobs.len() });
+        let mut answers: BTreeMap<usize, (Constraint, Finding)> = BTreeMap::new();
+        self.supervisor.ask(&jobs, &mut |(place, answer)| {
+            if let Answered::Event(event) = answer
+                && let Event::Shrunk(Some(case)) = *event
+            {
+                answers.insert(place, case);
+            }
+            (self.on_event)(ProofEvent::Shrunk);
+            Ok(())
+        })?;
+        self.stand(&shrunk, &mut answers)?;
+        let clusters = gathered.iter().enumerate().map(|(place, it)| {
+            let cluster = self.cluster(it, answers.remove(&place), &vocabulary);
+            (cluster, it.schemas.clone())
+        });
+        Ok(merged(clusters.collect()))
+    }
+
+    /// What could not be made small stands as it was found, if it does when it is checked again.
+    fn stand(&self, shrunk: &[&Gathered], answers: &mut BTreeMap<usize, (Constraint, Finding)>) -> Result<()> {
+        let left = (0..shrunk.len()).filter(|place| !answers.contains_key(place));
+        let cases: Vec<(usize, Constraint, Finding)> = left
+            .filter_map(|place| {
+                let (index, finding) = &shrunk[place].best;
+                Some((place, constraint_of(at(self.corpora, *index)?)?, finding.clone()))
+            })
+            .collect();
+        let check = |(place, constraint, finding): &(usize, Constraint, Finding)| {
+            let engine = shrunk[*place].key.engine;
+            Job::Check(Box::new(CheckJob { engine, constraint: constraint.clone(), finding: finding.clone() }))
+        };
+        let jobs: Vec<Job> = cases.iter().map(check).collect();
+        self.supervisor.ask(&jobs, &mut |(number, answer)| {
+            if let Answered::Event(event) = answer
+                && *event == Event::Checked(Standing::Holds)
+            {
+                let (place, constraint, finding) = cases[number].clone();
+                answers.insert(place, (constraint, finding));
+            }
+            Ok(())
+        })
+    }
+
+    fn shrink_job(&self, gathered: &Gathered) -> Option<Job> {
+        let (index, finding) = &gathered.best;
+        let constraint = constraint_of(at(self.corpora, *index)?)?;
+        let (engine, finding) = (gathered.key.engine, finding.clone());
+        Some(Job::Shrink(Box::new(ShrinkJob { engine, constraint, finding, tries: SHRINK_TRIES })))
+    }
+
+    fn cluster(&self, gathered: &Gathered, case: Option<(Constraint, Finding)>, vocabulary: &Vocabulary) -> Cluster {
+        let names = |count| {
+            gathered.schemas.iter().filter_map(|index| Some(at(self.corpora, *index)?.name.clone())).take(count).collect()
+        };
+        let mut entries: Vec<String> = names(MAX_ENTRIES);
+        let (engine, schemas) = (gathered.key.engine, gathered.schemas.len() as u64);
+        let best = at(self.corpora, gathered.best.0);
+        let keywords = match (&case, best.and_then(constraint_of)) {
+            (Some((constraint, _)), _) => keywords(constraint),
+            (None, Some(constraint)) => vec![constraint.kind().to_owned()],
+            (None, None) => Vec::new(),
+        };
+        if entries.is_empty() {
+            entries = best.map(|entry| entry.name.clone()).into_iter().collect();
+        }
+        let entry = best.map(|entry| entry.name.clone()).unwrap_or_default();
+        let place = gathered.key.place(case.as_ref().map(|(_, finding)| finding), vocabulary);
+        let witness = case.map(|(constraint, finding)| self.witness(engine, schemas, entry, constraint, finding, vocabulary));
+        Cluster { engine, proof: gathered.key.proof, schemas, keywords, place, witness, entries }
+    }
+
+    fn witness(
+        &self,
+        engine: EngineName,
+        schemas: u64,
+        entry: String,
+        constraint: Constraint,
+        finding: Finding,
+        vocabulary: &Vocabulary,
+    ) -> Witness {
+        let version = self.about.engines.iter().find(|it| it.engine == engine).map(|it| it.version.clone());
+        let text = |tokens: &[u32]| String::from_utf8_lossy(&vocabulary.decode(tokens)).into_owned();
+        Witness {
+            sobench_witness: witness::VERSION,
+            engine,
+            found_with: version.unwrap_or_default(),
+            policy: self.plan.policy.clone(),
+            tokenizer: self.plan.tokenizer.clone(),
+            eos_token: self.plan.eos_token.clone(),
+            schemas,
+            entry,
+            why: finding.why(),
+            constraint,
+            prefix_text: text(&finding.prefix),
+            token_text: finding.token.map(|token| text(&[token])),
+            finding,
+        }
+    }
+}
+
+/// The entry of this place, which is none of its own where a corpus was filtered.
+fn at(corpora: &Corpora, index: usize) -> Option<&Selected> {
+    let place = corpora.selected.binary_search_by_key(&index, |entry| entry.index).ok()?;
+    corpora.selected.get(place)
+}
+
+fn constraint_of(entry: &Selected) -> Option<Constraint> {
+    #[derive(Deserialize)]
+    struct Bare {
+        constraint: Constraint,
+    }
+    serde_json::from_str::<Bare>(&entry.json).ok().map(|it| it.constraint)
+}
+
+/// Checks witnesses again, in the order given; those that were reached where `stop` was set. Each is checked with the engine, the policy and the
+/// vocabulary that it names.
+///
+/// # Errors
+/// Children that cannot be started, or engines that cannot be opened.
+pub fn replay(
+    witnesses: &[Witness],
+    plan: &MaskPlan,
+    command: &WorkerCommand,
+    stop: &AtomicBool,
+) -> Result<Vec<Option<Standing>>> {
+    let mut standings: Vec<Option<Standing>> = vec![None; witnesses.len()];
+    let mut left: Vec<usize> = (0..witnesses.len()).collect();
+    while let Some(first) = left.first().map(|place| &witnesses[*place]) {
+        let is_alike = |it: &Witness| {
+            (it.engine, &it.policy, &it.tokenizer, &it.eos_token)
+                == (first.engine, &first.policy, &first.tokenizer, &first.eos_token)
+        };
+        let (alike, others): (Vec<usize>, Vec<usize>) = left.iter().partition(|place| is_alike(&witnesses[**place]));
+        let plan = MaskPlan {
+            engines: vec![first.engine],
+            policy: first.policy.clone(),
+            tokenizer: first.tokenizer.clone(),
+            eos_token: first.eos_token.clone(),
+            ..plan.clone()
+        };
+        let supervisor = proving(&plan, command, stop);
+        let jobs: Vec<Job> = alike.iter().map(|place| check_job(&witnesses[*place])).collect();
+        supervisor.ask(&jobs, &mut |(place, answer)| {
+            let standing = match answer {
+                Answered::Event(event) => match *event {
+                    Event::Checked(standing) => standing,
+                    _ => Standing::Unknown { why: "the child process broke the protocol".to_owned() },
+                },
+                Answered::Failed(why) => Standing::Unknown { why },
+            };
+            standings[alike[place]] = Some(standing);
+            Ok(())
+        })?;
+        left = others;
+    }
+    Ok(standings)
+}
+
+fn check_job(witness: &Witness) -> Job {
+    let (constraint, finding) = (witness.constraint.clone(), witness.finding.clone());
+    Job::Check(Box::new(CheckJob { engine: witness.engine, constraint, finding }))
+}

@@ -1,0 +1,199 @@
+//! Finds out by experiment whether a declared departure explains a finding: it is undone, in the engine's own policy or in the text, and the
+//! engine is asked again. Knows no corpus.
+
+use std::cell::OnceCell;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::along::Ground;
+use super::departure::{self, Departure};
+use super::finding::Reading;
+use super::json_prefix::JsonPrefix;
+use super::respell;
+use crate::constraint::Constraint;
+use crate::engine::{Engine, EngineError, EngineName, Grammar, Vocabulary};
+
+/// An engine whose policy does not depart in one respect.
+pub(super) struct Relaxed {
+    pub(super) departure: Departure,
+    pub(super) engine: Arc<dyn Engine>,
+    /// The constraint, compiled when it is first needed; none where it cannot be.
+    pub(super) grammar: OnceCell<Option<Arc<dyn Grammar>>>,
+}
+
+impl Relaxed {
+    /// Whether it can be what the refusal is about: members and items that are not named are refused where one begins.
+    fn is_at_stake(&self, refusal: &Refusal<'_>) -> bool {
+        self.departure != Departure::AdditionalProperties || refusal.is_between_members()
+    }
+
+    fn grammar(&self, constraint: &Constraint) -> Option<&dyn Grammar> {
+        self.grammar.get_or_init(|| self.engine.compile(constraint).ok()).as_deref()
+    }
+}
+
+/// Explains the findings of one engine on one constraint.
+pub(super) struct Explainer<'a> {
+    pub(super) engine: EngineName,
+    pub(super) grammar: &'a dyn Grammar,
+    pub(super) relaxed: &'a [Relaxed],
+    pub(super) constraint: &'a Constraint,
+    /// The instance that a text was made of, where the engine lets that through.
+    pub(super) accepted: Option<&'a Value>,
+}
+
+/// A text that matches and was not let through.
+pub(super) struct Refusal<'a> {
+    pub(super) text: &'a str,
+    /// What was let through of it.
+    pub(super) before: &'a [u8],
+}
+
+impl Refusal<'_> {
+    fn is_at_name(&self) -> bool {
+        JsonPrefix::after(self.before).is_some_and(|state| state.is_at_name())
+    }
+
+    fn is_between_members(&self) -> bool {
+        JsonPrefix::after(self.before).is_some_and(|state| state.is_at_name() || state.is_at_item())
+    }
+}
+
+impl<'a> Explainer<'a> {
+    /// The engine without forced tokens.
+    pub(super) fn unforced(&self) -> Option<&'a dyn Grammar> {
+        self.relaxed.iter().find(|it| it.departure == Departure::CanonicalTokens)?.grammar(self.constraint)
+    }
+
+    fn is_json(&self) -> bool {
+        matches!(self.constraint, Constraint::JsonSchema(_) | Constraint::JsonObject(_))
+    }
+
+    fn declares(&self, departure: Departure) -> bool {
+        departure::of(self.engine).any(|it| it == departure)
+    }
+
+    /// Why a text that matches is not let through.
+    ///
+    /// # Errors
+    /// The library's own.
+    pub(super) fn strict(&self, refusal: &Refusal<'_>, ground: &Ground<'_>) -> Result<Reading, EngineError> {
+        if departure::of(self.engine).next().is_none() {
+            return Ok(Reading::Error);
+        }
+        let respelt = self.respelt(refusal.text);
+        for (departures, text) in respelt.iter().skip(1) {
+            if passes(self.grammar, text, ground.vocabulary)? {
+                return Ok(Reading::Declared(departures.clone()));
+            }
+        }
+        if let Some(reading) = self.by_order(self.grammar, refusal, &[], ground)? {
+            return Ok(reading);
+        }
+        for relaxed in self.relaxed.iter().filter(|it| it.is_at_stake(refusal)) {
+            let Some(grammar) = relaxed.grammar(self.constraint) else { continue };
+            for (departures, text) in &respelt {
+                if passes(grammar, text, ground.vocabulary)? {
+                    return Ok(Reading::Declared([&departures[..], &[relaxed.departure]].concat()));
+                }
+            }
+            if let Some(reading) = self.by_order(grammar, refusal, &[relaxed.departure], ground)? {
+                return Ok(reading);
+            }
+        }
+        // At a name it may still be the order, which the schema can fix in ways that were not tried.
+        let may_be_order = self.declares(Departure::MemberOrder) && refusal.is_at_name() && has_choice(refusal.text);
+        Ok(if may_be_order { Reading::Unclear } else { Reading::Error })
+    }
+
+    /// The text as it is, with each declared departure undone that can be undone in it, and with all of them undone.
+    fn respelt(&self, text: &str) -> Vec<(Vec<Departure>, String)> {
+        let mut texts = vec![(Vec::new(), text.to_owned())];
+        let mut all = (Vec::new(), text.to_owned());
+        for (departure, respell) in RESPELLINGS {
+            let respelt = respell(text);
+            if self.is_json() && self.declares(departure) && respelt != text {
+                texts.push((vec![departure], respelt));
+                all = ([all.0, vec![departure]].concat(), respell(&all.1));
+            }
+        }
+        if all.0.len() > 1 {
+            texts.push(all);
+        }
+        texts
+    }
+
+    /// Why a text that breaks the constraint in this way is let through.
+    pub(super) fn loose(&self, how: &str) -> Reading {
+        departure::for_keyword(self.engine, how).map_or(Reading::Error, |departure| Reading::Declared(vec![departure]))
+    }
+
+    /// Whether the text passes with its members in another order, and does not without that: then what explains it, or that nothing declared
+    /// does, since it is its spelling that is refused.
+    fn by_order(
+        &self,
+        grammar: &dyn Grammar,
+        refusal: &Refusal<'_>,
+        besides: &[Departure],
+        ground: &Ground<'_>,
+    ) -> Result<Option<Reading>, EngineError> {
+        let Constraint::JsonSchema(schema) = self.constraint else { return Ok(None) };
+        if !self.declares(Departure::MemberOrder) {
+            return Ok(None);
+        }
+        let compact = respell::with_plain_numbers(&respell::with_least_escapes(&respell::without_spaces(refusal.text)));
+        if passes(grammar, &compact, ground.vocabulary)? {
+            return Ok(Some(Reading::Error));
+        }
+        for like in [self.accepted, None] {
+            let ordered = respell::in_order(&compact, like, Some(schema)).filter(|text| *text != compact);
+            if let Some(ordered) = ordered
+                && passes(grammar, &ordered, ground.vocabulary)?
+            {
+                return Ok(Some(Reading::Declared([&[Departure::MemberOrder], besides].concat())));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Undoes a departure in a text.
+type Respelling = fn(&str) -> String;
+
+/// The departures that can be undone in the text, and how.
+const RESPELLINGS: [(Departure, Respelling); 4] = [
+    (Departure::OuterWhiteSpace, respell::trimmed),
+    (Departure::WhiteSpace, respell::without_spaces),
+    (Departure::Escapes, respell::with_least_escapes),
+    (Departure::Numbers, respell::with_plain_numbers),
+];
+
+/// Whether a text is let through to its end, by its canonical tokens.
+///
+/// # Errors
+/// The library's own, except that it refuses a token.
+pub(super) fn passes(grammar: &dyn Grammar, text: &str, vocabulary: &Vocabulary) -> Result<bool, EngineError> {
+    let Some(tokens) = vocabulary.encode_exactly(text) else { return Ok(false) };
+    let mut matcher = grammar.matcher()?;
+    for token in tokens {
+        match matcher.commit(token) {
+            Ok(()) => {}
+            Err(EngineError::Invalid { .. }) => return Ok(false),
+            Err(error) => return Err(error),
+        }
+    }
+    matcher.is_accepting()
+}
+
+/// Whether some object of the text has two members.
+fn has_choice(text: &str) -> bool {
+    fn within(value: &Value) -> bool {
+        match value {
+            Value::Object(members) => members.len() > 1 || members.values().any(within),
+            Value::Array(items) => items.iter().any(within),
+            _ => false,
+        }
+    }
+    serde_json::from_str(text).is_ok_and(|value| within(&value))
+}

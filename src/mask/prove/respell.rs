@@ -1,0 +1,206 @@
+//! Takes one liberty of JSON's spelling at a time back from a text, and leaves every other byte as it was; and puts members in order. Knows no
+//! engine.
+
+use serde_json::Value;
+
+use super::mutant;
+
+/// Numbers that are written out: those with a larger exponent stay as they are.
+const MAX_DIGITS: usize = 64;
+
+/// The text without the white space before its first byte and after its last.
+pub(super) fn trimmed(text: &str) -> String {
+    text.trim_matches([' ', '\t', '\n', '\r']).to_owned()
+}
+
+/// The text without white space between its tokens.
+pub(super) fn without_spaces(text: &str) -> String {
+    rewritten(text, |piece| match piece {
+        Piece::Space(_) => String::new(),
+        Piece::Text(text) | Piece::Number(text) | Piece::Other(text) => text.to_owned(),
+    })
+}
+
+/// The text with every string escaped as little as can be.
+pub(super) fn with_least_escapes(text: &str) -> String {
+    rewritten(text, |piece| match piece {
+        Piece::Text(text) => {
+            serde_json::from_str::<String>(text).map_or_else(|_| text.to_owned(), |it| Value::from(it).to_string())
+        }
+        Piece::Space(text) | Piece::Number(text) | Piece::Other(text) => text.to_owned(),
+    })
+}
+
+/// The text with whole numbers written as their digits alone, and exponents with a sign.
+pub(super) fn with_plain_numbers(text: &str) -> String {
+    rewritten(text, |piece| match piece {
+        Piece::Number(text) => plain(text),
+        Piece::Space(text) | Piece::Text(text) | Piece::Other(text) => text.to_owned(),
+    })
+}
+
+/// The text, written compactly, with members in the order in which `like` has them, where it has an object there; else in the order of the
+/// map of `properties` in `schema` that names most of them. `None` for what is no JSON.
+pub(super) fn in_order(text: &str, like: Option<&Value>, schema: Option<&Value>) -> Option<String> {
+    let mut maps = Vec::new();
+    if let Some(schema) = schema {
+        property_maps(schema, &mut maps);
+    }
+    let value: Value = serde_json::from_str(text).ok()?;
+    Some(mutant::compact(&ordered(&value, like, &maps)))
+}
+
+enum Piece<'a> {
+    Space(&'a str),
+    /// With its quotes.
+    Text(&'a str),
+    Number(&'a str),
+    Other(&'a str),
+}
+
+fn rewritten(text: &str, mut each: impl FnMut(Piece<'_>) -> String) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(first) = rest.bytes().next() {
+        let length = match first {
+            b'"' => string_end(rest),
+            b' ' | b'\t' | b'\n' | b'\r' => rest.bytes().take_while(|byte| b" \t\n\r".contains(byte)).count(),
+            b'-' | b'0'..=b'9' => rest.bytes().take_while(|byte| b"+-.eE0123456789".contains(byte)).count(),
+            _ => rest.chars().next().map_or(1, char::len_utf8),
+        };
+        let (piece, after) = rest.split_at(length);
+        out.push_str(&each(match first {
+            b'"' => Piece::Text(piece),
+            b' ' | b'\t' | b'\n' | b'\r' => Piece::Space(piece),
+            b'-' | b'0'..=b'9' => Piece::Number(piece),
+            _ => Piece::Other(piece),
+        }));
+        rest = after;
+    }
+    out
+}
+
+/// The length of the string that a text begins with; all of the text where it does not end.
+fn string_end(text: &str) -> usize {
+    let mut is_escaped = false;
+    let end = text.bytes().enumerate().skip(1).find(|(_, byte)| {
+        let is_end = *byte == b'"' && !is_escaped;
+        is_escaped = *byte == b'\\' && !is_escaped;
+        is_end
+    });
+    end.map_or(text.len(), |(place, _)| place + 1)
+}
+
+/// A whole number as its digits alone; another one with a sign at its exponent.
+fn plain(number: &str) -> String {
+    let (mantissa, exponent) = number.split_once(['e', 'E']).unwrap_or((number, ""));
+    let (sign, mantissa) = mantissa.strip_prefix('-').map_or(("", mantissa), |mantissa| ("-", mantissa));
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let Ok(power) = (if exponent.is_empty() { Ok(0) } else { exponent.parse::<i64>() }) else { return number.to_owned() };
+    let digits = format!("{whole}{fraction}");
+    let point = i64::try_from(whole.len()).unwrap_or(i64::MAX).saturating_add(power);
+    let signed = || match number.split_once(['e', 'E']) {
+        Some((mantissa, power)) if !power.starts_with(['+', '-']) => format!("{mantissa}e+{power}"),
+        _ => number.to_owned(),
+    };
+    let Some(point) = usize::try_from(point).ok().filter(|point| *point <= MAX_DIGITS) else { return signed() };
+    let (before, after) = digits.split_at(point.min(digits.len()));
+    if after.bytes().any(|digit| digit != b'0') {
+        return signed();
+    }
+    let before = format!("{before}{}", "0".repeat(point.saturating_sub(digits.len())));
+    match before.trim_start_matches('0') {
+        "" => "0".to_owned(),
+        digits => format!("{sign}{digits}"),
+    }
+}
+
+/// The names of every map of `properties`, and of every list of `required`, each in its order.
+fn property_maps(schema: &Value, maps: &mut Vec<Vec<String>>) {
+    let mut next = vec![schema];
+    while let Some(schema) = next.pop() {
+        match schema {
+            Value::Object(members) => {
+                let names = members.get("properties").and_then(Value::as_object).into_iter().flat_map(|it| it.keys().cloned());
+                let required = members.get("required").and_then(Value::as_array).into_iter().flatten();
+                let mut all: Vec<String> = names.collect();
+                for name in required.filter_map(Value::as_str) {
+                    if !all.iter().any(|known| known == name) {
+                        all.push(name.to_owned());
+                    }
+                }
+                if !all.is_empty() {
+                    maps.push(all);
+                }
+                next.extend(members.values());
+            }
+            Value::Array(items) => next.extend(items),
+            _ => {}
+        }
+    }
+}
+
+fn ordered(value: &Value, like: Option<&Value>, maps: &[Vec<String>]) -> Value {
+    match value {
+        Value::Array(items) => {
+            let like = |place| like.and_then(|like: &Value| like.get::<usize>(place));
+            items.iter().enumerate().map(|(place, item)| ordered(item, like(place), maps)).collect()
+        }
+        Value::Object(members) => {
+            let mut members: Vec<(String, Value)> = members
+                .iter()
+                .map(|(name, member)| (name.clone(), ordered(member, like.and_then(|like| like.get(name.as_str())), maps)))
+                .collect();
+            match like.and_then(Value::as_object) {
+                Some(like) => sort_like(&mut members, like.keys()),
+                None => {
+                    let known = |map: &&Vec<String>| map.iter().filter(|name| members.iter().any(|(it, _)| it == *name)).count();
+                    if let Some(map) = maps.iter().max_by_key(known) {
+                        sort_like(&mut members, map.iter());
+                    }
+                }
+            }
+            Value::Object(members.into_iter().collect())
+        }
+        other => other.clone(),
+    }
+}
+
+/// What is not named comes last, in the order that it had.
+fn sort_like<'a>(members: &mut [(String, Value)], names: impl Iterator<Item = &'a String>) {
+    let places: std::collections::HashMap<&String, usize> = names.enumerate().map(|(place, name)| (name, place)).collect();
+    members.sort_by_key(|(name, _)| places.get(name).copied().unwrap_or(usize::MAX));
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn one_liberty_at_a_time_is_taken_back() {
+        let text = " {\"a\\u0062\": [1.0, 2e1 ,-0, 1.5e3, 1.25, 1e-2, 2.5E0],\t\"c\\\"\" :\"x\\/ y\"}\n";
+        for (respelt, expected) in [
+            (trimmed(text), text.trim()),
+            (without_spaces(text), r#"{"a\u0062":[1.0,2e1,-0,1.5e3,1.25,1e-2,2.5E0],"c\"":"x\/ y"}"#),
+            (with_least_escapes(text), " {\"ab\": [1.0, 2e1 ,-0, 1.5e3, 1.25, 1e-2, 2.5E0],\t\"c\\\"\" :\"x/ y\"}\n"),
+            (with_plain_numbers(text), " {\"a\\u0062\": [1, 20 ,0, 1500, 1.25, 1e-2, 2.5e+0],\t\"c\\\"\" :\"x\\/ y\"}\n"),
+            (with_plain_numbers("1e99999999999999999999"), "1e99999999999999999999"),
+            (with_plain_numbers("1e400"), "1e+400"),
+            (with_least_escapes("\"open"), "\"open"),
+        ] {
+            assert_eq!(respelt, expected);
+        }
+    }
+
+    #[test]
+    fn members_are_put_in_the_order_of_another_text_or_of_the_schema() {
+        let like = json!({"b": {"d": 1, "c": 2}, "a": 0});
+        let schema = json!({"properties": {"b": {"properties": {"d": true, "c": true}}, "a": true}, "required": ["z"]});
+        let text = r#"{"z":1,"a":0,"x":3,"b":{"c":2,"d":1}}"#;
+        assert_eq!(in_order(text, Some(&like), None).unwrap(), r#"{"b":{"d":1,"c":2},"a":0,"z":1,"x":3}"#);
+        assert_eq!(in_order(text, None, Some(&schema)).unwrap(), r#"{"b":{"d":1,"c":2},"a":0,"z":1,"x":3}"#);
+        assert_eq!(in_order("{", None, None), None);
+    }
+}

@@ -1,0 +1,85 @@
+//! The jobs of a child that proves errors: an entry under all engines, a finding made small, a finding checked again. Knows no process and no
+//! file.
+
+use std::io::Write;
+
+use super::job::JobError;
+use super::protocol::{Done, Event, Job};
+use super::prove::Proved;
+use super::prove::contender::Bench;
+use super::prove::prover::{Tools, Watch, prove};
+use super::prove::shrink::{Case, shrink, stands};
+use super::prove::sorted::Sorted;
+use super::prove::walks::Guide;
+use super::prove::witness::Standing;
+use super::worker::{Opened, Output};
+use crate::engine::{EngineName, Vocabulary};
+
+/// What every proof over a vocabulary needs; made when the first job comes.
+pub(super) struct Ready {
+    sorted: Sorted,
+    guide: Guide,
+}
+
+impl Ready {
+    fn new(vocabulary: &Vocabulary) -> Self {
+        Self { sorted: Sorted::new(vocabulary), guide: Guide::new(vocabulary) }
+    }
+}
+
+/// Does a job; whatever is known is sent as soon as it is.
+pub(super) fn run<W: Write>(opened: &Opened, job: &Job, output: &mut Output<W>) -> Result<(), JobError> {
+    let ready = opened.ready.get_or_init(|| Ready::new(&opened.vocabulary));
+    let tools = Tools { vocabulary: &opened.vocabulary, sorted: &ready.sorted, guide: &ready.guide };
+    let mut telling = Telling { output, at: None, gone: false };
+    let of = |name: EngineName| opened.benches.iter().find(|it| it.name == name);
+    match job {
+        Job::Prove(job) => {
+            let benches: Vec<&Bench> = opened.benches.iter().filter(|it| !job.without.contains(&it.name)).collect();
+            prove(&benches, &tools, &job.entry, job.effort, &mut telling);
+        }
+        Job::Shrink(job) => {
+            let case = Case { constraint: job.constraint.clone(), finding: job.finding.clone() };
+            let shrunk = of(job.engine).and_then(|engine| shrink(engine, &tools, case, job.tries, &mut telling));
+            telling.keep(&Event::Shrunk(shrunk.map(|case| (case.constraint, case.finding))));
+        }
+        Job::Check(job) => {
+            let case = Case { constraint: job.constraint.clone(), finding: job.finding.clone() };
+            telling.at(Some(job.engine));
+            let not_open = || Standing::Unknown { why: format!("{} is not open", job.engine.name()) };
+            telling.keep(&Event::Checked(of(job.engine).map_or_else(not_open, |engine| stands(engine, &tools, &case))));
+        }
+        Job::Entry(_) | Job::Batch(_) => {}
+    }
+    if telling.gone {
+        return Err(JobError::Gone);
+    }
+    output.send(&Event::Done(Done::default()))
+}
+
+/// Tells the parent whose work it is, whenever that changes.
+struct Telling<'a, W: Write> {
+    output: &'a mut Output<W>,
+    at: Option<Option<EngineName>>,
+    /// Nobody reads any more what is said.
+    gone: bool,
+}
+
+impl<W: Write> Telling<'_, W> {
+    fn keep(&mut self, event: &Event) {
+        self.gone |= self.output.keep(event).is_err();
+    }
+}
+
+impl<W: Write> Watch for Telling<'_, W> {
+    fn at(&mut self, engine: Option<EngineName>) {
+        if self.at != Some(engine) {
+            self.at = Some(engine);
+            self.gone |= self.output.send(&Event::At(engine)).is_err();
+        }
+    }
+
+    fn so_far(&mut self, engine: EngineName, proved: &Proved) {
+        self.keep(&Event::SoFar { engine, proved: proved.clone() });
+    }
+}

@@ -1,0 +1,92 @@
+//! One kind of error as a text for the engine's maintainers, in Markdown. Knows no file.
+
+use std::fmt::Write as _;
+
+use super::Proving;
+use crate::constraint::Constraint;
+use crate::mask::prove::cluster::Cluster;
+use crate::mask::prove::finding::Proof;
+use crate::mask::prove::witness::Witness;
+
+/// Characters of a file's name.
+const MAX_NAME: usize = 80;
+
+/// A file's name for the issue of this number.
+pub fn file_name(number: usize, cluster: &Cluster) -> String {
+    let words = format!("{:03}-{}-{}-{}", number, cluster.engine.name(), cluster.proof.name(), cluster.place);
+    let plain = |it: char| if it.is_ascii_alphanumeric() || it == '-' { it.to_ascii_lowercase() } else { '-' };
+    format!("{}.md", words.chars().map(plain).take(MAX_NAME).collect::<String>().trim_end_matches('-'))
+}
+
+/// The text; none for a cluster without a witness.
+pub fn render(proving: &Proving, cluster: &Cluster) -> Option<String> {
+    let witness = cluster.witness.as_ref()?;
+    let mut text = String::new();
+    let keywords = cluster.keywords.join(", ");
+    let _ = writeln!(text, "# {}: {} ({}) [{keywords}]\n", witness.found_with, title(witness), cluster.place);
+    let (language, body) = match &witness.constraint {
+        Constraint::JsonSchema(schema) => ("json", serde_json::to_string_pretty(&**schema).unwrap_or_default()),
+        other => ("json", serde_json::to_string_pretty(other).unwrap_or_default()),
+    };
+    let _ = writeln!(text, "Constraint:\n\n```{language}\n{body}\n```\n");
+    let _ = writeln!(
+        text,
+        "After this text (tokens {:?} of {}):\n\n```\n{}\n```\n",
+        witness.finding.prefix, witness.tokenizer, witness.prefix_text
+    );
+    if let (Some(token), Some(shown)) = (witness.finding.token, &witness.token_text) {
+        let _ = writeln!(text, "and the token {token}, which is {shown:?}: {}.\n", witness.why);
+    } else {
+        let _ = writeln!(text, "{}.\n", witness.why);
+    }
+    if let Some(whole) = &witness.finding.text {
+        let _ = writeln!(text, "The whole text:\n\n```json\n{whole}\n```\n");
+    }
+    let _ = writeln!(text, "{}\n", oracle(witness));
+    let settings = proving
+        .about
+        .engines
+        .iter()
+        .find(|it| it.engine == cluster.engine)
+        .map(|it| it.settings.iter().map(|(name, value)| format!("{name} {value}")).collect::<Vec<_>>().join(", "));
+    let _ = writeln!(
+        text,
+        "Version: {}; settings: {}; found by sobench {}.",
+        witness.found_with,
+        settings.unwrap_or_default(),
+        proving.sobench_version
+    );
+    let _ = writeln!(
+        text,
+        "Seen in {} of the schemas of {}, for one in {}.\n",
+        cluster.schemas,
+        proving.about.corpora.iter().map(|it| it.kind.name()).collect::<Vec<_>>().join(", "),
+        witness.entry
+    );
+    let line = serde_json::to_string(witness).unwrap_or_default();
+    let _ = writeln!(
+        text,
+        "To check it again, save this line as `witness.jsonl` and run `sobench mask --replay witness.jsonl`:\n\n```json\n{line}\n```"
+    );
+    Some(text)
+}
+
+fn title(witness: &Witness) -> &'static str {
+    witness.finding.proof.says()
+}
+
+/// How it is known.
+fn oracle(witness: &Witness) -> &'static str {
+    match (witness.finding.proof, &witness.constraint) {
+        (Proof::AllowsToken, Constraint::JsonSchema(_)) => {
+            "No JSON text (RFC 8259) begins with these bytes, whatever the schema."
+        }
+        (Proof::AllowsToken, _) => "No text of the language begins with these bytes.",
+        (Proof::DeadEnd, _) => "Every way on was tried, and none reaches an end.",
+        (Proof::Contradicts, _) => "No oracle is needed: the engine was asked the same in two ways.",
+        (_, Constraint::JsonSchema(_)) => {
+            "Two validators, the crates jsonschema and boon, agree on that, with `format` asserted and without."
+        }
+        _ => "sobench's own evaluator says so, which matches in the dialect of the constraint.",
+    }
+}
