@@ -52,7 +52,17 @@ pub(super) struct Walked {
     pub(super) open: u64,
 }
 
+/// A token that was refused at a place where the text went on with another one, and the byte of the text that it ends at.
+type Pending = (Finding, usize);
+
 impl Walked {
+    /// Counts what was pending, each as it is read from the byte that it ends at.
+    fn settle(&mut self, pending: Vec<Pending>, reading: impl Fn(usize) -> Reading) {
+        for (finding, end) in pending {
+            self.found(Finding { reading: reading(end), ..finding }, 1);
+        }
+    }
+
     /// Counts decisions that were wrong, and keeps the finding unless there are enough like it.
     pub(super) fn found(&mut self, finding: Finding, times: u64) {
         self.counts.wrong(finding.proof, &finding.reading, times);
@@ -78,26 +88,28 @@ pub(super) fn along(
     let mut matcher = grammar.matcher()?;
     let mut mask = TokenMask::new(ground.vocabulary.len());
     let mut unforced = Unforced { explainer, is_lost: false, matcher: None, committed: 0 };
+    let mut pending = Vec::new();
     let mut at = 0;
     for place in 0..=text.tokens.len() {
         if walked.masks == budget {
+            walked.settle(pending, |_| Reading::Unclear);
             return Ok(walked);
         }
         matcher.mask(&mut mask)?;
         walked.masks += 1;
         let next = text.tokens.get(place).copied();
         let here = Here { text, at, committed: &text.tokens[..place], next, mask: &mask };
-        here.refuses_token(ground, explainer, &mut unforced, &mut walked)?;
+        let stopped = here.refuses_token(ground, explainer, &mut unforced, &mut pending, &mut walked)?;
         here.end(ground, explainer, &mut walked)?;
         here.allows_token(ground, &mut walked);
         here.dead_end(&mut walked);
-        let Some(token) = next else {
-            walked.accepted = mask.allows(ground.vocabulary.eos());
+        let Some(token) = next.filter(|token| mask.allows(*token)) else {
+            walked.accepted = next.is_none() && mask.allows(ground.vocabulary.eos());
+            // What reaches beyond the place where the text is refused is refused for the same reason.
+            let reading = |end| stopped.clone().filter(|_| end > at).unwrap_or_default();
+            walked.settle(pending, reading);
             return Ok(walked);
         };
-        if !mask.allows(token) {
-            return Ok(walked);
-        }
         matcher.commit(token)?;
         at += ground.vocabulary.bytes(token).len();
     }
@@ -153,35 +165,37 @@ impl Here<'_> {
         Finding::new(proof, self.committed, token, self.text.origin)
     }
 
-    /// P1: whatever the rest of a text that matches begins with has to be allowed.
+    /// P1: whatever the rest of a text that matches begins with has to be allowed. Returns why the text is refused, where it is; a token that is
+    /// refused while the text goes on is pending until that is known.
     fn refuses_token(
         &self,
         ground: &Ground<'_>,
         explainer: &Explainer<'_>,
         unforced: &mut Unforced<'_>,
+        pending: &mut Vec<Pending>,
         walked: &mut Walked,
-    ) -> Result<(), EngineError> {
-        let Some(text) = self.text.matching else { return Ok(()) };
+    ) -> Result<Option<Reading>, EngineError> {
+        let Some(text) = self.text.matching else { return Ok(None) };
         let due: Vec<TokenId> = ground.sorted.beginning(&self.text.bytes[self.at..]).collect();
         walked.counts.decided(Proof::RefusesToken, due.len() as u64);
         let refused: Vec<TokenId> = due.into_iter().filter(|token| !self.mask.allows(*token)).collect();
-        if refused.is_empty() {
-            return Ok(());
-        }
+        let Some(longest) = refused.iter().map(|token| ground.vocabulary.bytes(*token).len()).max() else { return Ok(None) };
         let goes_on = self.next.is_some_and(|token| self.mask.allows(token));
         let free = unforced.mask(self.committed, ground.vocabulary.len())?;
-        let reading = if goes_on {
-            Reading::Error
-        } else {
-            explainer.strict(&Refusal { text, before: &self.text.bytes[..self.at] }, ground)?
-        };
+        let refusal = Refusal { text, before: self.at, reach: self.at + longest };
+        let reading = if goes_on { None } else { Some(explainer.strict(&refusal, ground)?) };
         for token in refused {
+            let finding = Finding { text: Some(text.to_owned()), ..self.finding(Proof::RefusesToken, Some(token)) };
             let is_forced = free.as_ref().is_some_and(|free| free.allows(token));
-            let reading = if is_forced { Reading::Declared(vec![Departure::CanonicalTokens]) } else { reading.clone() };
-            let finding = Finding { text: Some(text.to_owned()), reading, ..self.finding(Proof::RefusesToken, Some(token)) };
-            walked.found(finding, 1);
+            match &reading {
+                _ if is_forced => {
+                    walked.found(Finding { reading: Reading::Declared(vec![Departure::CanonicalTokens]), ..finding }, 1);
+                }
+                Some(reading) => walked.found(Finding { reading: reading.clone(), ..finding }, 1),
+                None => pending.push((finding, self.at + ground.vocabulary.bytes(token).len())),
+            }
         }
-        Ok(())
+        Ok(reading)
     }
 
     /// P2 and P3: the end is allowed exactly after what matches.
@@ -197,7 +211,7 @@ impl Here<'_> {
             Judged::Matches => {
                 walked.counts.decided(Proof::RefusesEnd, 1);
                 if let Some(text) = text.filter(|_| !is_allowed) {
-                    let reading = explainer.strict(&Refusal { text, before }, ground)?;
+                    let reading = explainer.strict(&Refusal { text, before: self.at, reach: self.at }, ground)?;
                     let finding = Finding { text: Some(text.to_owned()), reading, ..self.finding(Proof::RefusesEnd, None) };
                     walked.found(finding, 1);
                 }

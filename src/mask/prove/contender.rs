@@ -152,7 +152,8 @@ impl Contender {
                         return Ok(Reading::Declared(vec![Departure::CanonicalTokens]));
                     }
                 }
-                explainer.strict(&Refusal { text, before: &before }, ground)
+                let token = finding.token.map_or(0, |token| ground.vocabulary.bytes(token).len());
+                explainer.strict(&Refusal { text, before: before.len(), reach: before.len() + token }, ground)
             }
             _ => Ok(explainer.loose(finding.breaks.as_deref().unwrap_or_default())),
         }

@@ -25,7 +25,7 @@ pub(super) struct Relaxed {
 impl Relaxed {
     /// Whether it can be what the refusal is about: members and items that are not named are refused where one begins.
     fn is_at_stake(&self, refusal: &Refusal<'_>) -> bool {
-        self.departure != Departure::AdditionalProperties || refusal.is_between_members()
+        self.departure != Departure::AdditionalProperties || refusal.touches(|state| state.is_at_name() || state.is_at_item())
     }
 
     fn grammar(&self, constraint: &Constraint) -> Option<&dyn Grammar> {
@@ -46,17 +46,18 @@ pub(super) struct Explainer<'a> {
 /// A text that matches and was not let through.
 pub(super) struct Refusal<'a> {
     pub(super) text: &'a str,
-    /// What was let through of it.
-    pub(super) before: &'a [u8],
+    /// Bytes of it that were let through, and the byte that the longest token ends at that was refused after them.
+    pub(super) before: usize,
+    pub(super) reach: usize,
 }
 
 impl Refusal<'_> {
-    fn is_at_name(&self) -> bool {
-        JsonPrefix::after(self.before).is_some_and(|state| state.is_at_name())
-    }
-
-    fn is_between_members(&self) -> bool {
-        JsonPrefix::after(self.before).is_some_and(|state| state.is_at_name() || state.is_at_item())
+    /// Whether what was refused begins or reaches where this is so. A token can be refused for what it ends with.
+    fn touches(&self, is_so: impl Fn(&JsonPrefix) -> bool) -> bool {
+        let bytes = self.text.as_bytes();
+        let Some(mut state) = bytes.get(..self.before).and_then(JsonPrefix::after) else { return false };
+        let refused = &bytes[self.before..self.reach.clamp(self.before, bytes.len())];
+        is_so(&state) || refused.iter().any(|byte| state.push(*byte) && is_so(&state))
     }
 }
 
@@ -103,7 +104,8 @@ impl<'a> Explainer<'a> {
             }
         }
         // At a name it may still be the order, which the schema can fix in ways that were not tried.
-        let may_be_order = self.declares(Departure::MemberOrder) && refusal.is_at_name() && has_choice(refusal.text);
+        let may_be_order =
+            self.declares(Departure::MemberOrder) && refusal.touches(JsonPrefix::is_at_name) && has_choice(refusal.text);
         Ok(if may_be_order { Reading::Unclear } else { Reading::Error })
     }
 
