@@ -111,13 +111,7 @@ fn explained(measured: &MaskRun) -> Result<String> {
 fn write_all(output: &MeasureOutput, measured: &MaskRun, summary: &Summary, ending: &mut Ending) -> Result<()> {
     let mut write = |path: &Option<std::path::PathBuf>, bytes: &dyn Fn() -> Result<Vec<u8>>| -> Result<()> {
         let Some(path) = path else { return Ok(()) };
-        match write_file(path, &bytes()?) {
-            Ok(()) => ending.lines.push(format!("written: {}", path.display())),
-            Err(error) => {
-                ending.lines.push(format!("error: {error}"));
-                ending.exit_code = ending.exit_code.max(error.exit_code());
-            }
-        }
+        write_file(path, &bytes()?, ending);
         Ok(())
     };
     write(&output.json, &|| Ok(pretty(&json::render(summary)).into_bytes()))?;
@@ -126,8 +120,15 @@ fn write_all(output: &MeasureOutput, measured: &MaskRun, summary: &Summary, endi
     write(&output.html, &|| Ok(html::render(summary).into_bytes()))
 }
 
-pub(crate) fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
-    std::fs::write(path, bytes).map_err(|error| cannot_write(path, &error))
+/// Writes a report, and says whether it could; one that cannot be written costs nothing but itself.
+pub(crate) fn write_file(path: &Path, bytes: &[u8], ending: &mut Ending) {
+    match std::fs::write(path, bytes).map_err(|error| cannot_write(path, &error)) {
+        Ok(()) => ending.lines.push(format!("written: {}", path.display())),
+        Err(error) => {
+            ending.lines.push(format!("error: {error}"));
+            ending.exit_code = ending.exit_code.max(error.exit_code());
+        }
+    }
 }
 
 /// Whether a report will find its place: told before the measurement and not after it. What is there stays as it is.

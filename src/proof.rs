@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::ending::Ending;
 use crate::error::{Error, Result};
 use crate::input;
+use crate::input::json::in_line;
+use crate::input::lines;
 use crate::mask::WorkerCommand;
 use crate::mask::plan::Effort;
 use crate::mask::proof_run::{self, ProofEvent, ProofRun};
@@ -91,27 +93,20 @@ fn proving(proved: &ProofRun) -> Proving {
 }
 
 fn write_all(plan: &MeasurePlan, summary: &Summary, ending: &mut Ending) {
-    let mut write = |path: &Path, bytes: Vec<u8>| match write_file(path, &bytes) {
-        Ok(()) => ending.lines.push(format!("written: {}", path.display())),
-        Err(error) => {
-            ending.lines.push(format!("error: {error}"));
-            ending.exit_code = ending.exit_code.max(error.exit_code());
-        }
-    };
     if let Some(path) = &plan.output.json {
-        write(path, pretty(&json::render(summary)).into_bytes());
+        write_file(path, pretty(&json::render(summary)).as_bytes(), ending);
     }
     let clusters = &summary.proving.clusters;
     if let Some(path) = &plan.proof.witnesses {
         let lines = clusters.iter().filter_map(|it| it.witness.as_ref());
         let lines =
             lines.map(|it| serde_json::to_string(it).expect("a witness holds only strings, numbers and JSON values") + "\n");
-        write(path, lines.collect::<String>().into_bytes());
+        write_file(path, lines.collect::<String>().as_bytes(), ending);
     }
     if let Some(folder) = &plan.proof.issues {
         for (number, cluster) in clusters.iter().enumerate() {
             if let Some(text) = issue::render(&summary.proving, cluster) {
-                write(&folder.join(issue::file_name(number + 1, cluster)), text.into_bytes());
+                write_file(&folder.join(issue::file_name(number + 1, cluster)), text.as_bytes(), ending);
             }
         }
     }
@@ -145,8 +140,7 @@ pub fn replay(plan: &MeasurePlan, path: &Path) -> Result<Ending> {
     };
     let mut ending = Ending { stdout, exit_code, ..Ending::default() };
     if let Some(path) = &plan.output.json {
-        write_file(path, pretty(&value).as_bytes())?;
-        ending.lines.push(format!("written: {}", path.display()));
+        write_file(path, pretty(&value).as_bytes(), &mut ending);
     }
     Ok(ending)
 }
@@ -155,12 +149,12 @@ fn read(path: &Path) -> Result<Vec<Witness>> {
     let refuse = |what: String| Error::usage(what).hint("witnesses are what sobench mask --prove --witnesses writes");
     let text = input::read_text(path, MAX_WITNESSES_BYTES)?;
     let mut witnesses = Vec::new();
-    for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+    for (number, line) in lines(&text) {
         let witness: Witness = serde_json::from_str(line)
-            .map_err(|error| refuse(format!("line {} of {} is no witness: {error}", number + 1, path.display())))?;
+            .map_err(|error| refuse(format!("line {number} of {} is no witness: {}", path.display(), in_line(&error))))?;
         if witness.sobench_witness != witness::VERSION {
             let version = witness.sobench_witness;
-            return Err(refuse(format!("line {} of {} has a version that is not known: {version}", number + 1, path.display())));
+            return Err(refuse(format!("line {number} of {} has a version that is not known: {version}", path.display())));
         }
         witnesses.push(witness);
     }

@@ -347,6 +347,17 @@ mod tests {
     use crate::backend::{ServerKind, adapter};
     use crate::driver::{DriverOptions, Endpoint};
 
+    /// Who sends to a server with these options, and is never stopped.
+    fn sender(options: DriverOptions) -> Sender {
+        Sender {
+            client: Client::new(options).expect("the address is one"),
+            adapter: adapter(ServerKind::Vllm).into(),
+            stream: true,
+            clock: Clock::start(),
+            stop: Stop::never(),
+        }
+    }
+
     /// How an exchange is cut that hears a byte every so many milliseconds, under an idle limit of 100 ms and one of 1 s on all.
     /// Time is tokio's own here, and stands still while anybody works.
     async fn cut_of(every_ms: u64) -> String {
@@ -360,13 +371,7 @@ mod tests {
         let request_timeout = Some(Duration::from_secs(1));
         let idle_timeout = Some(Duration::from_millis(100));
         let options = DriverOptions { request_timeout, idle_timeout, ..DriverOptions::plain(endpoint) };
-        let sender = Sender {
-            client: Client::new(options).expect("the address is one"),
-            adapter: adapter(ServerKind::Vllm).into(),
-            stream: true,
-            clock: Clock::start(),
-            stop: Stop::never(),
-        };
+        let sender = sender(options);
         let heard_ns = AtomicU64::new(0);
         let talking = async {
             loop {
@@ -395,13 +400,7 @@ mod tests {
         let endpoint = Endpoint { base_url, path: "/".to_owned(), headers: vec![], api_key: None, insecure: false };
         let limits = Limits { refusal_timeout: Duration::from_millis(50), ..Limits::default() };
         let options = DriverOptions { limits, max_concurrency: Some(1), ..DriverOptions::plain(endpoint) };
-        let sender = Sender {
-            client: Client::new(options).expect("the address is one"),
-            adapter: adapter(ServerKind::Vllm).into(),
-            stream: true,
-            clock: Clock::start(),
-            stop: Stop::never(),
-        };
+        let sender = sender(options);
         let body = Body::Bytes(Bytes::from_static(b"{}"));
         let prepared = Prepared { index: 0, label: String::new(), due: Duration::ZERO, body };
         let seen = observe(&sender, prepared, 0).await;

@@ -52,6 +52,15 @@ pub trait Engine: Send + Sync {
         Ok(())
     }
 
+    /// As [`Engine::check_size`], of what is known to take more than about a second: asked where thousands are compiled one after the other,
+    /// so that the constraint decides what is left out, and not the machine.
+    ///
+    /// # Errors
+    /// [`EngineError::TooLarge`].
+    fn check_quick(&self, constraint: &Constraint) -> std::result::Result<(), EngineError> {
+        self.check_size(constraint)
+    }
+
     /// The engine that a constraint goes to, and why; only `auto` has a choice. Decides nothing: a lock is not set by asking.
     fn route(&self, _constraint: &Constraint) -> Option<Route> {
         None

@@ -26,9 +26,6 @@ use crate::error::{Error, Result};
 /// Findings that are made small, those of the most schemas; the rest is listed without a witness.
 const MAX_SHRUNK: usize = 150;
 
-/// Compiles that making one finding small may take.
-const SHRINK_TRIES: usize = 250;
-
 /// Entries that a cluster names.
 const MAX_ENTRIES: usize = 5;
 
@@ -237,7 +234,7 @@ impl Proving<'_> {
         let (index, finding) = &gathered.best;
         let constraint = constraint_of(at(self.corpora, *index)?)?;
         let (engine, finding) = (gathered.key.engine, finding.clone());
-        Some(Job::Shrink(Box::new(ShrinkJob { engine, constraint, finding, tries: SHRINK_TRIES })))
+        Some(Job::Shrink(Box::new(ShrinkJob { engine, constraint, finding })))
     }
 
     fn cluster(&self, gathered: &Gathered, case: Option<(Constraint, Finding)>, vocabulary: &Vocabulary) -> Cluster {
@@ -257,8 +254,9 @@ impl Proving<'_> {
         }
         let entry = best.map(|entry| entry.name.clone()).unwrap_or_default();
         let place = gathered.key.place(case.as_ref().map(|(_, finding)| finding), vocabulary);
+        let proof = case.as_ref().map_or(gathered.best.1.proof, |(_, finding)| finding.proof);
         let witness = case.map(|(constraint, finding)| self.witness(engine, schemas, entry, constraint, finding, vocabulary));
-        Cluster { engine, proof: gathered.key.proof, schemas, keywords, place, witness, entries }
+        Cluster { engine, proof, schemas, keywords, place, witness, entries }
     }
 
     fn witness(

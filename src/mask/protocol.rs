@@ -58,8 +58,6 @@ pub(super) struct ShrinkJob {
     pub(super) engine: EngineName,
     pub(super) constraint: Constraint,
     pub(super) finding: Finding,
-    /// How often the constraint is compiled on the way.
-    pub(super) tries: usize,
 }
 
 /// A finding that is checked again.

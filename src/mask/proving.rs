@@ -2,13 +2,14 @@
 //! file.
 
 use std::io::Write;
+use std::time::Duration;
 
 use super::job::JobError;
 use super::protocol::{Done, Event, Job};
 use super::prove::Proved;
 use super::prove::contender::Bench;
 use super::prove::prover::{Tools, Watch, prove};
-use super::prove::shrink::{Case, shrink, stands};
+use super::prove::shrink::{Case, Limits, shrink, stands};
 use super::prove::sorted::Sorted;
 use super::prove::walks::Guide;
 use super::prove::witness::Standing;
@@ -25,12 +26,20 @@ impl Ready {
     fn new(vocabulary: &Vocabulary) -> Self {
         Self { sorted: Sorted::new(vocabulary), guide: Guide::new(vocabulary) }
     }
+
+    fn tools<'a>(&'a self, vocabulary: &'a Vocabulary, by_bytes: Option<&'a Tools<'a>>) -> Tools<'a> {
+        Tools { vocabulary, sorted: &self.sorted, guide: &self.guide, by_bytes }
+    }
 }
+
+/// Enough for what a schema of some pages comes to.
+const SHRUNK_WITHIN: Limits = Limits { tries: 400, time: Duration::from_secs(20) };
 
 /// Does a job; whatever is known is sent as soon as it is.
 pub(super) fn run<W: Write>(opened: &Opened, job: &Job, output: &mut Output<W>) -> Result<(), JobError> {
-    let ready = opened.ready.get_or_init(|| Ready::new(&opened.vocabulary));
-    let tools = Tools { vocabulary: &opened.vocabulary, sorted: &ready.sorted, guide: &ready.guide };
+    let [ready, by_bytes] = opened.ready.get_or_init(|| [&opened.vocabulary, &opened.bytes].map(|it| Ready::new(it)));
+    let by_bytes = by_bytes.tools(&opened.bytes, None);
+    let tools = ready.tools(&opened.vocabulary, Some(&by_bytes));
     let mut telling = Telling { output, at: None, gone: false };
     let of = |name: EngineName| opened.benches.iter().find(|it| it.name == name);
     match job {
@@ -40,7 +49,7 @@ pub(super) fn run<W: Write>(opened: &Opened, job: &Job, output: &mut Output<W>) 
         }
         Job::Shrink(job) => {
             let case = Case { constraint: job.constraint.clone(), finding: job.finding.clone() };
-            let shrunk = of(job.engine).and_then(|engine| shrink(engine, &tools, case, job.tries, &mut telling));
+            let shrunk = of(job.engine).and_then(|engine| shrink(engine, &tools, case, SHRUNK_WITHIN, &mut telling));
             telling.keep(&Event::Shrunk(shrunk.map(|case| (case.constraint, case.finding))));
         }
         Job::Check(job) => {

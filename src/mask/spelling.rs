@@ -50,7 +50,7 @@ fn respaced(json: &str, spaces: Spaces) -> String {
                 rest = &rest[1..];
                 continue;
             }
-            b'"' => string_length(rest),
+            b'"' => string_length(rest.as_bytes()),
             b'{' | b'}' | b'[' | b']' | b',' | b':' => 1,
             _ => rest.find([' ', '\t', '\n', '\r', ',', ']', '}', ':']).unwrap_or(rest.len()),
         };
@@ -106,10 +106,10 @@ impl Writer {
     }
 }
 
-/// Bytes of the string that `json` begins with, quotes included.
-fn string_length(json: &str) -> usize {
+/// Bytes of the string that `json` begins with, quotes included; all of it where the string does not end.
+pub(super) fn string_length(json: &[u8]) -> usize {
     let mut is_escaped = false;
-    let end = json.bytes().skip(1).position(|byte| {
+    let end = json.iter().copied().skip(1).position(|byte| {
         let is_end = byte == b'"' && !is_escaped;
         is_escaped = byte == b'\\' && !is_escaped;
         is_end

@@ -17,7 +17,7 @@ use super::job::{JobError, Measuring};
 use super::memory;
 use super::plan::load_vocabulary;
 use super::protocol::{Event, Job, MAX_LINE_BYTES, Ready, Setup};
-use super::prove::contender::{Bench, relaxations};
+use super::prove::contender::Bench;
 use super::proving;
 use super::row::Stage;
 use crate::engine::{self, Engine, EngineName, Vocabulary};
@@ -38,8 +38,10 @@ pub fn serve(input: impl Read + Send, output: impl Write + Send) -> Result<()> {
     serve_with(input, output, &|setup| {
         let vocabulary = load_vocabulary(&setup.tokenizer, setup.eos_token.as_deref())?;
         let engine = engine::open_bare(setup.engine, &vocabulary, &setup.policy)?;
-        let benches = setup.prove.iter().map(|name| bench(*name, setup, &vocabulary)).collect::<Result<_>>()?;
-        Ok(Opened { engine, vocabulary, benches, ready: OnceLock::new() })
+        let bytes = Arc::new(Vocabulary::of_bytes());
+        let bench = |name: &EngineName| Bench::open(*name, &setup.policy, &vocabulary, &bytes);
+        let benches = setup.prove.iter().map(bench).collect::<Result<_>>()?;
+        Ok(Opened { engine, vocabulary, bytes, benches, ready: OnceLock::new() })
     })
 }
 
@@ -47,17 +49,12 @@ pub fn serve(input: impl Read + Send, output: impl Write + Send) -> Result<()> {
 pub(super) struct Opened {
     pub(super) engine: Arc<dyn Engine>,
     pub(super) vocabulary: Arc<Vocabulary>,
+    /// The vocabulary of bytes.
+    pub(super) bytes: Arc<Vocabulary>,
     /// The engines whose errors are proved.
     pub(super) benches: Vec<Bench>,
-    pub(super) ready: OnceLock<proving::Ready>,
-}
-
-/// An engine whose errors are proved, and the same engine with each of its departures undone that a policy can undo.
-fn bench(name: EngineName, setup: &Setup, vocabulary: &Arc<Vocabulary>) -> Result<Bench> {
-    let engine = engine::open_bare(name, vocabulary, &setup.policy)?;
-    let relaxed = relaxations(name, &setup.policy).into_iter();
-    let relaxed = relaxed.map(|(departure, policy)| Ok((departure, engine::open_bare(name, vocabulary, &policy)?)));
-    Ok(Bench { name, engine, relaxed: relaxed.collect::<Result<_>>()? })
+    /// For both vocabularies.
+    pub(super) ready: OnceLock<[proving::Ready; 2]>,
 }
 
 /// [`serve`] with another way to open the engine.

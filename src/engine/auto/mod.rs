@@ -126,6 +126,10 @@ impl Engine for Auto {
         self.allowed(constraint, self.locked())?.check_size(constraint)
     }
 
+    fn check_quick(&self, constraint: &Constraint) -> Result<(), EngineError> {
+        self.allowed(constraint, self.locked())?.check_quick(constraint)
+    }
+
     fn compile(&self, constraint: &Constraint) -> Result<Arc<dyn Grammar>, EngineError> {
         let route = self.decide(constraint)?;
         let locked = match &self.lock {

@@ -115,6 +115,10 @@ impl Engine for Outlines {
         size::index_size(&self.bounded_regex(constraint)?, &self.vocabulary, &size::LIMITS).map(|_| ())
     }
 
+    fn check_quick(&self, constraint: &Constraint) -> Result<(), EngineError> {
+        size::index_size(&self.bounded_regex(constraint)?, &self.vocabulary, &size::QUICK).map(|_| ())
+    }
+
     fn compile(&self, constraint: &Constraint) -> Result<Arc<dyn Grammar>, EngineError> {
         let regex = self.regex(constraint)?;
         let index = Index::new(&regex, &self.tokens).map_err(|error| classified(&error))?;

@@ -34,6 +34,9 @@ pub(super) struct Limits {
 /// seconds: above these limits no compile ends within vLLM's 5 s (`VLLM_REGEX_COMPILATION_TIMEOUT_S`) on a machine of today.
 pub(super) const LIMITS: Limits = Limits { index_bytes: 2 << 30, automaton_bytes: 64 << 20, token_trials: 1_000_000_000 };
 
+/// What is compiled within a second or two, at the rates of [`LIMITS`].
+pub(super) const QUICK: Limits = Limits { index_bytes: 1 << 30, automaton_bytes: 16 << 20, token_trials: 150_000_000 };
+
 /// What an index will take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct IndexSize {

@@ -9,7 +9,7 @@ mod detect;
 mod jsonschemabench;
 mod jsts;
 mod maskbench;
-mod tags;
+pub(super) mod tags;
 
 use std::collections::HashSet;
 use std::path::Path;

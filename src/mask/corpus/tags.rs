@@ -18,7 +18,7 @@ const ANNOTATIONS: [&str; 9] =
 const MAX_FORMAT_CHARS: usize = 40;
 
 /// Keywords in alphabetical order, `type:integer` and `format:date` with their values.
-pub(super) fn of_schema(schema: &Value) -> Vec<String> {
+pub(in crate::mask) fn of_schema(schema: &Value) -> Vec<String> {
     let mut tags = BTreeSet::new();
     let mut open = vec![schema];
     while let Some(next) = open.pop() {

@@ -6,7 +6,7 @@
 use super::count::Counts;
 use super::departure::Departure;
 use super::explain::{Explainer, Refusal};
-use super::finding::{Finding, Origin, Proof, Reading};
+use super::finding::{Finding, Origin, Proof, Reading, Why};
 use super::judges::{Judged, Judges};
 use super::sorted::Sorted;
 use super::syntax::Syntax;
@@ -57,9 +57,9 @@ type Pending = (Finding, usize);
 
 impl Walked {
     /// Counts what was pending, each as it is read from the byte that it ends at.
-    fn settle(&mut self, pending: Vec<Pending>, reading: impl Fn(usize) -> Reading) {
+    fn settle(&mut self, pending: Vec<Pending>, why: impl Fn(usize) -> Why) {
         for (finding, end) in pending {
-            self.found(Finding { reading: reading(end), ..finding }, 1);
+            self.found(finding.taken(why(end)), 1);
         }
     }
 
@@ -92,7 +92,7 @@ pub(super) fn along(
     let mut at = 0;
     for place in 0..=text.tokens.len() {
         if walked.masks == budget {
-            walked.settle(pending, |_| Reading::Unclear);
+            walked.settle(pending, |_| Reading::Unclear.into());
             return Ok(walked);
         }
         matcher.mask(&mut mask)?;
@@ -106,8 +106,7 @@ pub(super) fn along(
         let Some(token) = next.filter(|token| mask.allows(*token)) else {
             walked.accepted = next.is_none() && mask.allows(ground.vocabulary.eos());
             // What reaches beyond the place where the text is refused is refused for the same reason.
-            let reading = |end| stopped.clone().filter(|_| end > at).unwrap_or_default();
-            walked.settle(pending, reading);
+            walked.settle(pending, |end| stopped.clone().filter(|_| end > at).unwrap_or_default());
             return Ok(walked);
         };
         matcher.commit(token)?;
@@ -165,6 +164,11 @@ impl Here<'_> {
         Finding::new(proof, self.committed, token, self.text.origin)
     }
 
+    /// The text, which may not end here.
+    fn refused_end<'t>(&'t self, text: &'t str) -> Refusal<'t> {
+        Refusal { text, committed: self.committed, before: self.at, reach: self.at }
+    }
+
     /// P1: whatever the rest of a text that matches begins with has to be allowed. Returns why the text is refused, where it is; a token that is
     /// refused while the text goes on is pending until that is known.
     fn refuses_token(
@@ -174,7 +178,7 @@ impl Here<'_> {
         unforced: &mut Unforced<'_>,
         pending: &mut Vec<Pending>,
         walked: &mut Walked,
-    ) -> Result<Option<Reading>, EngineError> {
+    ) -> Result<Option<Why>, EngineError> {
         let Some(text) = self.text.matching else { return Ok(None) };
         let due: Vec<TokenId> = ground.sorted.beginning(&self.text.bytes[self.at..]).collect();
         walked.counts.decided(Proof::RefusesToken, due.len() as u64);
@@ -182,20 +186,18 @@ impl Here<'_> {
         let Some(longest) = refused.iter().map(|token| ground.vocabulary.bytes(*token).len()).max() else { return Ok(None) };
         let goes_on = self.next.is_some_and(|token| self.mask.allows(token));
         let free = unforced.mask(self.committed, ground.vocabulary.len())?;
-        let refusal = Refusal { text, before: self.at, reach: self.at + longest };
-        let reading = if goes_on { None } else { Some(explainer.strict(&refusal, ground)?) };
+        let refusal = Refusal { text, committed: self.committed, before: self.at, reach: self.at + longest };
+        let why = if goes_on { None } else { Some(explainer.strict(&refusal, ground)?) };
         for token in refused {
             let finding = Finding { text: Some(text.to_owned()), ..self.finding(Proof::RefusesToken, Some(token)) };
             let is_forced = free.as_ref().is_some_and(|free| free.allows(token));
-            match &reading {
-                _ if is_forced => {
-                    walked.found(Finding { reading: Reading::Declared(vec![Departure::CanonicalTokens]), ..finding }, 1);
-                }
-                Some(reading) => walked.found(Finding { reading: reading.clone(), ..finding }, 1),
+            match &why {
+                _ if is_forced => walked.found(finding.taken(Reading::Declared(vec![Departure::CanonicalTokens]).into()), 1),
+                Some(why) => walked.found(finding.taken(why.clone()), 1),
                 None => pending.push((finding, self.at + ground.vocabulary.bytes(token).len())),
             }
         }
-        Ok(reading)
+        Ok(why)
     }
 
     /// P2 and P3: the end is allowed exactly after what matches.
@@ -211,9 +213,9 @@ impl Here<'_> {
             Judged::Matches => {
                 walked.counts.decided(Proof::RefusesEnd, 1);
                 if let Some(text) = text.filter(|_| !is_allowed) {
-                    let reading = explainer.strict(&Refusal { text, before: self.at, reach: self.at }, ground)?;
-                    let finding = Finding { text: Some(text.to_owned()), reading, ..self.finding(Proof::RefusesEnd, None) };
-                    walked.found(finding, 1);
+                    let why = explainer.strict(&self.refused_end(text), ground)?;
+                    let finding = Finding { text: Some(text.to_owned()), ..self.finding(Proof::RefusesEnd, None) };
+                    walked.found(finding.taken(why), 1);
                 }
             }
             Judged::Breaks { how } => {
@@ -233,14 +235,16 @@ impl Here<'_> {
     fn allows_token(&self, ground: &mut Ground<'_>, walked: &mut Walked) {
         let before = &self.text.bytes[..self.at];
         let eos = ground.vocabulary.eos();
+        // Where the text is lost already, no token is to blame for it any more.
+        if ground.syntax.refuses(before) == Some(true) {
+            return;
+        }
         let mut ruled_out: Vec<TokenId> = Vec::new();
         if let Some(possible) = ground.syntax.mask(before, ground.vocabulary, ground.sorted) {
             let allowed = self.mask.count() - usize::from(self.mask.allows(eos));
             walked.counts.decided(Proof::AllowsToken, allowed as u64);
             let beyond = self.mask.without(&possible);
-            let is_sure = |token: &TokenId| {
-                *token != eos && ground.syntax.refuses(&[before, ground.vocabulary.bytes(*token)].concat()) != Some(false)
-            };
+            let is_sure = |token: &TokenId| *token != eos && ground.syntax.is_sure_of(ground.vocabulary.bytes(*token));
             ruled_out.extend(beyond.iter().filter(is_sure));
         } else {
             let step = self.mask.count().div_ceil(MAX_ASKED).max(1);

@@ -3,25 +3,24 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
-use super::finding::{Finding, Mutation, Origin, Proof, Reading};
+use super::finding::{Finding, Proof, Reading};
 use super::json_prefix::JsonPrefix;
 use super::witness::Witness;
 use crate::constraint::Constraint;
 use crate::engine::{EngineName, Vocabulary};
+use crate::mask::corpus::tags;
 
-/// What is alike in findings, told before they are made small: where it happened and with what.
+/// What is alike in findings, told before they are made small: where it happened and with what. That one engine's text showed it, or the
+/// corpus', is no difference.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::mask) struct Key {
     pub(in crate::mask) engine: EngineName,
-    pub(in crate::mask) proof: Proof,
-    /// The way in which the text was rewritten, where it was.
-    mutation: Option<Mutation>,
-    /// Where the prefix stands, what the text breaks, or how the engine contradicts itself.
+    proof: Proof,
+    /// What it is about, where the prefix stands, what the text breaks, or how the engine contradicts itself.
     place: String,
-    /// The kind of the token's first character.
-    token: &'static str,
+    /// The kind of the token's first character, where it is not known what it is about.
+    token: Option<&'static str>,
 }
 
 /// Findings of one key.
@@ -77,18 +76,14 @@ impl Gathering {
 
 impl Key {
     fn of(engine: EngineName, finding: &Finding, vocabulary: &Vocabulary) -> Self {
-        let mutation = match finding.origin {
-            Origin::Mutant(_, mutation) => Some(mutation),
-            Origin::Instance(_) | Origin::Walk(_) | Origin::Other => None,
-        };
-        let place = place_of(finding, vocabulary);
         let first = finding.token.map(|token| vocabulary.bytes(token).first().copied());
-        let token = match first {
-            None => "the end",
-            Some(None) => "a special token",
-            Some(Some(byte)) => class(byte),
+        let token = match (finding.cause, first) {
+            (Some(_), _) => None,
+            (None, None) => Some("the end"),
+            (None, Some(None)) => Some("a special token"),
+            (None, Some(Some(byte))) => Some(class(byte)),
         };
-        Self { engine, proof: finding.proof, mutation, place, token }
+        Self { engine, proof: alike(finding.proof), place: place_of(finding, vocabulary), token }
     }
 
     /// Where the finding that was made small stands; else where all of them do.
@@ -97,10 +92,23 @@ impl Key {
     }
 }
 
-/// What the text breaks, how the engine contradicts itself, or where the prefix stands.
+/// One proof for all that show an engine too strict, and one for all that show it to let whole texts through.
+fn alike(proof: Proof) -> Proof {
+    match proof {
+        Proof::DiffersStrict | Proof::RefusesEnd => Proof::RefusesToken,
+        Proof::DiffersLoose => Proof::AllowsEnd,
+        other => other,
+    }
+}
+
+/// What it is about, what the text breaks, how the engine contradicts itself, or where the prefix stands.
 fn place_of(finding: &Finding, vocabulary: &Vocabulary) -> String {
-    let said = finding.breaks.clone().or_else(|| finding.contradiction.map(|it| it.says().to_owned()));
-    said.unwrap_or_else(|| {
+    let said = [
+        finding.cause.map(|it| format!("{}, which is not declared", it.name())),
+        finding.breaks.clone(),
+        finding.contradiction.map(|it| it.says().to_owned()),
+    ];
+    said.into_iter().flatten().next().unwrap_or_else(|| {
         let state = JsonPrefix::after(&vocabulary.decode(&finding.prefix));
         state.map_or("after what is no JSON", |state| state.place()).to_owned()
     })
@@ -144,9 +152,9 @@ pub(in crate::mask) fn merged(all: Vec<(Cluster, BTreeSet<usize>)>) -> Vec<Clust
     for (cluster, schemas) in all {
         let same = |it: &&mut (Cluster, BTreeSet<usize>)| {
             let (it, new) = (&it.0, &cluster);
-            let proofs = |cluster: &Cluster| cluster.witness.as_ref().map(|it| it.finding.proof);
             it.witness.is_some()
-                && (it.engine, &it.keywords, &it.place, proofs(it)) == (new.engine, &new.keywords, &new.place, proofs(new))
+                && (it.engine, &it.keywords, &it.place, alike(it.proof))
+                    == (new.engine, &new.keywords, &new.place, alike(new.proof))
         };
         match merged.iter_mut().find(same) {
             Some((cluster_before, before)) => {
@@ -161,39 +169,11 @@ pub(in crate::mask) fn merged(all: Vec<(Cluster, BTreeSet<usize>)>) -> Vec<Clust
     merged
 }
 
-/// What a constraint is made of, in words: the keywords of a schema with what they are set to where that is a word, or the constraint's kind.
+/// What a constraint is made of, in words: the keywords of a schema, or the constraint's kind.
 pub(in crate::mask) fn keywords(constraint: &Constraint) -> Vec<String> {
-    let Constraint::JsonSchema(schema) = constraint else { return vec![constraint.kind().to_owned()] };
-    let mut found = BTreeSet::new();
-    gather_keywords(schema, &mut found);
-    found.into_iter().collect()
-}
-
-/// Keywords whose members are names, and not keywords.
-const NAMED: [&str; 6] = ["properties", "patternProperties", "definitions", "$defs", "dependentSchemas", "dependencies"];
-
-/// Keywords that say nothing of an instance.
-const SILENT: [&str; 9] = ["title", "description", "$schema", "$id", "id", "$comment", "examples", "default", "x-guidance"];
-
-fn gather_keywords(schema: &Value, found: &mut BTreeSet<String>) {
-    match schema {
-        Value::Object(members) => {
-            for (name, value) in members.iter().filter(|(name, _)| !SILENT.contains(&name.as_str())) {
-                match value {
-                    Value::String(word) if name == "type" || name == "format" => found.insert(format!("{name}:{word}")),
-                    _ => found.insert(name.clone()),
-                };
-                match value {
-                    _ if matches!(name.as_str(), "enum" | "const" | "required") => {}
-                    Value::Object(named) if NAMED.contains(&name.as_str()) => {
-                        named.values().for_each(|schema| gather_keywords(schema, found));
-                    }
-                    value => gather_keywords(value, found),
-                }
-            }
-        }
-        Value::Array(items) => items.iter().for_each(|item| gather_keywords(item, found)),
-        _ => {}
+    match constraint {
+        Constraint::JsonSchema(schema) => tags::of_schema(schema),
+        other => vec![other.kind().to_owned()],
     }
 }
 
@@ -206,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keywords_are_told_from_names() {
+    fn keywords_are_those_of_a_corpus_or_the_kind() {
         let schema = json!({"type": "object", "properties": {"type": {"enum": [{"x": 1}]}}, "description": "d", "items": [{"format": "date"}]});
         let found = keywords(&Constraint::JsonSchema(Arc::new(schema)));
         assert_eq!(found, ["enum", "format:date", "items", "properties", "type:object"]);

@@ -26,14 +26,22 @@ pub(super) fn stand(
     masks: &mut u64,
 ) -> Result<Option<Stood>, EngineError> {
     let mut matcher = grammar.matcher()?;
-    for token in tokens {
-        if !taken(matcher.commit(*token))? {
-            return Ok(None);
-        }
-    }
-    let mask = masked(&mut *matcher, vocabulary)?;
+    let Some(mask) = led_to(&mut *matcher, vocabulary, tokens)? else { return Ok(None) };
     *masks += 1;
     Ok(Some((matcher, mask)))
+}
+
+/// Whether the tokens are taken, one after the other.
+///
+/// # Errors
+/// The library's own, except that it refuses a token.
+pub(super) fn takes(matcher: &mut dyn Matcher, tokens: &[TokenId]) -> Result<bool, EngineError> {
+    for token in tokens {
+        if !taken(matcher.commit(*token))? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Tries everything that a matcher promises where it stands; it is left as it was. Returns contradictions, and how many promises were tried.
@@ -109,12 +117,7 @@ pub(super) fn again(
 
 /// The mask after the tokens; `None` where one of them is not taken.
 fn led_to(matcher: &mut dyn Matcher, vocabulary: &Vocabulary, tokens: &[TokenId]) -> Result<Option<TokenMask>, EngineError> {
-    for token in tokens {
-        if !taken(matcher.commit(*token))? {
-            return Ok(None);
-        }
-    }
-    masked(matcher, vocabulary).map(Some)
+    if takes(matcher, tokens)? { masked(matcher, vocabulary).map(Some) } else { Ok(None) }
 }
 
 /// As [`led_to`], while a second matcher, one token behind, is masked before each step.

@@ -10,10 +10,11 @@ use super::along::{Ground, Walked};
 use super::count::Counts;
 use super::departure::Departure;
 use super::explain::{Explainer, Refusal, Relaxed};
-use super::finding::{Finding, Proof, Reading};
+use super::finding::{Finding, Proof, Reading, Why};
 use super::prover::Watch;
 use crate::constraint::Constraint;
-use crate::engine::{Engine, EngineError, EngineName, EnginePolicy, Grammar};
+use crate::engine::{self, Engine, EngineError, EngineName, EnginePolicy, Grammar, Vocabulary};
+use crate::error::Result as OurResult;
 use crate::mask::plan::Effort;
 
 /// Findings of one proof and reading that are kept of one entry; more are counted.
@@ -23,11 +24,40 @@ const MAX_KEPT: usize = 3;
 pub(in crate::mask) struct Bench {
     pub(in crate::mask) name: EngineName,
     pub(in crate::mask) engine: Arc<dyn Engine>,
-    pub(in crate::mask) relaxed: Vec<(Departure, Arc<dyn Engine>)>,
+    /// Each with the vocabulary that it masks.
+    pub(super) relaxed: Vec<(Departure, Arc<dyn Engine>, Arc<Vocabulary>)>,
+    /// The same over the vocabulary of bytes, where a finding is made small: what a text of bytes shows is as true of other tokens.
+    pub(super) by_bytes: Option<Box<Bench>>,
+}
+
+impl Bench {
+    /// Opens an engine, and the same engine for each of its departures that a policy can undo.
+    ///
+    /// # Errors
+    /// As [`engine::open_bare`].
+    pub(in crate::mask) fn open(
+        name: EngineName,
+        policy: &EnginePolicy,
+        vocabulary: &Arc<Vocabulary>,
+        bytes: &Arc<Vocabulary>,
+    ) -> OurResult<Self> {
+        let by_bytes = Some(Box::new(Self::over(name, policy, bytes, bytes)?));
+        Ok(Self { by_bytes, ..Self::over(name, policy, vocabulary, bytes)? })
+    }
+
+    fn over(name: EngineName, policy: &EnginePolicy, vocabulary: &Arc<Vocabulary>, bytes: &Arc<Vocabulary>) -> OurResult<Self> {
+        let relaxed = relaxations(name, policy).into_iter().map(|(departure, policy)| {
+            // Which tokens are canonical is a matter of the vocabulary; all else is one of texts.
+            let vocabulary = if departure == Departure::CanonicalTokens { vocabulary } else { bytes };
+            Ok((departure, engine::open_bare(name, vocabulary, &policy)?, Arc::clone(vocabulary)))
+        });
+        let relaxed = relaxed.collect::<OurResult<_>>()?;
+        Ok(Self { name, engine: engine::open_bare(name, vocabulary, policy)?, relaxed, by_bytes: None })
+    }
 }
 
 /// The policies that undo one departure of an engine's policy each.
-pub(in crate::mask) fn relaxations(name: EngineName, policy: &EnginePolicy) -> Vec<(Departure, EnginePolicy)> {
+fn relaxations(name: EngineName, policy: &EnginePolicy) -> Vec<(Departure, EnginePolicy)> {
     let mut relaxations = Vec::new();
     if name == EngineName::Guidance && policy.guidance_forcing {
         relaxations.push((Departure::CanonicalTokens, EnginePolicy { guidance_forcing: false, ..policy.clone() }));
@@ -46,7 +76,7 @@ pub(in crate::mask) fn relaxations(name: EngineName, policy: &EnginePolicy) -> V
 pub struct Proved {
     pub counts: Counts,
     pub findings: Vec<Finding>,
-    /// Masks that were computed, those of explanations and minimising not counted.
+    /// Masks that were computed, those of explanations, contradictions and minimising not counted.
     pub masks: u64,
     /// Texts that were walked along.
     pub texts: u64,
@@ -102,12 +132,16 @@ impl Contender {
             accepted: Vec::new(),
         };
         // What is known to take minutes is refused by its size, and not by the clock: the same for everybody.
-        match bench.engine.check_size(constraint).and_then(|()| bench.engine.compile(constraint)) {
+        match bench.engine.check_quick(constraint).and_then(|()| bench.engine.compile(constraint)) {
             Ok(grammar) => {
                 contender.grammar = Some(grammar);
-                let relaxed = bench.relaxed.iter().map(|(departure, engine)| (*departure, Arc::clone(engine)));
-                contender.relaxed =
-                    relaxed.map(|(departure, engine)| Relaxed { departure, engine, grammar: OnceCell::new() }).collect();
+                let relaxed = bench.relaxed.iter().map(|(departure, engine, vocabulary)| Relaxed {
+                    departure: *departure,
+                    engine: Arc::clone(engine),
+                    vocabulary: Arc::clone(vocabulary),
+                    grammar: OnceCell::new(),
+                });
+                contender.relaxed = relaxed.collect();
             }
             Err(error) => (contender.proved.stopped, contender.proved.declined) = (Some(error.to_string()), true),
         }
@@ -139,7 +173,7 @@ impl Contender {
     ///
     /// # Errors
     /// The library's own.
-    pub(super) fn read(&self, finding: &Finding, ground: &Ground<'_>) -> Result<Reading, EngineError> {
+    pub(super) fn read(&self, finding: &Finding, ground: &Ground<'_>) -> Result<Why, EngineError> {
         let explainer = self.explainer(None)?;
         match (finding.proof, &finding.text) {
             (Proof::DiffersStrict, Some(text)) => {
@@ -149,13 +183,14 @@ impl Contender {
                     let mut matcher = unforced.matcher()?;
                     let is_taken = finding.prefix.iter().chain(&finding.token).all(|token| matcher.commit(*token).is_ok());
                     if is_taken {
-                        return Ok(Reading::Declared(vec![Departure::CanonicalTokens]));
+                        return Ok(Reading::Declared(vec![Departure::CanonicalTokens]).into());
                     }
                 }
                 let token = finding.token.map_or(0, |token| ground.vocabulary.bytes(token).len());
-                explainer.strict(&Refusal { text, before: before.len(), reach: before.len() + token }, ground)
+                let refusal = Refusal { text, committed: &finding.prefix, before: before.len(), reach: before.len() + token };
+                explainer.strict(&refusal, ground)
             }
-            _ => Ok(explainer.loose(finding.breaks.as_deref().unwrap_or_default())),
+            _ => Ok(explainer.loose(finding.breaks.as_deref().unwrap_or_default()).into()),
         }
     }
 
@@ -169,7 +204,6 @@ impl Contender {
         }
         self.proved.masks += walked.masks;
         self.proved.open += walked.open;
-        self.proved.texts += 1;
     }
 
     /// Masks that are left of the budget up to and with a share, in percent.

@@ -19,6 +19,8 @@ pub enum Departure {
     WhiteSpace,
     /// Only some escapes in strings.
     Escapes,
+    /// Not all the characters that a string can hold.
+    Characters,
     /// No members and items that the schema does not name, whatever it says of others.
     AdditionalProperties,
     /// Only one way to spell a number.
@@ -37,6 +39,7 @@ impl Departure {
             Self::OuterWhiteSpace => "outer white space",
             Self::WhiteSpace => "white space",
             Self::Escapes => "escapes",
+            Self::Characters => "characters",
             Self::AdditionalProperties => "additional properties",
             Self::Numbers => "numbers",
             Self::CanonicalTokens => "canonical tokens",
@@ -61,7 +64,7 @@ const fn declared(engine: EngineName, departure: Departure, what: &'static str, 
 }
 
 /// Everything that is declared, by engine.
-pub const DECLARED: [Declared; 12] = [
+pub const DECLARED: [Declared; 13] = [
     declared(
         EngineName::Guidance,
         Departure::MemberOrder,
@@ -116,10 +119,11 @@ pub const DECLARED: [Declared; 12] = [
         "at most one space between two tokens, and none before the first and after the last",
         "outlines-core, json_schema::types::WHITESPACE",
     ),
+    declared(EngineName::Outlines, Departure::Escapes, "no \\u escapes", "outlines-core, json_schema::types::STRING_INNER"),
     declared(
         EngineName::Outlines,
-        Departure::Escapes,
-        "no \\u escapes, and no control characters of the second block",
+        Departure::Characters,
+        "in strings no character that has only a \\u escape, and none from U+007F to U+009F",
         "outlines-core, json_schema::types::STRING_INNER",
     ),
     declared(

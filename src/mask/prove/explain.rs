@@ -7,17 +7,19 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::along::Ground;
+use super::consistency;
 use super::departure::{self, Departure};
-use super::finding::Reading;
+use super::finding::{Reading, Why};
 use super::json_prefix::JsonPrefix;
 use super::respell;
 use crate::constraint::Constraint;
-use crate::engine::{Engine, EngineError, EngineName, Grammar, Vocabulary};
+use crate::engine::{Engine, EngineError, EngineName, Grammar, Matcher, TokenId, Vocabulary};
 
 /// An engine whose policy does not depart in one respect.
 pub(super) struct Relaxed {
     pub(super) departure: Departure,
     pub(super) engine: Arc<dyn Engine>,
+    pub(super) vocabulary: Arc<Vocabulary>,
     /// The constraint, compiled when it is first needed; none where it cannot be.
     pub(super) grammar: OnceCell<Option<Arc<dyn Grammar>>>,
 }
@@ -46,7 +48,9 @@ pub(super) struct Explainer<'a> {
 /// A text that matches and was not let through.
 pub(super) struct Refusal<'a> {
     pub(super) text: &'a str,
-    /// Bytes of it that were let through, and the byte that the longest token ends at that was refused after them.
+    /// What of it had been committed.
+    pub(super) committed: &'a [TokenId],
+    /// The bytes of that, and the byte that the longest token ends at that was refused after them.
     pub(super) before: usize,
     pub(super) reach: usize,
 }
@@ -79,9 +83,19 @@ impl<'a> Explainer<'a> {
     ///
     /// # Errors
     /// The library's own.
-    pub(super) fn strict(&self, refusal: &Refusal<'_>, ground: &Ground<'_>) -> Result<Reading, EngineError> {
+    pub(super) fn strict(&self, refusal: &Refusal<'_>, ground: &Ground<'_>) -> Result<Why, EngineError> {
+        let reading = self.declared(refusal, ground)?;
+        let cause = if reading == Reading::Error { self.cause(refusal, ground)? } else { None };
+        Ok(Why { reading, cause })
+    }
+
+    /// What is declared and explains it.
+    fn declared(&self, refusal: &Refusal<'_>, ground: &Ground<'_>) -> Result<Reading, EngineError> {
         if departure::of(self.engine).next().is_none() {
             return Ok(Reading::Error);
+        }
+        if let Some(departure) = self.by_piece(refusal, ground, true)? {
+            return Ok(Reading::Declared(vec![departure]));
         }
         let respelt = self.respelt(refusal.text);
         for (departures, text) in respelt.iter().skip(1) {
@@ -89,24 +103,64 @@ impl<'a> Explainer<'a> {
                 return Ok(Reading::Declared(departures.clone()));
             }
         }
-        if let Some(reading) = self.by_order(self.grammar, refusal, &[], ground)? {
+        let orders = self.declares(Departure::MemberOrder);
+        if orders && let Some(reading) = self.by_order((self.grammar, ground.vocabulary), refusal, &[])? {
             return Ok(reading);
         }
         for relaxed in self.relaxed.iter().filter(|it| it.is_at_stake(refusal)) {
             let Some(grammar) = relaxed.grammar(self.constraint) else { continue };
             for (departures, text) in &respelt {
-                if passes(grammar, text, ground.vocabulary)? {
+                if passes(grammar, text, &relaxed.vocabulary)? {
                     return Ok(Reading::Declared([&departures[..], &[relaxed.departure]].concat()));
                 }
             }
-            if let Some(reading) = self.by_order(grammar, refusal, &[relaxed.departure], ground)? {
+            if orders && let Some(reading) = self.by_order((grammar, &relaxed.vocabulary), refusal, &[relaxed.departure])? {
                 return Ok(reading);
             }
         }
         // At a name it may still be the order, which the schema can fix in ways that were not tried.
-        let may_be_order =
-            self.declares(Departure::MemberOrder) && refusal.touches(JsonPrefix::is_at_name) && has_choice(refusal.text);
+        let may_be_order = orders && refusal.touches(JsonPrefix::is_at_name) && has_choice(refusal.text);
         Ok(if may_be_order { Reading::Unclear } else { Reading::Error })
+    }
+
+    /// What an error is about, by the same experiments: nothing declares it, but it names what is wrong.
+    fn cause(&self, refusal: &Refusal<'_>, ground: &Ground<'_>) -> Result<Option<Departure>, EngineError> {
+        let Constraint::JsonSchema(schema) = self.constraint else { return Ok(None) };
+        if let Some(departure) = self.by_piece(refusal, ground, false)? {
+            return Ok(Some(departure));
+        }
+        if !self.declares(Departure::MemberOrder)
+            && let Some(Reading::Declared(_)) = self.by_order((self.grammar, ground.vocabulary), refusal, &[])?
+        {
+            return Ok(Some(Departure::MemberOrder));
+        }
+        let named = respell::named_alone(&plainly(refusal.text), schema);
+        let is_named = named.map_or(Ok(false), |text| passes(self.grammar, &text, ground.vocabulary))?;
+        Ok(is_named.then_some(Departure::AdditionalProperties))
+    }
+
+    /// The departure that the text is refused for where it is refused, whatever comes after: undone in the one piece that is not let through,
+    /// it lets that piece through. Of the departures that the engine declares, or of the others.
+    fn by_piece(&self, refusal: &Refusal<'_>, ground: &Ground<'_>, declared: bool) -> Result<Option<Departure>, EngineError> {
+        if !self.is_json() {
+            return Ok(None);
+        }
+        let grammar = self.unforced().unwrap_or(self.grammar);
+        let Some(stuck) = stuck(grammar, refusal, ground)? else { return Ok(None) };
+        let Some(place) = respell::piece_around(refusal.text, stuck) else { return Ok(None) };
+        let is_outermost = place.start == 0 || place.end == refusal.text.len();
+        let (before, piece) = (&refusal.text[..place.start], &refusal.text[place]);
+        for (departure, respell) in RESPELLINGS {
+            let respelt = respell(piece);
+            if self.declares(departure) == declared
+                && respelt != piece
+                && (is_outermost || departure != Departure::OuterWhiteSpace)
+                && begins(grammar, &format!("{before}{respelt}"), ground.vocabulary)?.is_some()
+            {
+                return Ok(Some(departure));
+            }
+        }
+        Ok(None)
     }
 
     /// The text as it is, with each declared departure undone that can be undone in it, and with all of them undone.
@@ -135,23 +189,19 @@ impl<'a> Explainer<'a> {
     /// does, since it is its spelling that is refused.
     fn by_order(
         &self,
-        grammar: &dyn Grammar,
+        (grammar, vocabulary): (&dyn Grammar, &Vocabulary),
         refusal: &Refusal<'_>,
         besides: &[Departure],
-        ground: &Ground<'_>,
     ) -> Result<Option<Reading>, EngineError> {
         let Constraint::JsonSchema(schema) = self.constraint else { return Ok(None) };
-        if !self.declares(Departure::MemberOrder) {
-            return Ok(None);
-        }
-        let compact = respell::with_plain_numbers(&respell::with_least_escapes(&respell::without_spaces(refusal.text)));
-        if passes(grammar, &compact, ground.vocabulary)? {
+        let compact = plainly(refusal.text);
+        if passes(grammar, &compact, vocabulary)? {
             return Ok(Some(Reading::Error));
         }
         for like in [self.accepted, None] {
             let ordered = respell::in_order(&compact, like, Some(schema)).filter(|text| *text != compact);
             if let Some(ordered) = ordered
-                && passes(grammar, &ordered, ground.vocabulary)?
+                && passes(grammar, &ordered, vocabulary)?
             {
                 return Ok(Some(Reading::Declared([&[Departure::MemberOrder], besides].concat())));
             }
@@ -164,28 +214,53 @@ impl<'a> Explainer<'a> {
 type Respelling = fn(&str) -> String;
 
 /// The departures that can be undone in the text, and how.
-const RESPELLINGS: [(Departure, Respelling); 4] = [
+const RESPELLINGS: [(Departure, Respelling); 5] = [
     (Departure::OuterWhiteSpace, respell::trimmed),
     (Departure::WhiteSpace, respell::without_spaces),
     (Departure::Escapes, respell::with_least_escapes),
+    (Departure::Characters, respell::with_plain_characters),
     (Departure::Numbers, respell::with_plain_numbers),
 ];
+
+/// The text with no liberty of spelling taken.
+fn plainly(text: &str) -> String {
+    respell::with_plain_numbers(&respell::with_least_escapes(&respell::without_spaces(text)))
+}
+
+/// The first byte of the text that cannot be let through after what was committed, by whatever tokens; `None` where the refused token
+/// can, by others.
+fn stuck(grammar: &dyn Grammar, refusal: &Refusal<'_>, ground: &Ground<'_>) -> Result<Option<usize>, EngineError> {
+    let mut at = refusal.before;
+    let Some((mut matcher, mut mask)) = consistency::stand(grammar, ground.vocabulary, refusal.committed, &mut 0)? else {
+        return Ok(None);
+    };
+    while at < refusal.reach {
+        let rest = &refusal.text.as_bytes()[at..];
+        let Some(token) = ground.sorted.beginning(rest).filter(|token| mask.allows(*token)).last() else { return Ok(Some(at)) };
+        matcher.commit(token)?;
+        matcher.mask(&mut mask)?;
+        at += ground.vocabulary.bytes(token).len();
+    }
+    Ok(None)
+}
+
+/// A matcher behind the text, by its canonical tokens; `None` where one of them is not taken.
+///
+/// # Errors
+/// The library's own, except that it refuses a token.
+fn begins(grammar: &dyn Grammar, text: &str, vocabulary: &Vocabulary) -> Result<Option<Box<dyn Matcher>>, EngineError> {
+    let Some(tokens) = vocabulary.encode_exactly(text) else { return Ok(None) };
+    let mut matcher = grammar.matcher()?;
+    Ok(consistency::takes(&mut *matcher, &tokens)?.then_some(matcher))
+}
 
 /// Whether a text is let through to its end, by its canonical tokens.
 ///
 /// # Errors
-/// The library's own, except that it refuses a token.
+/// As [`begins`].
 pub(super) fn passes(grammar: &dyn Grammar, text: &str, vocabulary: &Vocabulary) -> Result<bool, EngineError> {
-    let Some(tokens) = vocabulary.encode_exactly(text) else { return Ok(false) };
-    let mut matcher = grammar.matcher()?;
-    for token in tokens {
-        match matcher.commit(token) {
-            Ok(()) => {}
-            Err(EngineError::Invalid { .. }) => return Ok(false),
-            Err(error) => return Err(error),
-        }
-    }
-    matcher.is_accepting()
+    let matcher = begins(grammar, text, vocabulary)?;
+    matcher.map_or(Ok(false), |mut matcher| matcher.is_accepting())
 }
 
 /// Whether some object of the text has two members.

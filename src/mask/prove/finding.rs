@@ -103,9 +103,31 @@ pub struct Finding {
     pub breaks: Option<String>,
     pub origin: Origin,
     pub reading: Reading,
+    /// What an error is about that is gone with this undone, which the engine's documentation declares nowhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<Departure>,
+}
+
+/// What experiments say of a finding.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Why {
+    pub(super) reading: Reading,
+    /// As [`Finding::cause`].
+    pub(super) cause: Option<Departure>,
+}
+
+impl From<Reading> for Why {
+    fn from(reading: Reading) -> Self {
+        Self { reading, cause: None }
+    }
 }
 
 impl Finding {
+    /// The finding, as it has to be taken.
+    pub(super) fn taken(self, why: Why) -> Self {
+        Self { reading: why.reading, cause: why.cause, ..self }
+    }
+
     /// What is wrong, in a sentence without its end.
     pub fn why(&self) -> String {
         let breaks = self.breaks.as_deref().map(|how| format!(" ({how})")).unwrap_or_default();
@@ -135,6 +157,7 @@ impl Finding {
             breaks: None,
             origin,
             reading: Reading::Error,
+            cause: None,
         }
     }
 }

@@ -24,6 +24,7 @@ pub(super) mod prover;
 mod reference;
 mod respell;
 pub(super) mod shrink;
+mod simpler;
 pub(super) mod sorted;
 mod syntax;
 pub(super) mod walks;

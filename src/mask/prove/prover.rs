@@ -53,6 +53,8 @@ pub(in crate::mask) struct Tools<'a> {
     pub(in crate::mask) vocabulary: &'a Vocabulary,
     pub(in crate::mask) sorted: &'a Sorted,
     pub(in crate::mask) guide: &'a Guide,
+    /// The same for the vocabulary of bytes.
+    pub(in crate::mask) by_bytes: Option<&'a Tools<'a>>,
 }
 
 /// Whoever wants to know how it goes.
@@ -86,7 +88,8 @@ pub(in crate::mask) fn prove(
             Contender::new(engine, &constraint)
         })
         .collect();
-    let mut work = Work { tools, entry, effort, constraint, ground: &mut ground, contenders, watch, texts: Vec::new() };
+    let mut work =
+        Work { tools, entry, effort, constraint, ground: &mut ground, contenders, watch, texts: Vec::new(), first: None };
     for phase in [Work::instances, Work::mutants, Work::walks, Work::differences, Work::contradictions] {
         phase(&mut work);
         work.tell();
@@ -104,6 +107,8 @@ struct Work<'a, 'g> {
     watch: &'a mut dyn Watch,
     /// Texts that some engine let through, to hold the engines against each other.
     texts: Vec<(Vec<TokenId>, Origin)>,
+    /// The first instance that the vocabulary can spell, by its number.
+    first: Option<(usize, Vec<TokenId>)>,
 }
 
 /// A text of the entry, with its canonical tokens.
@@ -152,6 +157,7 @@ impl Work<'_, '_> {
         });
         walked.is_some_and(|walked| {
             let accepted = walked.accepted;
+            self.contenders[contender].proved.texts += 1;
             self.contenders[contender].add(walked);
             accepted
         })
@@ -164,6 +170,9 @@ impl Work<'_, '_> {
                 let accepted =
                     source.as_ref().is_some_and(|source| self.walk_along(&source.text(origin), INSTANCES, contender, None));
                 self.contenders[contender].accepted.push(accepted);
+            }
+            if let (None, Some(source)) = (&self.first, &source) {
+                self.first = Some((index, source.tokens.clone()));
             }
             let is_accepted = self.contenders.iter().any(|contender| contender.accepted[index]);
             self.texts.extend(source.filter(|_| is_accepted).map(|source| (source.tokens, origin)));
@@ -238,21 +247,28 @@ impl Work<'_, '_> {
             Ok(walk)
         })?;
         let bytes = tools.vocabulary.decode(&walk.tokens);
-        let completed = (walk.end != End::Whole).then(|| self.ground.syntax.completed(&bytes)).flatten();
-        for text in [(walk.end == End::Whole).then(|| bytes.clone()), completed].into_iter().flatten() {
-            let Some(source) = String::from_utf8(text).ok().and_then(|text| self.source(text)) else { continue };
-            for other in 0..self.contenders.len() {
-                if source.matches && other != at {
-                    self.walk_along(&source.text(Origin::Other), WALKED, other, None);
-                }
-            }
-        }
-        let text = String::from_utf8(bytes.clone()).ok().filter(|_| walk.end == End::Whole);
+        let is_whole = walk.end == End::Whole;
         self.watch.at(None);
-        let matching = text.as_deref().filter(|text| self.ground.judges.judge(text) == Judged::Matches).map(str::to_owned);
-        self.walk_along(&Text { bytes: &bytes, tokens: &walk.tokens, matching: matching.as_deref(), origin }, WALKED, at, None);
+        let whole = std::str::from_utf8(&bytes).ok().filter(|_| is_whole);
+        let matching = whole.filter(|text| self.ground.judges.judge(text) == Judged::Matches);
+        let completed = if is_whole { None } else { self.ground.syntax.completed(&bytes) };
+        let completed = completed.and_then(|text| String::from_utf8(text).ok()).and_then(|text| self.source(text));
+        if let Some(source) = completed.filter(|source| source.matches) {
+            self.walk_others(at, &source.text(Origin::Other));
+        }
+        if let Some(tokens) = matching.and_then(|text| tools.vocabulary.encode_exactly(text)) {
+            self.walk_others(at, &Text { bytes: &bytes, tokens: &tokens, matching, origin: Origin::Other });
+        }
+        self.walk_along(&Text { bytes: &bytes, tokens: &walk.tokens, matching, origin }, WALKED, at, None);
         self.texts.push((walk.tokens, origin));
         Some(())
+    }
+
+    /// Walks every engine but this one along a text.
+    fn walk_others(&mut self, but: usize, text: &Text<'_>) {
+        for other in (0..self.contenders.len()).filter(|other| *other != but) {
+            self.walk_along(text, WALKED, other, None);
+        }
     }
 
     /// Holds every two engines against each other along the texts that one of them let through, at places in an order that the seed decides.
@@ -309,28 +325,24 @@ impl Work<'_, '_> {
         }
     }
 
-    fn difference(&mut self, at: usize, mut finding: Finding) {
+    fn difference(&mut self, at: usize, finding: Finding) {
         let ground = &*self.ground;
         let read = self.contenders[at].attempt(self.watch, |contender| contender.read(&finding, ground));
-        let Some(reading) = read else { return };
-        finding.reading = reading;
+        let Some(why) = read else { return };
         let mut walked = Walked::default();
         walked.counts.decided(finding.proof, 1);
-        walked.found(finding, 1);
+        walked.found(finding.taken(why), 1);
         self.contenders[at].add(walked);
     }
 
     fn contradictions(&mut self) {
-        let Some((index, source)) = self.sources().into_iter().enumerate().find_map(|(index, source)| Some((index, source?)))
-        else {
-            return;
-        };
+        let Some((index, tokens)) = self.first.take() else { return };
         // Compiling costs more than all else here, and what it does wrong it does to many constraints.
-        let drawn = PythonRandom::new(self.effort.seed.wrapping_add(source.tokens.len() as u64)).choice(COMPILED_AGAIN) == 0;
-        for (number, place) in places(source.tokens.len(), self.effort.seed).into_iter().enumerate() {
+        let drawn = PythonRandom::new(self.effort.seed.wrapping_add(tokens.len() as u64)).choice(COMPILED_AGAIN) == 0;
+        for (number, place) in places(tokens.len(), self.effort.seed).into_iter().enumerate() {
             for at in 0..self.contenders.len() {
                 if self.contenders[at].accepted[index] {
-                    self.contradictions_at(at, &source.tokens[..place], Origin::Instance(index), drawn && number == 0);
+                    self.contradictions_at(at, &tokens[..place], Origin::Instance(index), drawn && number == 0);
                 }
             }
         }

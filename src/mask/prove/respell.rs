@@ -1,9 +1,12 @@
 //! Takes one liberty of JSON's spelling at a time back from a text, and leaves every other byte as it was; and puts members in order. Knows no
 //! engine.
 
+use std::ops::Range;
+
 use serde_json::Value;
 
 use super::mutant;
+use crate::mask::spelling::string_length;
 
 /// Numbers that are written out: those with a larger exponent stay as they are.
 const MAX_DIGITS: usize = 64;
@@ -17,7 +20,7 @@ pub(super) fn trimmed(text: &str) -> String {
 pub(super) fn without_spaces(text: &str) -> String {
     rewritten(text, |piece| match piece {
         Piece::Space(_) => String::new(),
-        Piece::Text(text) | Piece::Number(text) | Piece::Other(text) => text.to_owned(),
+        other => other.text().to_owned(),
     })
 }
 
@@ -27,27 +30,90 @@ pub(super) fn with_least_escapes(text: &str) -> String {
         Piece::Text(text) => {
             serde_json::from_str::<String>(text).map_or_else(|_| text.to_owned(), |it| Value::from(it).to_string())
         }
-        Piece::Space(text) | Piece::Number(text) | Piece::Other(text) => text.to_owned(),
+        other => other.text().to_owned(),
     })
+}
+
+/// The text with every string escaped as little as can be, and with a letter for each character that has only a `\u` escape and for each
+/// from U+007F to U+009F: another text, which is as long.
+pub(super) fn with_plain_characters(text: &str) -> String {
+    let is_plain = |it: &char| !it.is_control() || matches!(it, '\u{8}' | '\u{c}' | '\n' | '\r' | '\t');
+    let letters = |text: &str| text.chars().map(|it| if is_plain(&it) { it } else { 'a' }).collect::<String>();
+    with_least_escapes(&with_strings(text, |text| Some(letters(text)).filter(|it| it != text)))
 }
 
 /// The text with whole numbers written as their digits alone, and exponents with a sign.
 pub(super) fn with_plain_numbers(text: &str) -> String {
     rewritten(text, |piece| match piece {
         Piece::Number(text) => plain(text),
-        Piece::Space(text) | Piece::Text(text) | Piece::Other(text) => text.to_owned(),
+        other => other.text().to_owned(),
     })
 }
 
 /// The text, written compactly, with members in the order in which `like` has them, where it has an object there; else in the order of the
 /// map of `properties` in `schema` that names most of them. `None` for what is no JSON.
 pub(super) fn in_order(text: &str, like: Option<&Value>, schema: Option<&Value>) -> Option<String> {
+    rearranged(text, like, schema, false)
+}
+
+/// As [`in_order`], without the members that the map does not name.
+pub(super) fn named_alone(text: &str, schema: &Value) -> Option<String> {
+    rearranged(text, None, Some(schema), true)
+}
+
+fn rearranged(text: &str, like: Option<&Value>, schema: Option<&Value>, named_alone: bool) -> Option<String> {
     let mut maps = Vec::new();
     if let Some(schema) = schema {
         property_maps(schema, &mut maps);
     }
     let value: Value = serde_json::from_str(text).ok()?;
-    Some(mutant::compact(&ordered(&value, like, &maps)))
+    Some(mutant::compact(&ordered(&value, like, &maps, named_alone)))
+}
+
+/// The white space, the string, the number or the one character of all else that the byte at `at` is of.
+pub(super) fn piece_around(text: &str, at: usize) -> Option<Range<usize>> {
+    let mut end = 0;
+    pieces(text).find_map(|piece| {
+        let start = end;
+        end += piece.text().len();
+        (end > at).then_some(start..end)
+    })
+}
+
+/// The text with every string rewritten for which there is another one.
+pub(super) fn with_strings(text: &str, other: impl Fn(&str) -> Option<String>) -> String {
+    rewritten(text, |piece| match piece {
+        Piece::Text(text) => {
+            let other = serde_json::from_str::<String>(text).ok().and_then(|it| other(&it));
+            other.map_or_else(|| text.to_owned(), |it| Value::from(it).to_string())
+        }
+        other => other.text().to_owned(),
+    })
+}
+
+/// Members by name, or items, of the object or array that a text or the beginning of one is, each with the place of its value.
+pub(super) fn children(text: &str) -> Vec<(Option<String>, Range<usize>)> {
+    let mut children = Vec::new();
+    let (mut depth, mut at) = (0_usize, 0);
+    let (mut name, mut value): (Option<String>, Option<Range<usize>>) = (None, None);
+    for piece in pieces(text) {
+        let start = at;
+        at += piece.text().len();
+        let (opens, closes) = (matches!(piece.text(), "{" | "["), matches!(piece.text(), "}" | "]"));
+        depth -= usize::from(closes).min(depth);
+        match &piece {
+            _ if depth == 0 => {}
+            Piece::Space(_) => {}
+            Piece::Other(":") if depth == 1 => {
+                name = value.take().and_then(|range| serde_json::from_str(&text[range]).ok());
+            }
+            Piece::Other(",") if depth == 1 => children.extend(value.take().map(|value| (name.take(), value))),
+            _ => value = Some(value.map_or(start, |it| it.start)..at),
+        }
+        depth += usize::from(opens);
+    }
+    children.extend(value.map(|value| (name, value)));
+    children
 }
 
 enum Piece<'a> {
@@ -58,37 +124,38 @@ enum Piece<'a> {
     Other(&'a str),
 }
 
-fn rewritten(text: &str, mut each: impl FnMut(Piece<'_>) -> String) -> String {
-    let mut out = String::with_capacity(text.len());
+impl<'a> Piece<'a> {
+    fn text(&self) -> &'a str {
+        match self {
+            Self::Space(text) | Self::Text(text) | Self::Number(text) | Self::Other(text) => text,
+        }
+    }
+}
+
+/// All of a text, piece by piece.
+fn pieces(text: &str) -> impl Iterator<Item = Piece<'_>> {
     let mut rest = text;
-    while let Some(first) = rest.bytes().next() {
+    std::iter::from_fn(move || {
+        let first = rest.bytes().next()?;
         let length = match first {
-            b'"' => string_end(rest),
+            b'"' => string_length(rest.as_bytes()),
             b' ' | b'\t' | b'\n' | b'\r' => rest.bytes().take_while(|byte| b" \t\n\r".contains(byte)).count(),
             b'-' | b'0'..=b'9' => rest.bytes().take_while(|byte| b"+-.eE0123456789".contains(byte)).count(),
             _ => rest.chars().next().map_or(1, char::len_utf8),
         };
         let (piece, after) = rest.split_at(length);
-        out.push_str(&each(match first {
+        rest = after;
+        Some(match first {
             b'"' => Piece::Text(piece),
             b' ' | b'\t' | b'\n' | b'\r' => Piece::Space(piece),
             b'-' | b'0'..=b'9' => Piece::Number(piece),
             _ => Piece::Other(piece),
-        }));
-        rest = after;
-    }
-    out
+        })
+    })
 }
 
-/// The length of the string that a text begins with; all of the text where it does not end.
-fn string_end(text: &str) -> usize {
-    let mut is_escaped = false;
-    let end = text.bytes().enumerate().skip(1).find(|(_, byte)| {
-        let is_end = *byte == b'"' && !is_escaped;
-        is_escaped = *byte == b'\\' && !is_escaped;
-        is_end
-    });
-    end.map_or(text.len(), |(place, _)| place + 1)
+fn rewritten(text: &str, each: impl FnMut(Piece<'_>) -> String) -> String {
+    pieces(text).map(each).collect()
 }
 
 /// A whole number as its digits alone; another one with a sign at its exponent.
@@ -140,16 +207,18 @@ fn property_maps(schema: &Value, maps: &mut Vec<Vec<String>>) {
     }
 }
 
-fn ordered(value: &Value, like: Option<&Value>, maps: &[Vec<String>]) -> Value {
+fn ordered(value: &Value, like: Option<&Value>, maps: &[Vec<String>], named_alone: bool) -> Value {
     match value {
         Value::Array(items) => {
             let like = |place| like.and_then(|like: &Value| like.get::<usize>(place));
-            items.iter().enumerate().map(|(place, item)| ordered(item, like(place), maps)).collect()
+            items.iter().enumerate().map(|(place, item)| ordered(item, like(place), maps, named_alone)).collect()
         }
         Value::Object(members) => {
             let mut members: Vec<(String, Value)> = members
                 .iter()
-                .map(|(name, member)| (name.clone(), ordered(member, like.and_then(|like| like.get(name.as_str())), maps)))
+                .map(|(name, member)| {
+                    (name.clone(), ordered(member, like.and_then(|like| like.get(name.as_str())), maps, named_alone))
+                })
                 .collect();
             match like.and_then(Value::as_object) {
                 Some(like) => sort_like(&mut members, like.keys()),
@@ -157,6 +226,7 @@ fn ordered(value: &Value, like: Option<&Value>, maps: &[Vec<String>]) -> Value {
                     let known = |map: &&Vec<String>| map.iter().filter(|name| members.iter().any(|(it, _)| it == *name)).count();
                     if let Some(map) = maps.iter().max_by_key(known) {
                         sort_like(&mut members, map.iter());
+                        members.retain(|(name, _)| !named_alone || map.contains(name));
                     }
                 }
             }
@@ -189,9 +259,33 @@ mod tests {
             (with_plain_numbers("1e99999999999999999999"), "1e99999999999999999999"),
             (with_plain_numbers("1e400"), "1e+400"),
             (with_least_escapes("\"open"), "\"open"),
+            (with_plain_characters("\"\\u0000\\u0061\\n\u{7f}\u{9f}é\""), "\"aa\\naaé\""),
         ] {
             assert_eq!(respelt, expected);
         }
+    }
+
+    #[test]
+    fn a_byte_is_of_one_piece() {
+        let text = "{ \r\n\"a\\\"b\":-1.5e3}";
+        let around = |at| piece_around(text, at).map(|range| &text[range]);
+        for (at, expected) in [(0, "{"), (1, " \r\n"), (3, " \r\n"), (4, "\"a\\\"b\""), (10, ":"), (15, "-1.5e3"), (17, "}")] {
+            assert_eq!(around(at), Some(expected), "{at}");
+        }
+        assert_eq!(around(text.len()), None);
+        assert_eq!(piece_around("\"é", 2), Some(0..3));
+    }
+
+    #[test]
+    fn children_are_found_in_what_is_whole_and_in_what_is_begun() {
+        let shown = |text: &str| -> Vec<String> {
+            let children = children(text).into_iter();
+            children.map(|(name, place)| format!("{}={}", name.unwrap_or_default(), &text[place])).collect()
+        };
+        assert_eq!(shown(r#" {"a" : [1, {"b":2}] ,"c":"x,y" } "#), [r#"a=[1, {"b":2}]"#, r#"c="x,y""#]);
+        assert_eq!(shown(r#"[1, [2,3],"x"#), ["=1", "=[2,3]", "=\"x"]);
+        assert_eq!(shown(r#"{"a":{"b":[1,"#), [r#"a={"b":[1,"#]);
+        assert!(shown("12").is_empty() && shown("{}").is_empty() && shown("]]").is_empty());
     }
 
     #[test]
@@ -202,5 +296,6 @@ mod tests {
         assert_eq!(in_order(text, Some(&like), None).unwrap(), r#"{"b":{"d":1,"c":2},"a":0,"z":1,"x":3}"#);
         assert_eq!(in_order(text, None, Some(&schema)).unwrap(), r#"{"b":{"d":1,"c":2},"a":0,"z":1,"x":3}"#);
         assert_eq!(in_order("{", None, None), None);
+        assert_eq!(named_alone(text, &schema).unwrap(), r#"{"b":{"d":1,"c":2},"a":0,"z":1}"#);
     }
 }

@@ -14,18 +14,26 @@ use super::contender::{Bench, Contender};
 use super::finding::{Finding, Origin, Proof};
 use super::judges::{Judged, Judges};
 use super::prover::{Tools, Watch};
+use super::simpler;
 use super::syntax::Syntax;
 use super::witness::{self, Standing};
 use crate::constraint::Constraint;
 use crate::engine::TokenId;
 use crate::mask::clock::Stopwatch;
+use crate::mask::spelling::string_length;
 use crate::random::PythonRandom;
 
 /// Masks of one try.
 const MAX_MASKS: u64 = 4096;
 
-/// Time for one finding, which decides how small it gets, and never whether it stands.
-const MAX_TIME: Duration = Duration::from_secs(4);
+/// What making one finding small may take, once over bytes and, where that comes to nothing, once over the engine's own tokens.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::mask) struct Limits {
+    /// Compiles.
+    pub(in crate::mask) tries: usize,
+    /// For what the machine cannot do in tries: it decides how small a finding gets, and never whether it stands.
+    pub(in crate::mask) time: Duration,
+}
 
 /// Times that all pieces are gone through again after something was taken away.
 const MAX_ROUNDS: usize = 8;
@@ -37,31 +45,44 @@ pub(in crate::mask) struct Case {
     pub(in crate::mask) finding: Finding,
 }
 
-/// The case made smaller in at most so many tries; `None` where the finding cannot be found again, or does not stand when it is checked.
+/// The case made smaller within the limits; `None` where the finding cannot be found again, or does not stand when it is checked.
 pub(in crate::mask) fn shrink(
     engine: &Bench,
     tools: &Tools<'_>,
     case: Case,
-    tries: usize,
+    limits: Limits,
     watch: &mut dyn Watch,
 ) -> Option<Case> {
-    let kind = Kind::of(&case.finding);
-    let mut shrinker = Shrinker { engine, tools, kind, left: tries, watched: Stopwatch::start(), watch };
-    let mut text = shrinker.text(&case.finding);
-    let mut constraint = case.constraint.clone();
-    let mut best = shrinker.found(&constraint, &text);
-    if best.is_some() {
-        for _ in 0..MAX_ROUNDS {
-            let before = shrinker.left;
-            let smaller_schema = shrinker.schema(&mut constraint, &text, &mut best);
-            let smaller_text = shrinker.shorter(&constraint, &mut text, &mut best);
-            if !(smaller_schema || smaller_text) || !shrinker.is_on() || shrinker.left == before {
-                break;
-            }
-        }
-    }
-    let smallest = best.map(|finding| Case { constraint, finding });
+    let by_bytes = smaller_by_bytes(engine, tools, &case, limits, watch);
+    let mut shrinker = Shrinker::new(engine, tools, &case.finding, limits, watch);
+    let seen = by_bytes.and_then(|(constraint, text)| {
+        let finding = shrinker.found(&constraint, &text)?;
+        Some(Case { constraint, finding })
+    });
+    let smallest = seen.or_else(|| {
+        let text = shrinker.text(&case.finding);
+        let (constraint, text) = shrinker.smallest(case.constraint.clone(), text)?;
+        let finding = shrinker.found(&constraint, &text)?;
+        Some(Case { constraint, finding })
+    });
     [smallest, Some(case)].into_iter().flatten().find(|case| stands(engine, tools, case) == Standing::Holds)
+}
+
+/// Constraint and text made small over the vocabulary of bytes, where compiling is quick; what that comes to has to be seen over the
+/// engine's own.
+fn smaller_by_bytes(
+    engine: &Bench,
+    tools: &Tools<'_>,
+    case: &Case,
+    limits: Limits,
+    watch: &mut dyn Watch,
+) -> Option<(Constraint, Vec<u8>)> {
+    let (engine, by_bytes) = (engine.by_bytes.as_deref()?, tools.by_bytes?);
+    let ids = |tokens: &[TokenId]| tools.vocabulary.decode(tokens).into_iter().map(TokenId::from).collect();
+    let finding = Finding { prefix: ids(&case.finding.prefix), ..case.finding.clone() };
+    let mut shrinker = Shrinker::new(engine, by_bytes, &finding, limits, watch);
+    let text = shrinker.text(&finding);
+    shrinker.smallest(case.constraint.clone(), text)
 }
 
 /// Checks a case against an engine anew.
@@ -90,7 +111,8 @@ impl Kind {
             Proof::DiffersLoose => other.proof == Proof::AllowsEnd,
             proof => other.proof == proof,
         };
-        is_proof && other.reading == self.finding.reading && other.breaks == self.finding.breaks
+        let finding = &self.finding;
+        is_proof && (&other.reading, &other.breaks, other.cause) == (&finding.reading, &finding.breaks, finding.cause)
     }
 }
 
@@ -99,14 +121,35 @@ struct Shrinker<'a> {
     tools: &'a Tools<'a>,
     kind: Kind,
     left: usize,
+    time: Duration,
     watched: Stopwatch,
     watch: &'a mut dyn Watch,
 }
 
-impl Shrinker<'_> {
+impl<'a> Shrinker<'a> {
+    fn new(engine: &'a Bench, tools: &'a Tools<'a>, finding: &Finding, limits: Limits, watch: &'a mut dyn Watch) -> Self {
+        Self { engine, tools, kind: Kind::of(finding), left: limits.tries, time: limits.time, watched: Stopwatch::start(), watch }
+    }
+
+    /// The smallest constraint and text that were found to show the error, from these on; `None` where not even they do.
+    fn smallest(&mut self, mut constraint: Constraint, mut text: Vec<u8>) -> Option<(Constraint, Vec<u8>)> {
+        self.found(&constraint, &text)?;
+        for _ in 0..MAX_ROUNDS {
+            let before = self.left;
+            let deeper = self.within(&mut constraint, &mut text);
+            let smaller_schema = self.schema(&mut constraint, &text);
+            let smaller_text = self.shorter(&constraint, &mut text);
+            if !(deeper || smaller_schema || smaller_text) || !self.is_on() || self.left == before {
+                break;
+            }
+        }
+        self.with_short_names(&mut constraint, &mut text);
+        Some((constraint, text))
+    }
+
     /// Whether there are tries left, and time.
     fn is_on(&self) -> bool {
-        self.left > 0 && self.watched.elapsed() < MAX_TIME
+        self.left > 0 && self.watched.elapsed() < self.time
     }
 
     /// The bytes that are walked along: the text that a proof rests on, or what was committed.
@@ -120,7 +163,7 @@ impl Shrinker<'_> {
     /// A finding of the kind on this constraint along this text.
     fn found(&mut self, constraint: &Constraint, bytes: &[u8]) -> Option<Finding> {
         self.left = self.left.saturating_sub(1);
-        self.watch.at(Some(self.engine.name));
+        self.watch.at(None);
         let constraint = Arc::new(constraint.clone());
         let vocabulary = self.tools.vocabulary;
         let text = std::str::from_utf8(bytes).ok();
@@ -138,6 +181,7 @@ impl Shrinker<'_> {
         if is_hopeless {
             return None;
         }
+        self.watch.at(Some(self.engine.name));
         let contender = Contender::new(self.engine, &constraint);
         let grammar = contender.grammar().ok()?;
         if self.kind.proof == Proof::Contradicts {
@@ -159,75 +203,66 @@ impl Shrinker<'_> {
         Some(Finding { contradiction: Some(contradiction), ..finding })
     }
 
+    /// Goes on with a member or an item alone, as long as the error is in there; whether it could.
+    fn within(&mut self, constraint: &mut Constraint, text: &mut Vec<u8>) -> bool {
+        let mut is_smaller = false;
+        while let Constraint::JsonSchema(schema) = &*constraint
+            && self.is_on()
+        {
+            let mut parts =
+                simpler::parts(schema, text).into_iter().map(|(schema, text)| (Constraint::JsonSchema(Arc::new(schema)), text));
+            let Some((part, part_text)) = parts.find(|(part, text)| self.found(part, text).is_some()) else { break };
+            (*constraint, *text, is_smaller) = (part, part_text, true);
+        }
+        is_smaller
+    }
+
+    /// Gives names and values of one or two letters to all that has long ones.
+    fn with_short_names(&mut self, constraint: &mut Constraint, text: &mut Vec<u8>) {
+        let Constraint::JsonSchema(schema) = &*constraint else { return };
+        let Some((schema, renamed)) = simpler::with_short_names(schema, text) else { return };
+        let short = Constraint::JsonSchema(Arc::new(schema));
+        if self.found(&short, &renamed).is_some() {
+            (*constraint, *text) = (short, renamed);
+        }
+    }
+
     /// Takes pieces of the schema away; whether it could.
-    fn schema(&mut self, constraint: &mut Constraint, text: &[u8], best: &mut Option<Finding>) -> bool {
+    fn schema(&mut self, constraint: &mut Constraint, text: &[u8]) -> bool {
         let Constraint::JsonSchema(schema) = &*constraint else { return false };
         let mut schema = Value::clone(schema);
         let mut is_smaller = false;
         let mut next = 0;
         while self.is_on() {
-            let Some(candidate) = without_piece(&schema, next) else { break };
+            let Some(candidate) = simpler::without_piece(&schema, next) else { break };
             let tried = Constraint::JsonSchema(Arc::new(candidate.clone()));
-            match self.found(&tried, text) {
-                Some(finding) => {
-                    (schema, *constraint, *best, is_smaller) = (candidate, tried, Some(finding), true);
-                }
-                None => next += 1,
+            if self.found(&tried, text).is_some() {
+                (schema, *constraint, is_smaller) = (candidate, tried, true);
+            } else {
+                next += 1;
             }
         }
         is_smaller
     }
 
     /// Takes pieces of the text away; whether it could.
-    fn shorter(&mut self, constraint: &Constraint, text: &mut Vec<u8>, best: &mut Option<Finding>) -> bool {
+    fn shorter(&mut self, constraint: &Constraint, text: &mut Vec<u8>) -> bool {
         let mut is_smaller = false;
         let mut next = 0;
         let is_json = matches!(constraint, Constraint::JsonSchema(_) | Constraint::JsonObject(_));
         while self.is_on() {
-            let piece = if is_json { pieces(text).into_iter().nth(next) } else { chunks(text).nth(next) };
+            let piece =
+                if is_json { pieces(text).into_iter().nth(next) } else { simpler::chunks(text.len()).into_iter().nth(next) };
             let Some(piece) = piece else { break };
             let candidate = [&text[..piece.start], &text[piece.end..]].concat();
-            match self.found(constraint, &candidate) {
-                Some(finding) => (*text, *best, is_smaller) = (candidate, Some(finding), true),
-                None => next += 1,
+            if self.found(constraint, &candidate).is_some() {
+                (*text, is_smaller) = (candidate, true);
+            } else {
+                next += 1;
             }
         }
         is_smaller
     }
-}
-
-/// The schema without its piece of this number, the outermost first: a member, an item, or all that an object or array holds.
-fn without_piece(schema: &Value, number: usize) -> Option<Value> {
-    let mut changed = schema.clone();
-    let mut left = number;
-    let mut level: Vec<&mut Value> = vec![&mut changed];
-    while !level.is_empty() {
-        let mut inner: Vec<&mut Value> = Vec::new();
-        for value in level {
-            match value {
-                Value::Object(members) => {
-                    if left < members.len() {
-                        let name = members.keys().nth(left).cloned()?;
-                        members.shift_remove(&name);
-                        return Some(changed);
-                    }
-                    left -= members.len();
-                    inner.extend(members.values_mut());
-                }
-                Value::Array(items) => {
-                    if left < items.len() {
-                        items.remove(left);
-                        return Some(changed);
-                    }
-                    left -= items.len();
-                    inner.extend(items.iter_mut());
-                }
-                _ => {}
-            }
-        }
-        level = inner;
-    }
-    None
 }
 
 /// Pieces of a JSON text that can be taken away with the comma beside them, the longest first: members, items, halves of what strings hold.
@@ -239,7 +274,7 @@ fn pieces(text: &[u8]) -> Vec<std::ops::Range<usize>> {
     while at < text.len() {
         match text[at] {
             b'"' => {
-                let end = string_end(text, at);
+                let end = at + string_length(&text[at..]);
                 let inner = at + 1..end.saturating_sub(1).max(at + 1);
                 if inner.len() > 1 {
                     let middle = inner.start + inner.len() / 2;
@@ -274,48 +309,9 @@ fn pieces(text: &[u8]) -> Vec<std::ops::Range<usize>> {
     pieces
 }
 
-/// Pieces of any text: halves, quarters and so on, down to single bytes.
-fn chunks(text: &[u8]) -> impl Iterator<Item = std::ops::Range<usize>> {
-    let all = text.len();
-    let sizes = std::iter::successors(Some(all.div_ceil(2)), |size| (*size > 1).then(|| size / 2)).filter(move |_| all > 0);
-    sizes.flat_map(move |size| (0..all).step_by(size).map(move |start| start..(start + size).min(all)))
-}
-
-/// The place after a string's closing quote; the text's end where it has none.
-fn string_end(text: &[u8], start: usize) -> usize {
-    let mut at = start + 1;
-    while at < text.len() {
-        match text[at] {
-            b'\\' => at += 1,
-            b'"' => return at + 1,
-            _ => {}
-        }
-        at += 1;
-    }
-    text.len()
-}
-
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
-
-    #[test]
-    fn a_schema_loses_one_piece_at_a_time_from_the_outside() {
-        let schema = json!({"a": {"b": 1}, "c": [2, 3]});
-        let all: Vec<String> = (0..).map_while(|number| without_piece(&schema, number)).map(|it| it.to_string()).collect();
-        assert_eq!(
-            all,
-            [
-                r#"{"c":[2,3]}"#,
-                r#"{"a":{"b":1}}"#,
-                r#"{"a":{},"c":[2,3]}"#,
-                r#"{"a":{"b":1},"c":[3]}"#,
-                r#"{"a":{"b":1},"c":[2]}"#,
-            ]
-        );
-    }
 
     #[test]
     fn a_text_loses_members_items_and_parts_of_strings() {
@@ -332,8 +328,8 @@ mod tests {
         ] {
             assert!(all.iter().any(|text| text == expected), "{expected} of {all:#?}");
         }
-        assert_eq!(chunks(b"abc").collect::<Vec<_>>(), [0..2, 2..3, 0..1, 1..2, 2..3]);
-        assert_eq!(chunks(b"").count(), 0);
+        assert_eq!(simpler::chunks(3), [0..2, 2..3, 0..1, 1..2, 2..3]);
+        assert!(simpler::chunks(0).is_empty());
         assert!(pieces(b"{\"a").iter().all(|piece| piece.end <= 3));
     }
 }

@@ -87,6 +87,14 @@ impl Syntax {
         }
     }
 
+    /// Whether a token that [`Syntax::mask`] leaves out is known to be wrong after a prefix that it gave a mask for.
+    pub(super) fn is_sure_of(&self, token: &[u8]) -> bool {
+        match self {
+            Self::Automaton(language, _) => language.is_trusted(token),
+            Self::Json(_) | Self::Grammar(_) | Self::Unknown => true,
+        }
+    }
+
     /// Whether no text of the constraint's syntax begins with `text`, asked of this one text; `None` where nothing is known.
     pub(super) fn refuses(&self, text: &[u8]) -> Option<bool> {
         match self {

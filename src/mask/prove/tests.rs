@@ -1,29 +1,43 @@
 //! A planted bug is found, and nothing is found where there is none.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::contender::{Bench, Proved};
-use super::finding::Reading;
+use super::along::{Ground, Text, along};
+use super::contender::{Bench, Contender, Proved};
+use super::departure::Departure;
+use super::finding::{Origin, Proof, Reading};
+use super::judges::Judges;
 use super::prover::{Tools, Watch, prove};
 use super::reference::{Bug, Language, Reference};
-use super::shrink::{Case, shrink, stands};
+use super::shrink::{Case, Limits, shrink, stands};
 use super::sorted::Sorted;
+use super::syntax::Syntax;
 use super::walks::Guide;
 use super::witness::Standing;
 use crate::constraint::{Constraint, GrammarDialect};
-use crate::engine::{EngineName, TokenId, Vocabulary};
+use crate::engine::{EngineName, EnginePolicy, TokenId, Vocabulary};
 use crate::mask::corpus::{Content, Entry, Instance};
 use crate::mask::plan::{Effort, load_vocabulary};
 
 /// Masks for one entry under one engine.
 const BUDGET: u64 = 3000;
 
+/// As small as it gets, on whatever machine.
+const UNTIMED: Limits = Limits { tries: 1000, time: Duration::MAX };
+
 /// One of these two is the engine with the bug; neither declares anything that could explain one.
 const FAITHFUL: EngineName = EngineName::XgrammarCpp;
 const PLANTED: EngineName = EngineName::Auto;
+
+fn small_vocabulary() -> (Arc<Vocabulary>, Sorted) {
+    let vocabulary = load_vocabulary(concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/tokenizer"), None).unwrap();
+    let sorted = Sorted::new(&vocabulary);
+    (vocabulary, sorted)
+}
 
 struct Nobody;
 
@@ -120,6 +134,7 @@ fn benches(small: &Small, bug: Option<Bug>) -> [Bench; 2] {
         name,
         engine: Arc::new(Reference { language: Arc::clone(&small.language), bug }),
         relaxed: Vec::new(),
+        by_bytes: None,
     })
 }
 
@@ -155,9 +170,9 @@ fn bugs(small: &Small, vocabulary: &Vocabulary) -> Vec<Bug> {
 
 #[test]
 fn planted_bugs_are_found_and_nothing_else_is() {
-    let vocabulary = load_vocabulary(concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/tokenizer"), None).unwrap();
-    let (sorted, guide) = (Sorted::new(&vocabulary), Guide::new(&vocabulary));
-    let tools = Tools { vocabulary: &vocabulary, sorted: &sorted, guide: &guide };
+    let (vocabulary, sorted) = small_vocabulary();
+    let guide = Guide::new(&vocabulary);
+    let tools = Tools { vocabulary: &vocabulary, sorted: &sorted, guide: &guide, by_bytes: None };
     let (mut kinds, mut missed) = (0, Vec::new());
     for small in all(&vocabulary) {
         for (engine, proved) in proved(&tools, &small, None) {
@@ -179,9 +194,9 @@ fn planted_bugs_are_found_and_nothing_else_is() {
 
 #[test]
 fn findings_are_made_small_and_stand() {
-    let vocabulary = load_vocabulary(concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/tokenizer"), None).unwrap();
-    let (sorted, guide) = (Sorted::new(&vocabulary), Guide::new(&vocabulary));
-    let tools = Tools { vocabulary: &vocabulary, sorted: &sorted, guide: &guide };
+    let (vocabulary, sorted) = small_vocabulary();
+    let guide = Guide::new(&vocabulary);
+    let tools = Tools { vocabulary: &vocabulary, sorted: &sorted, guide: &guide, by_bytes: None };
     let small = &all(&vocabulary)[1];
     let tokens = vocabulary.encode_exactly(r#"{"a":true,"b":10}"#).unwrap();
     let bug = Bug { before: vocabulary.decode(&tokens[..2]), token: tokens[2] };
@@ -189,10 +204,68 @@ fn findings_are_made_small_and_stand() {
     let finding = results[1].1.findings.iter().find(|it| it.reading == Reading::Error).unwrap().clone();
     let [faithful, planted] = benches(small, Some(bug));
     let case = Case { constraint: small.entry.constraint.clone(), finding };
-    let smaller = shrink(&planted, &tools, case.clone(), 200, &mut Nobody).unwrap();
+    let smaller = shrink(&planted, &tools, case.clone(), UNTIMED, &mut Nobody).unwrap();
     assert_eq!(stands(&planted, &tools, &smaller), Standing::Holds);
     assert!(matches!(stands(&faithful, &tools, &case), Standing::Gone { .. }));
     let bytes =
         |case: &Case| serde_json::to_string(&case.constraint).unwrap().len() + case.finding.text.as_ref().map_or(0, String::len);
     assert!(bytes(&smaller) < bytes(&case), "{smaller:?}");
+}
+
+/// The first token of a text that the library itself refuses, and the bench that it was found on.
+fn refused(vocabulary: &Arc<Vocabulary>, sorted: &Sorted, engine: EngineName, schema: &Value, text: &str) -> (Bench, Case) {
+    let bench = Bench::open(engine, &EnginePolicy::default(), vocabulary, &Arc::new(Vocabulary::of_bytes())).unwrap();
+    let constraint = Arc::new(Constraint::JsonSchema(Arc::new(schema.clone())));
+    let contender = Contender::new(&bench, &constraint);
+    let (judges, syntax) = (Judges::new(Arc::clone(&constraint)), Syntax::of(&constraint));
+    let mut ground = Ground { vocabulary, sorted, judges, syntax };
+    let tokens = vocabulary.encode_exactly(text).unwrap();
+    let along_it = Text { bytes: text.as_bytes(), tokens: &tokens, matching: Some(text), origin: Origin::Other };
+    let explainer = contender.explainer(None).unwrap();
+    let walked = along(&*contender.grammar().unwrap(), &mut ground, &explainer, &along_it, BUDGET).unwrap();
+    let finding = walked.findings.into_iter().find(|it| it.proof == Proof::RefusesToken).unwrap();
+    (bench, Case { constraint: Constraint::clone(&constraint), finding })
+}
+
+#[test]
+fn a_refusal_is_read_by_what_is_refused_and_not_by_what_comes_after() {
+    use Departure::{AdditionalProperties, Characters, Escapes, MemberOrder, Numbers, WhiteSpace};
+    let (vocabulary, sorted) = small_vocabulary();
+    let two =
+        json!({"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "string"}}, "required": ["a", "b"]});
+    let declared = |departure| (Reading::Declared(vec![departure]), None);
+    for (engine, text, expected) in [
+        (EngineName::Outlines, "{\r\n\"b\":\"\",\"a\":1}", declared(WhiteSpace)),
+        (EngineName::Outlines, r#"{"b":"","a":1}"#, (Reading::Error, Some(MemberOrder))),
+        (EngineName::Outlines, r#"{"a":1e0,"c":1,"b":""}"#, declared(Numbers)),
+        (EngineName::Outlines, r#"{"a":1,"b":"x\u0061","c":1}"#, declared(Escapes)),
+        (EngineName::Outlines, r#"{"a":1,"b":"x\u0000"}"#, declared(Characters)),
+        (EngineName::Outlines, r#"{"a":1,"b":"x","c":1}"#, (Reading::Error, Some(AdditionalProperties))),
+        (EngineName::Guidance, "{\"a\":1,\"b\":\"x\u{7f}\"}", (Reading::Error, Some(Characters))),
+        (EngineName::Guidance, r#"{"b":"","a":1}"#, declared(MemberOrder)),
+    ] {
+        let (_, case) = refused(&vocabulary, &sorted, engine, &two, text);
+        assert_eq!((case.finding.reading, case.finding.cause), expected, "{engine:?}: {text}");
+    }
+}
+
+#[test]
+fn a_finding_is_made_small_over_bytes_and_stands_over_the_tokens_it_was_found_with() {
+    let (vocabulary, sorted) = small_vocabulary();
+    let (guide, bytes) = (Guide::new(&vocabulary), Vocabulary::of_bytes());
+    let (sorted_bytes, guide_bytes) = (Sorted::new(&bytes), Guide::new(&bytes));
+    let by_bytes = Tools { vocabulary: &bytes, sorted: &sorted_bytes, guide: &guide_bytes, by_bytes: None };
+    let tools = Tools { vocabulary: &vocabulary, sorted: &sorted, guide: &guide, by_bytes: Some(&by_bytes) };
+    let person = json!({"type": "object", "title": "Person", "properties": {
+        "first name": {"type": "string", "description": "As in the passport"}, "age": {"type": "integer", "minimum": 0}},
+        "required": ["first name", "age"]});
+    let schema = json!({"$schema": "http://json-schema.org/draft-07/schema#", "type": "object", "properties": {
+        "people": {"type": "array", "items": person}, "of": {"type": "string"}}, "required": ["people"]});
+    let text = r#"{"people":[{"first name":"Ada","age":36},{"age":30,"first name":"Bob"}],"of":"x"}"#;
+    let (bench, case) = refused(&vocabulary, &sorted, EngineName::Outlines, &schema, text);
+    let smaller = shrink(&bench, &tools, case, UNTIMED, &mut Nobody).unwrap();
+    let Constraint::JsonSchema(schema) = &smaller.constraint else { panic!("{smaller:?}") };
+    assert_eq!(**schema, json!({"properties": {"a": {}, "b": {}}}));
+    assert_eq!(smaller.finding.text.as_deref(), Some(r#"{"b":0,"a":""}"#));
+    assert_eq!(stands(&bench, &tools, &smaller), Standing::Holds);
 }

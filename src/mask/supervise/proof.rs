@@ -129,12 +129,16 @@ impl Supervisor<'_> {
 
     fn answer(&self, child: Box<Child>, job: &Job) -> Result<Option<Worked<Answered>>> {
         child.send(serde_json::to_string(job).expect("a job holds only strings, numbers and JSON values"));
-        let watch = Stopwatch::start();
+        // The limit is one on each step.
+        let mut watch = Stopwatch::start();
         let mut answer = None;
         loop {
             let words = match self.wait(&child, watch, self.timeout) {
                 Waited::Event(event) => match *event {
-                    Event::At(_) => continue,
+                    Event::At(_) => {
+                        watch = Stopwatch::start();
+                        continue;
+                    }
                     Event::Done(_) => {
                         let answer = answer.unwrap_or_else(|| Answered::Failed("no answer".to_owned()));
                         return Ok(Some((answer, Some(child))));

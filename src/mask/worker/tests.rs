@@ -48,7 +48,8 @@ fn said_with(setup: &Setup, quirk: Quirk, jobs: &[Job]) -> Vec<Event> {
     }
     let mut output = Vec::new();
     serve_with(input.as_bytes(), &mut output, &|_| {
-        Ok(Opened { engine: Arc::new(FakeEngine(quirk)), vocabulary: shared(), benches: Vec::new(), ready: OnceLock::new() })
+        let (engine, vocabulary, bytes) = (Arc::new(FakeEngine(quirk)), shared(), Arc::new(Vocabulary::of_bytes()));
+        Ok(Opened { engine, vocabulary, bytes, benches: Vec::new(), ready: OnceLock::new() })
     })
     .unwrap();
     String::from_utf8(output).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
