@@ -7,6 +7,6 @@ pub struct Ending {
     pub stdout: String,
     /// Lines for stderr, after it.
     pub lines: Vec<String>,
-    /// See README, "Exit codes".
+    /// One of [`crate::exit_codes`].
     pub exit_code: u8,
 }

@@ -2,16 +2,18 @@
 
 use std::fmt;
 
+use crate::exit_codes::{COULD_NOT, INTERRUPTED, USAGE};
+
 /// Whose turn it is to act; decides the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The command line or an input file is wrong: exit code 2.
+    /// The command line or an input file is wrong.
     Usage,
-    /// The world is not as needed (server unreachable, every request failed): exit code 3.
+    /// The world is not as needed (server unreachable, every request failed).
     Environment,
-    /// A defect of sobench itself: exit code 3.
+    /// A defect of sobench itself.
     Internal,
-    /// The user stopped the program before there was anything to report: exit code 130.
+    /// The user stopped the program before there was anything to report.
     Interrupted,
 }
 
@@ -56,12 +58,12 @@ impl Error {
         self
     }
 
-    /// The exit code that the program ends with; see README, "Exit codes".
+    /// The exit code that the program ends with; see [`crate::exit_codes`].
     pub fn exit_code(&self) -> u8 {
         match self.kind {
-            Kind::Usage => 2,
-            Kind::Environment | Kind::Internal => 3,
-            Kind::Interrupted => 130,
+            Kind::Usage => USAGE,
+            Kind::Environment | Kind::Internal => COULD_NOT,
+            Kind::Interrupted => INTERRUPTED,
         }
     }
 

@@ -29,6 +29,7 @@ pub mod ending;
 pub mod engine;
 pub mod error;
 pub mod evaluate;
+pub mod exit_codes;
 pub mod grammar;
 pub mod input;
 pub mod mask;

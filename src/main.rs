@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use sobench::cli::{Cli, Command, config};
 use sobench::ending::Ending;
 use sobench::error::Result;
+use sobench::exit_codes::{COULD_NOT, USAGE};
 use sobench::plan::{
     BenchPlan, MeasurePlan, bench_plan, calibrate_plan, compare_plan, mask_plan, preflight_plan, report_plan, score_plan,
     serve_plan,
@@ -26,7 +27,7 @@ fn main() -> ExitCode {
         Err(error) => {
             // A closed stdout or stderr leaves nobody to tell.
             let _ = error.print();
-            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(USAGE));
         }
     };
     match run_command(&command) {
@@ -111,7 +112,7 @@ fn print(ending: &Ending, files: &str) -> ExitCode {
     match printed {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             progress::say(&format!("error: the report could not be printed: {error}\nhint: keep it with {files}"));
-            ExitCode::from(3)
+            ExitCode::from(COULD_NOT)
         }
         _ => ExitCode::from(ending.exit_code),
     }

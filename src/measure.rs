@@ -9,6 +9,7 @@ use std::thread;
 use crate::ending::Ending;
 use crate::engine::EngineName;
 use crate::error::{Error, Result};
+use crate::exit_codes::{DONE, INTERRUPTED};
 use crate::mask::{self, MaskEvent, MaskRun, WorkerCommand};
 use crate::plan::{Format, MeasureOutput, MeasurePlan};
 use crate::printable::printable;
@@ -40,7 +41,7 @@ pub fn run(plan: &MeasurePlan) -> Result<Ending> {
         Format::Csv => String::from_utf8_lossy(&csv::render_rows(measured.rows(), &measured.about)?).into_owned(),
         Format::Html => html::render(&summary),
     };
-    let mut ending = Ending { exit_code: if measured.interrupted { 130 } else { 0 }, ..Ending::default() };
+    let mut ending = Ending { exit_code: if measured.interrupted { INTERRUPTED } else { DONE }, ..Ending::default() };
     if plan.output.explain {
         let routes = explained(&measured)?;
         // Other formats are read by programs.

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::ending::Ending;
 use crate::error::{Error, Result};
+use crate::exit_codes::{COULD_NOT, DONE, INTERRUPTED};
 use crate::input;
 use crate::input::json::in_line;
 use crate::input::lines;
@@ -40,7 +41,7 @@ pub fn run(plan: &MeasurePlan, effort: Effort) -> Result<Ending> {
         Format::Json => pretty(&json::render(&summary)),
         _ => text::render(&summary),
     };
-    let mut ending = Ending { stdout, exit_code: if proved.interrupted { 130 } else { 0 }, ..Ending::default() };
+    let mut ending = Ending { stdout, exit_code: if proved.interrupted { INTERRUPTED } else { DONE }, ..Ending::default() };
     ending.lines.extend(proved.rows_path().map(|path| format!("rows: {}", path.display())));
     if proved.interrupted {
         ending.lines.push("interrupted: the report covers the entries that were done; --rows with --resume goes on".to_owned());
@@ -134,9 +135,9 @@ pub fn replay(plan: &MeasurePlan, path: &Path) -> Result<Ending> {
     };
     let tally = replayed::Tally::of(&standings);
     let exit_code = match tally {
-        _ if stop.load(Ordering::SeqCst) => 130,
-        _ if tally.unknown > 0 => 3,
-        _ => 0,
+        _ if stop.load(Ordering::SeqCst) => INTERRUPTED,
+        _ if tally.unknown > 0 => COULD_NOT,
+        _ => DONE,
     };
     let mut ending = Ending { stdout, exit_code, ..Ending::default() };
     if let Some(path) = &plan.output.json {

@@ -49,6 +49,7 @@ use crate::driver::{self, Ran, StopState, Stopper, Tripped};
 use crate::ending::Ending;
 use crate::error::{Error, Result};
 use crate::evaluate::Evaluator;
+use crate::exit_codes;
 use crate::metrics::client::ClientVerdict;
 use crate::metrics::probe::Probed;
 use crate::metrics::spec_decode::SpecDecode;
@@ -91,17 +92,17 @@ pub struct Finished {
 }
 
 impl Finished {
-    /// 130 if interrupted, 3 if result or log could not be written, the run gave up or no request got an answer, 1 if the client stood in the way and
-    /// must not or a bound is not kept, else 0.
+    /// By [`exit_codes::TABLE`]: interrupted; result or log could not be written, the run gave up or no request got an answer; the client stood in the
+    /// way and must not, or a bound is not kept; else done.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self { interrupted: true, .. } => 130,
+            Self { interrupted: true, .. } => exit_codes::INTERRUPTED,
             Self { saved: Err(error), .. } | Self { log_failure: Some(error), .. } => error.exit_code(),
             _ if !self.write_failures.is_empty() => self.write_failures[0].exit_code(),
-            _ if self.nothing_answered() || self.broken_off.is_some() => 3,
-            _ if self.strict_client && self.distrust().is_some() => 1,
-            Self { bounds: (_, false), .. } => 1,
-            _ => 0,
+            _ if self.nothing_answered() || self.broken_off.is_some() => exit_codes::COULD_NOT,
+            _ if self.strict_client && self.distrust().is_some() => exit_codes::NOT_KEPT,
+            Self { bounds: (_, false), .. } => exit_codes::NOT_KEPT,
+            _ => exit_codes::DONE,
         }
     }
 

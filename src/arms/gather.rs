@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::order::Step;
 use crate::error::{Error, Kind};
+use crate::exit_codes::NOT_KEPT;
 use crate::metrics::cold_load::COLD_TAG;
 use crate::metrics::knee::knee;
 use crate::metrics::overhead::Overhead;
@@ -23,9 +24,6 @@ const TAIL: [f64; 1] = [99.0];
 
 /// Why a run that the user stopped is in no figure; it says nothing of other runs.
 const INTERRUPTED: &str = "interrupted";
-
-/// The exit code of a run that was done and is not as it should be.
-pub(super) const MISSED: u8 = 1;
 
 /// What one run brought.
 pub(super) struct Seen {
@@ -163,7 +161,7 @@ impl Gathered {
             is_distrusted: finished.distrust().is_some(),
         };
         let which = format!("{}, {}, {}, {}", about.contender, about.dataset, step.treatment.name(), about.load);
-        self.is_missed |= finished.exit_code() == MISSED;
+        self.is_missed |= finished.exit_code() == NOT_KEPT;
         if report.about.enforcement.state == State::NotEnforced {
             self.notices.push(format!("CONSTRAINT NOT ENFORCED: {which}"));
         }

@@ -23,6 +23,7 @@ use self::watch::Watch;
 use crate::driver::{Client, DriverOptions};
 use crate::ending::Ending;
 use crate::error::{Error, Kind, Result};
+use crate::exit_codes::{COULD_NOT, DONE, INTERRUPTED, NOT_KEPT};
 use crate::plan::{ArmsPlan, ContenderPlan, How, Order, RunPlan, Target};
 use crate::progress;
 use crate::report::EngineChoice;
@@ -236,26 +237,26 @@ fn finish(plan: &ArmsPlan, gathered: &Gathered, stopped: bool) -> Result<Ending>
         return Err(Error::interrupted("stopped before a run was done").hint("nothing can be compared"));
     }
     let comparison = gather::comparison(plan, gathered, stopped);
-    let mut ending = Ending { stdout: render(&comparison, Form::Text), lines: Vec::new(), exit_code: 0 };
+    let mut ending = Ending { stdout: render(&comparison, Form::Text), lines: Vec::new(), exit_code: DONE };
     let failed = comparison.runs.iter().any(|run| run.failure.is_some());
     if gathered.is_missed {
-        ending.exit_code = gather::MISSED;
+        ending.exit_code = NOT_KEPT;
     }
     for (path, form) in &plan.files {
         match std::fs::write(path, render(&comparison, *form)) {
             Ok(()) => ending.lines.push(format!("comparison saved: {}", path.display())),
             Err(error) => {
                 ending.lines.push(format!("error: the comparison cannot be written ({error}): {}", path.display()));
-                ending.exit_code = 3;
+                ending.exit_code = COULD_NOT;
             }
         }
     }
     if failed || gathered.is_lost {
-        ending.exit_code = 3;
+        ending.exit_code = COULD_NOT;
     }
     if stopped {
         ending.lines.push("interrupted: the table covers the runs that were done".to_owned());
-        ending.exit_code = 130;
+        ending.exit_code = INTERRUPTED;
     } else if failed {
         ending.lines.push("error: not everything could be run; the table says what and why".to_owned());
     }

@@ -13,6 +13,7 @@ use super::server::{Ask, Log, MODEL, Timetable};
 use super::{Calibration, FLOOR, Load, Measured, Plan, Point, Row};
 use crate::ending::Ending;
 use crate::error::{Error, Result};
+use crate::exit_codes::{COULD_NOT, DONE};
 use crate::progress;
 use crate::report::calibrate as report;
 
@@ -44,7 +45,7 @@ pub fn run(plan: &Plan) -> Result<Ending> {
     let some_failed = rows.iter().any(|row| row.failure.is_some());
     let calibration = Calibration { machine: machine(), ttft_ms: plan.ttft_ms, itl_ms: plan.itl_ms, repeat: plan.repeat, rows };
     let stdout = if plan.json { report::json(&calibration) } else { report::text(&calibration) };
-    Ok(Ending { stdout, exit_code: if some_failed { 3 } else { 0 }, ..Ending::default() })
+    Ok(Ending { stdout, exit_code: if some_failed { COULD_NOT } else { DONE }, ..Ending::default() })
 }
 
 /// The name of this client in the table.

@@ -6,13 +6,8 @@ use super::side::Side;
 use super::{Options, compare, files};
 use crate::ending::Ending;
 use crate::error::{Error, Result};
+use crate::exit_codes::{DONE, NOT_COMPARABLE, NOT_KEPT};
 use crate::report;
-
-/// Exit code of a broken rule.
-const BROKEN: u8 = 1;
-
-/// Exit code of what cannot be compared.
-const NOT_COMPARABLE: u8 = 4;
 
 /// What `sobench compare` does.
 #[derive(Clone, Debug)]
@@ -60,8 +55,8 @@ pub fn run(plan: &Plan) -> Result<Ending> {
     };
     let exit_code = match (comparison.is_comparable(), comparison.is_failed()) {
         (false, _) => NOT_COMPARABLE,
-        (true, true) => BROKEN,
-        (true, false) => 0,
+        (true, true) => NOT_KEPT,
+        (true, false) => DONE,
     };
     lines.extend(report::compare::closing(&comparison));
     Ok(Ending { stdout, lines, exit_code })

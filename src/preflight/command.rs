@@ -10,15 +10,10 @@ use super::{Preflight, ask, features};
 use crate::driver::Stop;
 use crate::ending::Ending;
 use crate::error::{Error, Result};
+use crate::exit_codes::{COULD_NOT, DONE, NOT_KEPT};
 use crate::plan::{Format, PreflightPlan};
 use crate::progress;
 use crate::report::preflight::{json, text};
-
-/// Exit code where no dialect enforces every kind that it carries.
-const NOT_ENFORCED: u8 = 1;
-
-/// Exit code where the same request fails without a constraint, so that nothing was learnt.
-const NOTHING_LEARNT: u8 = 3;
 
 /// Asks, prints, writes.
 ///
@@ -40,11 +35,12 @@ pub fn run(plan: &PreflightPlan) -> Result<Ending> {
     Ok(ending(plan, exit_code(&preflight), &json::render(&preflight), || text::render(&preflight)))
 }
 
+/// Nothing was learnt where the same request fails without a constraint.
 fn exit_code(preflight: &Preflight) -> u8 {
     match () {
-        () if preflight.control.failure.is_some() => NOTHING_LEARNT,
-        () if preflight.passed() => 0,
-        () => NOT_ENFORCED,
+        () if preflight.control.failure.is_some() => COULD_NOT,
+        () if preflight.passed() => DONE,
+        () => NOT_KEPT,
     }
 }
 

@@ -10,6 +10,7 @@ use crate::driver::schedule::{Pace, Ramp, RampStrategy, RateStep, due_times};
 use crate::ending::Ending;
 use crate::error::{Error, Result};
 use crate::evaluate::Evaluator;
+use crate::exit_codes::DONE;
 use crate::metrics::client::ClientPart;
 use crate::metrics::cold::FirstUses;
 use crate::metrics::cold_load::ColdLoad;
@@ -52,7 +53,7 @@ pub fn command(plan: &ReportPlan) -> Result<Ending> {
         }
     })?;
     let stdout = String::from_utf8(stdout).map_err(|_| Error::internal("a report that is no text"))?;
-    Ok(Ending { stdout, lines, exit_code: 0 })
+    Ok(Ending { stdout, lines, exit_code: DONE })
 }
 
 /// Shows a run to `what`, with answers that are read from the log where they are not in memory.

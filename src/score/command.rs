@@ -3,6 +3,7 @@
 use super::{Form, ScorePlan, read, score};
 use crate::ending::Ending;
 use crate::error::Result;
+use crate::exit_codes::DONE;
 use crate::report::score as rendered;
 
 /// Judges every file.
@@ -19,5 +20,5 @@ pub fn run(plan: &ScorePlan) -> Result<Ending> {
         Form::Text => rendered::text(&scores),
         Form::Json => rendered::json(&scores, plan.evaluate.assert_formats),
     };
-    Ok(Ending { stdout, lines: Vec::new(), exit_code: 0 })
+    Ok(Ending { stdout, lines: Vec::new(), exit_code: DONE })
 }

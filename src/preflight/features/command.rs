@@ -9,6 +9,7 @@ use super::{FeatureVerdict, Found, Settings, Survey, Surveyed};
 use crate::driver::Stop;
 use crate::ending::Ending;
 use crate::error::{Error, Result};
+use crate::exit_codes::{COULD_NOT, DONE};
 use crate::plan::{FeaturesPlan, PreflightPlan, PreflightTarget};
 use crate::preflight::Product;
 use crate::preflight::command::ending;
@@ -86,5 +87,5 @@ fn label(servers: &mut [Surveyed]) {
 
 /// A survey is done, whatever it found; one that its server did not live to see the end of is not.
 fn exit_code(survey: &Survey) -> u8 {
-    if survey.servers.iter().any(|server| server.count(FeatureVerdict::NotAsked) > 0) { 3 } else { 0 }
+    if survey.servers.iter().any(|server| server.count(FeatureVerdict::NotAsked) > 0) { COULD_NOT } else { DONE }
 }
