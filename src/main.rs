@@ -3,7 +3,7 @@
 use std::io::{BufReader, ErrorKind, Write};
 use std::process::ExitCode;
 
-use sobench::cli::{Cli, Command, config};
+use sobench::cli::{Cli, Command, completions, config, man};
 use sobench::ending::Ending;
 use sobench::error::Result;
 use sobench::exit_codes::{COULD_NOT, USAGE};
@@ -58,6 +58,8 @@ fn run_command(command: &Command) -> Result<Ending> {
             let floor = calibrate::Floor { port: *port, streams: *streams, requests: *requests, output_len: *output_len };
             calibrate::floor(floor).map(|()| Ending::default())
         }
+        Command::Completions(arguments) => Ok(completions::run(arguments)),
+        Command::Man(arguments) => man::run(arguments),
         Command::Mask(arguments) => mask_command(&mask_plan(arguments)?),
         Command::Preflight(arguments) => preflight::command::run(&preflight_plan(arguments, api_key().as_deref())?),
         Command::Report(arguments) => run::again::command(&report_plan(arguments)),
@@ -96,6 +98,8 @@ fn files_of(command: &Command) -> &'static str {
         | Command::CalibrateFloor { .. }
         | Command::CalibrateServer
         | Command::Compare(_)
+        | Command::Completions(_)
+        | Command::Man(_)
         | Command::Report(_)
         | Command::Score(_)
         | Command::Serve(_)

@@ -4,10 +4,12 @@ mod arms;
 mod bench;
 mod calibrate;
 mod compare;
+pub mod completions;
 pub mod config;
 mod dataset;
 mod engine;
 pub mod foreign;
+pub mod man;
 mod mask;
 mod preflight;
 mod report;
@@ -22,9 +24,11 @@ pub use arms::{ArmOrder, ArmsArgs};
 pub use bench::{BenchArgs, ConstraintArgs, LoraAssignmentName, OutputArgs, RampUpName, SamplingArgs, ServerArgs, TrafficArgs};
 pub use calibrate::{CalibrateArgs, CalibrateFormat};
 pub use compare::{CompareArgs, CompareFormat, UndecidedName};
+pub use completions::CompletionsArgs;
 pub use dataset::{DatasetArgs, DrawingArgs, JsonSchemaName};
 pub use engine::{EmbeddedArgs, EngineArgs};
 pub use foreign::ForeignArgs;
+pub use man::ManArgs;
 pub use mask::{MaskArgs, MaskFormat, MaskOutputArgs, ProofArgs};
 pub use preflight::{PreflightArgs, PreflightFormat};
 pub use report::ReportArgs;
@@ -53,6 +57,10 @@ pub enum Command {
     Calibrate(Box<CalibrateArgs>),
     /// Hold runs against each other: what changed, by more than chance, and whether a gate lets it pass
     Compare(Box<CompareArgs>),
+    /// Print what a shell needs to complete commands, flags and their values
+    Completions(CompletionsArgs),
+    /// Print the manual page of sobench or of one of its commands, or write them all
+    Man(ManArgs),
     /// Measure decoding engines in this process over a corpus of schemas: outcomes, compile and mask times, memory
     Mask(Box<MaskArgs>),
     /// Ask a server which constraints it enforces, and in which dialect
