@@ -31,7 +31,7 @@ pub struct Plan {
     pub itl_ms: f64,
     /// Every point is measured so often, the clients taking turns.
     pub repeat: usize,
-    /// The command line of another client, with its places for `{base_url}` and the rest; see README.
+    /// The command line of another client, with its places for `{base_url}` and the rest; see docs/calibrate.md.
     pub against: Option<String>,
     /// The name under which it is shown.
     pub against_name: String,

@@ -1,4 +1,4 @@
-//! Times to latencies, by the definitions of the README. Knows no clock: the instants were taken by the driver.
+//! Times to latencies, by the definitions of docs/metrics.md. Knows no clock: the instants were taken by the driver.
 //!
 //! vLLM's `calculate_metrics` (`vllm/benchmarks/serve.py`) is the model for TTFT, TPOT, ITL and E2EL. Where this module leaves an
 //! answer out of a figure that vLLM would enter as 0, the comment says why.

@@ -14,7 +14,7 @@ use crate::observation::failure_words;
 use crate::report::format::put;
 use crate::verdict::Verdict;
 
-/// Every column; the README says what each holds.
+/// Every column; docs/reports.md says what each holds.
 pub const COLUMNS: [&str; 27] = [
     "index",
     "case",

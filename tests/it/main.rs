@@ -7,6 +7,9 @@ mod compare;
 mod contracts;
 mod conversions;
 mod datasets;
+// A shell, and links between folders.
+#[cfg(unix)]
+mod docs;
 mod engines;
 mod faults;
 // Limits of memory, pipes and devices as Linux has them.
@@ -28,8 +31,8 @@ mod preflight;
 mod proof;
 mod properties;
 mod ratchet;
-mod readme;
 mod reasoning;
+mod reference;
 mod runlog;
 mod score;
 mod scripted;

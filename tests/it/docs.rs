@@ -1,0 +1,173 @@
+//! Runs every command of README and docs as a reader would type it, and holds what is printed to what the page shows.
+
+mod page;
+mod shape;
+mod terminal;
+
+use std::fs;
+use std::path::Path;
+
+use crate::support::in_package;
+use page::Command;
+use terminal::{Ended, Terminal};
+
+/// How the README runs the program before it is installed.
+const FROM_SOURCE: &str = "cargo run --release -- ";
+
+/// Commands that CI runs, and no test, since they build or install: how they begin, the file of CI, and what is in it.
+const CI: [(&str, &str, &str); 7] = [
+    ("cargo test", ".ci/run", "cargo test --locked"),
+    ("cargo install ", ".ci/package", "cargo install --locked --path ."),
+    ("python3 -m venv ", ".ci/package", "-m venv"),
+    ("environment/bin/", ".ci/package", "bin/pip\" install --quiet ."),
+    ("pip install ", ".ci/package", "bin/pip\" install --quiet 'maturin"),
+    ("RUSTFLAGS='-C target-feature=+crt-static' cargo ", ".ci/package", "cargo build --locked --profile dist --target"),
+    ("RUSTFLAGS='-C target-feature=+crt-static' maturin ", ".ci/package", "build --locked --profile dist --target"),
+];
+
+/// The pages, each a test of its own so that they run beside each other.
+macro_rules! pages {
+    ($($name:ident: $path:literal,)*) => {
+        $(
+            #[test]
+            fn $name() {
+                check($path);
+            }
+        )*
+
+        const PAGES: &[&str] = &[$($path),*];
+    };
+}
+
+pages! {
+    readme: "README.md",
+    index: "docs/README.md",
+    installing: "docs/installing.md",
+    servers: "docs/servers.md",
+    preflight: "docs/preflight.md",
+    datasets: "docs/datasets.md",
+    load: "docs/load.md",
+    metrics: "docs/metrics.md",
+    run_log: "docs/run-log.md",
+    reports: "docs/reports.md",
+    compare: "docs/compare.md",
+    side_by_side: "docs/side-by-side.md",
+    engines: "docs/engines.md",
+    serve: "docs/serve.md",
+    calibrate: "docs/calibrate.md",
+    score: "docs/score.md",
+    other_benchmarks: "docs/other-benchmarks.md",
+    guide_to_enforcement: "docs/guides/enforcement.md",
+    guide_to_engines: "docs/guides/compare-engines.md",
+    guide_to_the_gate: "docs/guides/gate-in-ci.md",
+    guide_to_load: "docs/guides/client-load.md",
+    guide_to_judging: "docs/guides/judge-answers.md",
+}
+
+#[test]
+fn every_page_is_checked() {
+    let mut found = vec!["README.md".to_owned()];
+    for folder in ["docs", "docs/guides"] {
+        for entry in fs::read_dir(in_package(folder)).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_some_and(|extension| extension == "md") {
+                found.push(format!("{folder}/{}", path.file_name().unwrap().to_str().unwrap()));
+            }
+        }
+    }
+    found.sort();
+    let mut checked = PAGES.to_vec();
+    checked.sort_unstable();
+    assert_eq!(found, checked);
+}
+
+fn is_run_by_ci(command: &str) -> bool {
+    CI.iter().any(|(begin, ..)| command.starts_with(begin))
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(in_package(path)).unwrap()
+}
+
+/// Runs a page's commands one after the other in one terminal. A command ends with 0, unless the next one asks how it ended.
+fn check(path: &str) {
+    let mut terminal = Terminal::open();
+    let mut asked: Option<(String, i32)> = None;
+    for command in page::commands(&read(path)).iter().filter(|it| !is_run_by_ci(&it.text)) {
+        let place = format!("{path}:{}: $ {}", command.line, command.text);
+        if command.text == "echo $?" {
+            let (_, code) = asked.take().unwrap_or_else(|| panic!("{place}: of which command?"));
+            assert_eq!(command.shown, [code.to_string()], "{place}");
+            continue;
+        }
+        assert!(asked.as_ref().is_none_or(|(_, code)| *code == 0), "{}", asked.unwrap().0);
+        let typed = command.text.replacen(FROM_SOURCE, "sobench ", 1);
+        let ended = terminal.run(&typed);
+        assert_printed(&place, command, &typed, &ended);
+        asked = Some((format!("{place}\n{}", ended.printed), ended.code));
+    }
+    assert!(asked.as_ref().is_none_or(|(_, code)| *code == 0), "{}", asked.unwrap().0);
+}
+
+#[track_caller]
+fn assert_printed(place: &str, command: &Command, typed: &str, ended: &Ended) {
+    let Ended { printed, .. } = ended;
+    if !command.shown.is_empty() {
+        let compared = shape::compare(&command.shown, printed);
+        assert!(
+            compared.is_ok(),
+            "{place}\nthis is not printed, or not there:\n{}\n\nprinted:\n{printed}",
+            compared.unwrap_err()
+        );
+    } else if let Some(title) = title(typed) {
+        assert!(printed.contains(title), "{place}\n{title} is not in:\n{printed}");
+    }
+}
+
+/// What the report of a command has in it, where the page does not show it; `None` where nothing is printed.
+fn title(typed: &str) -> Option<&'static str> {
+    let words: Vec<&str> = typed.split_whitespace().collect();
+    let has = |flag: &str| words.contains(&flag);
+    if words[0] != "sobench" || has("--output") || has(">") {
+        return None;
+    }
+    Some(match words[1] {
+        "mask" if has("--prove") => "Proven errors in masks",
+        "mask" if has("--replay") => "hold, 0 gone, 0 unknown",
+        "mask" => "Outcomes of schemas",
+        "preflight" => "enforced",
+        "compare" => "B against A",
+        "calibrate" => "TTFT error mean",
+        "report" | "score" => "correct",
+        "serve" => "at http://",
+        _ if has("--dry-run") => "POST http",
+        _ if ["--repeat", "--target", "--sweep-max-concurrency"].into_iter().any(has) => "dataset | backend",
+        _ => "Serving Benchmark Result",
+    })
+}
+
+#[test]
+fn what_no_test_runs_is_run_by_ci() {
+    let readme = read("README.md");
+    let commands: Vec<String> = page::commands(&readme).into_iter().map(|command| command.text).collect();
+    assert!(commands.contains(&"cargo run --release -- --dataset json --guided-decoding-ratio 1.0".to_owned()), "{commands:?}");
+    assert!(commands.contains(&"cargo test".to_owned()), "{commands:?}");
+    let ci = read(".ci/run");
+    assert!(ci.contains("cargo run --release --locked -- --dataset json --guided-decoding-ratio"), "CI runs the main command");
+    for (command, file, line) in CI {
+        assert!(read(file).contains(line), "{file} does not run {command}");
+    }
+}
+
+#[test]
+fn links_between_pages_lead_somewhere() {
+    for path in PAGES {
+        let folder = Path::new(path).parent().unwrap();
+        for link in read(path).split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let target = link.split('#').next().unwrap();
+            let is_here =
+                target.is_empty() || target.starts_with("http") || in_package(folder.join(target).to_str().unwrap()).exists();
+            assert!(is_here, "{path} leads to nothing: {link}");
+        }
+    }
+}
