@@ -50,6 +50,7 @@ pub mod score;
 pub mod serve;
 pub mod server;
 pub mod session;
+pub mod shard;
 pub mod signals;
 pub mod sound;
 pub mod tokenizer;

@@ -15,6 +15,7 @@ mod report;
 mod request;
 mod score;
 mod serve;
+mod shard;
 mod traffic;
 mod unconstrained;
 
@@ -30,6 +31,7 @@ use crate::error::{Error, Result};
 use crate::evaluate::EvaluateOptions;
 use crate::metrics::MetricsOptions;
 use crate::preflight::gate::Unenforced;
+use crate::shard::Shard;
 pub use arms::{ArmsPlan, AtOnce, BenchPlan, ContenderPlan, How, Order, PORT, PlannedRun, bench_plan};
 pub use calibrate::calibrate_plan;
 pub use compare::compare_plan;
@@ -59,6 +61,8 @@ pub struct RunPlan {
     pub tokenizer: Option<String>,
     /// What is said of flags that mean nothing here.
     pub foreign: Vec<String>,
+    /// Which part of the load this client carries, where several do.
+    pub shard: Option<Shard>,
 }
 
 /// Who answers.
@@ -111,7 +115,10 @@ impl RunPlan {
         let target = target(arguments, backend, api_key)?;
         let (traffic, num_prompts) = traffic::traffic(&arguments.traffic)?;
         request::refuse_probe(traffic.probe_request_rate, backend)?;
+        let output = output::output(&arguments.output, backend)?;
+        let shard = shard::of_a_run(arguments, &traffic, num_prompts, &target, &output)?;
         Ok(Self {
+            shard,
             backend,
             dataset: dataset::plan(arguments, backend, dataset, num_prompts)?,
             constraint: ConstraintPlan {
@@ -125,7 +132,7 @@ impl RunPlan {
             request: request::request(arguments, backend, dataset)?,
             evaluate: EvaluateOptions { assert_formats: !arguments.constraint.no_format_assertion },
             metrics: output::metrics(&arguments.output, backend, request::streams(arguments, backend))?,
-            output: output::output(&arguments.output, backend)?,
+            output,
             tokenizer: arguments.server.tokenizer.clone(),
             target,
             foreign,
@@ -164,6 +171,16 @@ impl RunPlan {
             warnings.push("--result-dir, --result-filename and --metadata do nothing without --save-result".to_owned());
         }
         warnings
+    }
+
+    /// The part of the load that this client carries.
+    pub fn part(&self) -> Shard {
+        self.shard.unwrap_or(Shard::WHOLE)
+    }
+
+    /// The most requests that this client may have under way; `None` without a cap.
+    pub fn own_cap(&self) -> Option<usize> {
+        self.traffic.max_concurrency.map(|cap| self.part().share(cap))
     }
 
     /// Whether a request of the run can have a constraint.

@@ -53,7 +53,7 @@ use crate::exit_codes;
 use crate::metrics::client::ClientVerdict;
 use crate::metrics::probe::Probed;
 use crate::metrics::spec_decode::SpecDecode;
-use crate::plan::{RunPlan, Target, Traffic};
+use crate::plan::{RunPlan, Target};
 use crate::progress::{self, Mode};
 use crate::report::format::{self, Format};
 use crate::report::{Enforcement, Report, client_sentence, json};
@@ -298,6 +298,7 @@ struct Driven {
 }
 
 fn load(plan: &RunPlan, session: &Session, tokenizer: &Arc<Tokenizer>, runtime: &Runtime, setting: &Setting) -> Result<Dataset> {
+    let part = plan.part();
     let plan = DatasetPlan {
         grammar_dialect: session.grammar_dialect,
         grammar_spelling: session.grammar_spelling,
@@ -306,7 +307,14 @@ fn load(plan: &RunPlan, session: &Session, tokenizer: &Arc<Tokenizer>, runtime: 
     let tokenizer = Arc::clone(tokenizer);
     let mut wish = setting.wish();
     let loaded = runtime.block_on(unless_left(move || dataset::load(&plan, &tokenizer), wish.signalled()))?;
-    loaded.unwrap_or_else(|| Err(stopped_early()))
+    let dataset = loaded.unwrap_or_else(|| Err(stopped_early()))?;
+    match dataset.cases.len() {
+        cases if part.share(cases) == 0 => {
+            Err(Error::usage(format!("{cases} requests are in the dataset, none for --shard {part}"))
+                .hint("take fewer shards, so that each has a request at least"))
+        }
+        _ => Ok(dataset),
+    }
 }
 
 fn drive(
@@ -321,11 +329,12 @@ fn drive(
     let adapter: Arc<dyn Adapter> = Arc::from(backend::adapter(plan.backend));
     let traffic = &plan.traffic;
     let due = due_times(cases.len(), traffic.pace, traffic.burstiness, plan.dataset.seed);
-    let schedule = Schedule { due: setting.due(due, traffic.until), until: traffic.until };
+    let part = plan.part();
+    let schedule = Schedule { due: setting.due(due, traffic.until), until: traffic.until, part };
     let Listening { stop, stopper, watcher } = setting.listen(runtime);
     let settling = Settling { plan, session, adapter: &adapter, stop: &stop };
     let candidates = settling.candidates(cases)?;
-    let mut notices = room_notices(traffic, session, cases.len(), setting.runs());
+    let mut notices = room_notices(plan, session, part.share(cases.len()), setting.runs());
     notices.iter().for_each(|notice| progress::warn(notice));
     let first = candidates.first().ok_or_else(|| Error::internal("a run without a request to send"))?;
     let (tried_first, first_use) = runtime.block_on(first_use(&settling.sending(first), &setting.past, cases))?;
@@ -344,14 +353,14 @@ fn drive(
     let trial = settled.trial;
     notices.extend(setting.notice());
     setting.meet(runtime);
-    let warmups = runtime.block_on(sending.warm_up(&warmup::cases(cases, traffic.warmups, plan.dataset.seed)))?;
+    let warmups = runtime.block_on(sending.warm_up(&warmup::cases(cases, traffic.warmups, plan.dataset.seed), part))?;
     notices.extend(trial.notices);
     notices.extend(runtime.block_on(profiled(plan, session, Profile::Start)));
     notices.extend((warmups.failed > 0).then(|| format!("{} of {} warm-ups got no answer", warmups.failed, warmups.sent)));
     let known = &trial.constraints | setting.past.constraints();
     let (trials, warmups, enforcement) = (trial.requests + tried_first, warmups.sent, settled.enforcement);
     let before = Before { trials, known, warmups, enforcement, notices };
-    let header = record::header(plan, session, dataset, tokenizer, before);
+    let header = record::header(plan, session, dataset, &schedule, tokenizer, before);
     let drafted_before = runtime.block_on(spec_decode(session));
     let (ran, probed, sink, mut notices) = logged(plan, &sending, &schedule, cases, header, runtime)?;
     let drafted = runtime.block_on(spec_decode(session));
@@ -361,7 +370,7 @@ fn drive(
     watcher.abort();
     let broken_off = ran.tripped.as_ref().map(|it| broken_off(plan, it, cases));
     notices.extend(ran.cost.refused_stamps.map(refused_stamps));
-    notices.extend(extent::notice(plan.dataset.name, schedule.until, cases.len(), ran.cases));
+    notices.extend(extent::notice(plan.dataset.name, schedule.until, part.share(cases.len()), ran.cases));
     Ok(Driven { ran, sink, probed, spec_decode: drafted, interrupted, broken_off, first_use, notices })
 }
 
@@ -374,7 +383,8 @@ fn logged(
     header: Header,
     runtime: &Runtime,
 ) -> Result<(Ran, Option<Probed>, Sink, Vec<String>)> {
-    let rate = plan.traffic.probe_request_rate;
+    // One is enough beside a load, however many clients carry it.
+    let rate = plan.traffic.probe_request_rate.filter(|_| schedule.part.number == 1);
     let probe = rate.map(|rate| Probe::new(sending, rate)).transpose()?;
     let secrets = secrets(plan);
     let warning = Mutex::new(None);
@@ -443,8 +453,8 @@ async fn profiled(plan: &RunPlan, session: &Session, end: Profile) -> Option<Str
 }
 
 /// Makes room for the connections of all runs that go on at once, and says where the system does not give enough.
-fn room_notices(traffic: &Traffic, session: &Session, requests: usize, runs: usize) -> Vec<String> {
-    let connections = traffic.max_concurrency.map_or(requests, |most| most.min(requests));
+fn room_notices(plan: &RunPlan, session: &Session, requests: usize, runs: usize) -> Vec<String> {
+    let connections = plan.own_cap().map_or(requests, |most| most.min(requests));
     let all = connections.saturating_mul(runs);
     let remedy = "those past it fail here, not in the server; lower --max-concurrency, or";
     let ends = if session.is_embedded() { 2 } else { 1 };

@@ -205,10 +205,11 @@ impl Session {
 fn client(plan: &RunPlan, endpoint: Endpoint, request_id_prefix: Option<&str>) -> Result<Client> {
     Client::new(DriverOptions {
         endpoint,
-        max_concurrency: plan.traffic.max_concurrency,
+        max_concurrency: plan.own_cap(),
         request_timeout: Some(plan.traffic.request_timeout),
         idle_timeout: plan.traffic.idle_timeout,
         request_id_prefix: plan.request.request_id_prefix.clone().or_else(|| request_id_prefix.map(str::to_owned)),
+        part: plan.part(),
         limits: Limits { drain_timeout: plan.traffic.drain_timeout, ..Limits::default() },
     })
 }

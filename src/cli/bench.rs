@@ -12,7 +12,7 @@ use crate::report::junit::JunitPer;
 use crate::report::saved::ResultFormat;
 use crate::report::{LatencyMetric, QueueMetric};
 
-use super::{ArmsArgs, DatasetArgs, EmbeddedArgs, EngineArgs, ForeignArgs};
+use super::{ArmsArgs, DatasetArgs, EmbeddedArgs, EngineArgs, ForeignArgs, ShardArgs};
 
 /// Everything that a benchmark run can be told.
 #[derive(Args, Clone, Debug)]
@@ -34,6 +34,8 @@ pub struct BenchArgs {
     pub output: OutputArgs,
     #[command(flatten, next_help_heading = "Comparison")]
     pub arms: ArmsArgs,
+    #[command(flatten, next_help_heading = "One load from several clients")]
+    pub shards: ShardArgs,
     #[command(flatten, next_help_heading = "Embedded engine (used when no server is named)")]
     pub embedded: EmbeddedArgs,
     #[command(flatten, next_help_heading = "Decoding engines of the embedded engine")]

@@ -15,6 +15,7 @@ mod preflight;
 mod report;
 mod score;
 mod serve;
+mod shard;
 
 use std::ffi::OsString;
 
@@ -34,6 +35,7 @@ pub use preflight::{PreflightArgs, PreflightFormat};
 pub use report::ReportArgs;
 pub use score::{ScoreArgs, ScoreDatasetArgs, ScoreFormat};
 pub use serve::ServeArgs;
+pub use shard::ShardArgs;
 
 /// sobench measures structured output (guided decoding) from language-model servers: does the constraint bite, is the answer
 /// right, what does it cost.

@@ -19,6 +19,7 @@ use super::transport::{Connections, Pool, Target, Threads};
 use super::way::{Message, Way};
 use crate::backend::DEFAULT_MAX_EVENT_BYTES;
 use crate::error::{Error, Result};
+use crate::shard::Shard;
 
 /// How long a request may take where nobody said: what vLLM's client gives.
 pub const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(6 * 60 * 60);
@@ -45,6 +46,8 @@ pub struct DriverOptions {
     pub idle_timeout: Option<Duration>,
     /// `x-request-id` is this and the case's index; without it no such header is sent.
     pub request_id_prefix: Option<String>,
+    /// Which part of a load this client carries: what several send beside the plan is told apart by it.
+    pub part: Shard,
     pub limits: Limits,
 }
 
@@ -57,6 +60,7 @@ impl DriverOptions {
             request_timeout: None,
             idle_timeout: None,
             request_id_prefix: None,
+            part: Shard::WHOLE,
             limits: Limits::default(),
         }
     }

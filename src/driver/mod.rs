@@ -45,6 +45,7 @@ use crate::backend::{Adapter, RequestOptions, unsupported};
 use crate::case::{Asked, Case};
 use crate::error::{Error, Result};
 use crate::observation::{Observation, Outcome, TransportCause};
+use crate::shard::Shard;
 use clock::Clock;
 use cost::Meter;
 use dispatch::{News, Terms, World, dispatch, unsent};
@@ -154,11 +155,11 @@ pub async fn run_telling(
     outside: Outside<'_>,
     tell: impl FnMut(Told),
 ) -> Result<Ran> {
-    let queue = prepare(adapter.as_ref(), request, cases, &schedule.due, "")?;
+    let queue = prepare(adapter.as_ref(), request, cases, schedule, "")?;
     Ok(drive(client, adapter, request, queue, schedule, outside, tell).await)
 }
 
-/// Sends every case as soon as a slot is free, as [`run`] would if all were due at once: the warm-ups.
+/// Sends every case of a part as soon as a slot is free, as [`run`] would if all were due at once: the warm-ups.
 ///
 /// Errors: as for [`run`].
 pub async fn warm_up(
@@ -166,10 +167,11 @@ pub async fn warm_up(
     adapter: Arc<dyn Adapter>,
     request: &RequestOptions,
     cases: &[Case],
+    part: Shard,
     stop: Stop,
 ) -> Result<Vec<Observation>> {
-    let schedule = Schedule::of(vec![Duration::ZERO; cases.len()]);
-    let queue = prepare(adapter.as_ref(), request, cases, &schedule.due, WARMUP_LABEL)?;
+    let schedule = Schedule { part, ..Schedule::of(vec![Duration::ZERO; cases.len()]) };
+    let queue = prepare(adapter.as_ref(), request, cases, &schedule, WARMUP_LABEL)?;
     let mut seen = Seen::default();
     let keep = |told: Told| {
         if let Told::Ended(observation) = told {
@@ -193,7 +195,7 @@ async fn drive(
     mut hand_over: impl FnMut(Told),
 ) -> Ran {
     let Outside { stop, breaker, seat } = outside;
-    let (wanted, spare) = ahead(&schedule.due, client.options().max_concurrency);
+    let (wanted, spare) = ahead(queue.due(), client.options().max_concurrency);
     client.open_ahead(wanted, spare).await;
     let (tell, mut told) = unbounded_channel();
     let begin = match seat {
@@ -211,7 +213,7 @@ async fn drive(
     let mut dispatcher = JoinSet::new();
     dispatcher.spawn(dispatch(sender, queue, terms, tell));
     let owed = if schedule.until == Until::LastCase { schedule.due.len() } else { 0 };
-    let mut ended = Ended(vec![false; owed]);
+    let mut ended = Ended { has: vec![false; owed], part: schedule.part };
     let mut duration_ns = 0;
     let mut tripped = None;
     hand_over(Told::Began { started: clock.started() });
@@ -237,12 +239,13 @@ async fn drive(
     for index in ended.missing() {
         hand_over(Told::Ended(Box::new(lost(index, schedule.due.get(index).copied().unwrap_or_default()))));
     }
-    Ran { cases: ended.0.len(), duration_ns, cost, tripped }
+    Ran { cases: schedule.part.share(ended.has.len()), duration_ns, cost, tripped }
 }
 
 /// Sends one case now, by the same path as [`run`]: the trial run and the warm-ups. Instants count from the call.
 ///
-/// `label` takes the place of the index in `x-request-id`: servers refuse or mix up equal ids of requests under way.
+/// `label` takes the place of the index in `x-request-id`: servers refuse or mix up equal ids of requests under way, also where the
+/// clients are several.
 pub async fn send_one(
     client: &Client,
     adapter: Arc<dyn Adapter>,
@@ -253,29 +256,39 @@ pub async fn send_one(
 ) -> Result<Observation> {
     let body = adapter.encode(case, request).map_err(|unsendable| unsendable.into_error(case))?;
     let sender = Sender { client: client.clone(), adapter, stream: request.stream, clock: Clock::start(), stop };
-    let prepared = Prepared { index: 0, label: label.to_owned(), due: Duration::ZERO, body: Body::Bytes(body) };
+    let label = match client.options().part {
+        Shard::WHOLE => label.to_owned(),
+        part => format!("{label}-shard-{}", part.number),
+    };
+    let prepared = Prepared { index: 0, label, due: Duration::ZERO, body: Body::Bytes(body) };
     Ok(on_own_thread(&sender, prepared).await)
 }
 
-/// Encodes every body, once for all cases that share it, and puts the cases in the order in which they are due; cases due together keep the plan's order.
+/// Encodes every body of the part that is sent, once for all cases that share it, and puts the cases in the order in which they are due;
+/// cases due together keep the plan's order.
 fn prepare(
     adapter: &dyn Adapter,
     request: &RequestOptions,
     cases: &[Case],
-    due: &[Duration],
+    schedule: &Schedule,
     label: &'static str,
 ) -> Result<Queue> {
+    let Schedule { due, until, part } = schedule;
     if cases.len() != due.len() {
         return Err(Error::internal(format!("{} cases with {} due times", cases.len(), due.len())));
     }
-    let mut queue = Queue::new(label, cases.len());
+    if *part != Shard::WHOLE && matches!(until, Until::Cycling(_)) {
+        return Err(Error::internal("a part of cases that go round"));
+    }
+    let mut queue = Queue::new(label, part.share(cases.len()));
     let mut bodies: HashMap<Asked, u32> = HashMap::new();
-    for (case, due) in cases.iter().zip(due) {
+    let taken = cases.iter().zip(due).enumerate().filter(|(index, _)| part.takes(*index));
+    for (index, (case, due)) in taken {
         let body = match bodies.entry(case.asked()) {
             Entry::Occupied(known) => *known.get(),
             Entry::Vacant(place) => *place.insert(queue.body(encode(adapter, request, case)?)),
         };
-        queue.push(*due, body);
+        queue.push(index, *due, body);
     }
     queue.sort();
     Ok(queue)
@@ -292,13 +305,13 @@ fn encode(adapter: &dyn Adapter, request: &RequestOptions, case: &Case) -> Resul
 ///
 /// Under a cap there are never more requests under way than that. Without one, those that are due within the first second have
 /// theirs, and what comes later is opened ahead of need: as many are kept ready as are due within the densest [`SPARE_SPAN`].
-fn ahead(due: &[Duration], cap: Option<usize>) -> (usize, usize) {
+/// `due` never falls.
+fn ahead(due: impl Iterator<Item = Duration>, cap: Option<usize>) -> (usize, usize) {
+    let due: Vec<Duration> = due.collect();
     let most = cap.unwrap_or(usize::MAX).min(due.len()).min(MAX_OPENED_AHEAD);
     if cap.is_some_and(|cap| cap <= MAX_OPENED_AHEAD) {
         return (most, 0);
     }
-    let mut due = due.to_vec();
-    due.sort_unstable();
     let soon = due.partition_point(|due| *due <= FIRST_SPAN);
     let densest = (0..due.len()).map(|first| due[first..].partition_point(|at| *at <= due[first] + SPARE_SPAN)).max();
     let spare = densest.unwrap_or(0).min(most);
@@ -306,20 +319,25 @@ fn ahead(due: &[Duration], cap: Option<usize>) -> (usize, usize) {
 }
 
 /// Which of the cases that the run came to have ended.
-struct Ended(Vec<bool>);
+struct Ended {
+    has: Vec<bool>,
+    /// Nobody waits for the others.
+    part: Shard,
+}
 
 impl Ended {
     /// The place of a case, which need not have been known of before.
     fn place(&mut self, index: usize) -> &mut bool {
-        if self.0.len() <= index {
-            self.0.resize(index + 1, false);
+        if self.has.len() <= index {
+            self.has.resize(index + 1, false);
         }
-        &mut self.0[index]
+        &mut self.has[index]
     }
 
     /// Cases that were never told of.
     fn missing(&self) -> impl Iterator<Item = usize> + '_ {
-        self.0.iter().enumerate().filter(|(_, ended)| !**ended).map(|(index, _)| index)
+        let missing = self.has.iter().enumerate().filter(|(index, ended)| !**ended && self.part.takes(*index));
+        missing.map(|(index, _)| index)
     }
 }
 

@@ -33,14 +33,19 @@ impl Queue {
         (self.bodies.len() - 1) as u32
     }
 
-    /// Adds the next request of the plan.
-    pub(super) fn push(&mut self, due: Duration, body: u32) {
-        self.turns.push(Turn { due, index: self.turns.len() as u32, body });
+    /// Adds request `index` of the plan, behind those of lower numbers.
+    pub(super) fn push(&mut self, index: usize, due: Duration, body: u32) {
+        self.turns.push(Turn { due, index: index as u32, body });
     }
 
     /// Puts the requests into the order in which they are due; those due together keep the plan's.
     pub(super) fn sort(&mut self) {
         self.turns.sort_by_key(|turn| turn.due);
+    }
+
+    /// When they are due, in the order of their turns.
+    pub(super) fn due(&self) -> impl Iterator<Item = Duration> + '_ {
+        self.turns.iter().map(|turn| turn.due)
     }
 
     /// The requests in the order of their turns: once, or round and round, each with a number of its own.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::{Serialize, Serializer};
 
 use crate::random::NumpyRandom;
+use crate::shard::Shard;
 
 /// Requests per second asked for.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -77,6 +78,8 @@ pub struct Schedule {
     /// When each case is due, from the begin; never falling.
     pub due: Vec<Duration>,
     pub until: Until,
+    /// Which of the cases are sent, each when the whole has it due. Never a part of cases that go round.
+    pub part: Shard,
 }
 
 /// When sending ends. Requests under way may always end.
@@ -105,7 +108,7 @@ impl RampStrategy {
 impl Schedule {
     /// Every case, when it is due.
     pub fn of(due: Vec<Duration>) -> Self {
-        Self { due, until: Until::LastCase }
+        Self { due, until: Until::LastCase, part: Shard::WHOLE }
     }
 }
 

@@ -227,6 +227,12 @@ fn refuse_what_is_for_one_run(arguments: &BenchArgs) -> Result<()> {
         return Err(Error::usage(format!("a comparison is about constraints, which this backend does not take: {backend}"))
             .hint("run it by itself"));
     }
+    if let Some(shard) = &arguments.shards.shard {
+        return Err(Error::usage(format!(
+            "several runs are not dealt out to clients, which would have to begin each together: --shard {shard}"
+        ))
+        .hint("run one at a time in shards, and hold the merged logs against each other with sobench compare"));
+    }
     if let Some(path) = &arguments.output.run_log {
         return Err(Error::usage(format!("several runs have no one run log: {}", path.display()))
             .hint("leave --run-log out: each run gets a log of its own, beside its result with --save-result --result-dir"));

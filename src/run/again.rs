@@ -25,6 +25,7 @@ use crate::report::format::{self, FormOptions};
 use crate::report::view::View;
 use crate::report::{About, Details, EngineAbout, LoadReport, RampAbout, Report, RpsChange};
 use crate::runlog::{Header, Keep, RampTerms, RunLog};
+use crate::shard::Shard;
 use crate::tokenizer::Tokenizer;
 
 /// Times without an answer that are named; of more, those with the most requests.
@@ -121,14 +122,17 @@ fn about(log: &RunLog) -> About {
     About {
         date: Some(date(header.started())),
         num_prompts: Some(log.requests.len()),
+        request_rate: planned.request_rate.map(|rate| rate / header.part().of as f64),
+        max_concurrency: header.own_cap(),
         // What the engine had done before the run is no figure of it.
         engine: match footer {
             Some(footer) => footer.engine.clone(),
             None => planned.engine.clone().map(|engine| EngineAbout { work: None, ..engine }),
         },
         partial: log.is_partial(),
-        notices: partial_notice(log)
+        notices: part_notice(header)
             .into_iter()
+            .chain(partial_notice(log))
             .chain(planned.notices.clone())
             .chain(footer.map(|footer| footer.notices.clone()).unwrap_or_default())
             .chain(log.notices.clone())
@@ -162,6 +166,17 @@ fn away(samples: &[Sample<'_>]) -> Option<String> {
         .then(|| format!("nobody was there to answer {} of the run{more}: rates and throughput are with it", times.join(", ")))
 }
 
+/// What the reader has to know of figures that are of a part.
+fn part_notice(header: &Header) -> Option<String> {
+    let shard = header.shard.as_ref()?;
+    let (own, all) = (header.own_requests(), header.load.requests);
+    Some(format!(
+        "shard {} of {}: {own} of {all} requests, and every figure is of this part alone: rate, throughput and cap are its own, and which \
+         uses of a constraint were the first is not known of a part; sobench merge makes one run of the logs of all shards",
+        shard.number, shard.of
+    ))
+}
+
 fn partial_notice(log: &RunLog) -> Option<String> {
     match &log.footer {
         Some(footer) if footer.interrupted => {
@@ -178,31 +193,33 @@ fn partial_notice(log: &RunLog) -> Option<String> {
             "partial: the run log has no end, as of a run that was killed; {} of {} prepared requests had ended, what was under way is \
              lost, and of the client's own part nothing is known",
             log.requests.len(),
-            log.header.load.requests
+            log.header.own_requests()
         )),
     }
 }
 
 fn load(header: &Header, samples: &[Sample<'_>], duration_ns: u64) -> Result<LoadReport> {
     let (terms, seed) = (&header.load, header.load.seed);
+    // What another shard sent before is in none of these figures.
+    let is_whole = header.part() == Shard::WHOLE;
     let known: HashSet<String> = header.known_constraints.iter().cloned().collect();
     Ok(LoadReport {
-        asked_rps: terms.request_rate,
-        ramp: terms.ramp.as_ref().map(|ramp| ramp_about(ramp, header, samples.len())).transpose()?,
+        asked_rps: terms.request_rate.map(|rate| rate / header.part().of as f64),
+        ramp: terms.ramp.as_ref().map(|ramp| ramp_about(ramp, header, samples)).transpose()?,
         max_error_rate: terms.max_error_rate,
         max_consecutive_errors: terms.max_consecutive_errors,
         duration_limit_s: terms.duration_ns.map(|ns| Duration::from_nanos(ns).as_secs_f64()),
         offered: Offered::of(samples),
-        max_concurrency: terms.max_concurrency,
-        first_uses: FirstUses::of(samples, &header.metrics, &known, seed),
-        cold_load: terms.cold_schema_every.map(|every| ColdLoad::of(samples, &header.metrics, every, seed)),
-        steady_state: terms
-            .max_concurrency
+        max_concurrency: header.own_cap(),
+        first_uses: if is_whole { FirstUses::of(samples, &header.metrics, &known, seed) } else { None },
+        cold_load: terms.cold_schema_every.filter(|_| is_whole).map(|every| ColdLoad::of(samples, &header.metrics, every, seed)),
+        steady_state: header
+            .own_cap()
             .and_then(|target| SteadyState::of(samples, duration_ns, &header.metrics, target, terms.steady_state_threshold)),
     })
 }
 
-fn ramp_about(terms: &RampTerms, header: &Header, came: usize) -> Result<RampAbout> {
+fn ramp_about(terms: &RampTerms, header: &Header, samples: &[Sample<'_>]) -> Result<RampAbout> {
     let known = [RampStrategy::Linear, RampStrategy::Exponential];
     let strategy = known.into_iter().find(|strategy| strategy.name() == terms.strategy).ok_or_else(|| {
         Error::usage(format!("the run log names a ramp that is not known: {}", terms.strategy))
@@ -211,6 +228,7 @@ fn ramp_about(terms: &RampTerms, header: &Header, came: usize) -> Result<RampAbo
     let ramp = Ramp { strategy, start_rps: terms.start_rps, end_rps: terms.end_rps };
     let planned = header.load.requests;
     let due = due_times(planned, Pace::Ramp(ramp), header.load.burstiness, header.load.seed);
+    let came = samples.last().map_or(0, |sample| sample.case_index() + 1);
     let steps = ramp.steps(planned, &due[..came.min(planned)]);
     let change = |step: RateStep| RpsChange { rps: step.rps, timestamp: timestamp(header.started() + step.at) };
     Ok(RampAbout {
@@ -218,7 +236,7 @@ fn ramp_about(terms: &RampTerms, header: &Header, came: usize) -> Result<RampAbo
         start_rps: ramp.start_rps,
         end_rps: ramp.end_rps,
         events: steps.into_iter().map(change).collect(),
-        rates: (0..came).map(|index| ramp.rate_at(index, planned)).collect(),
+        rates: samples.iter().map(|sample| ramp.rate_at(sample.case_index(), planned)).collect(),
     })
 }
 

@@ -13,7 +13,7 @@ use crate::case::Case;
 use crate::constraint::{Constraint, sha256_hex};
 use crate::dataset::Dataset;
 use crate::driver::Cost;
-use crate::driver::schedule::{Pace, Ramp, Until};
+use crate::driver::schedule::{Pace, Ramp, Schedule, Until};
 use crate::error::{Error, Result};
 use crate::metrics::client::ClientCost;
 use crate::metrics::cold_load::COLD_TAG;
@@ -22,7 +22,7 @@ use crate::plan::{RunPlan, Target};
 use crate::report::saved::{self, Place, ResultFormat};
 use crate::report::view::View;
 use crate::report::{self, About, DatasetAbout, Host, LoadReport, RampAbout, Report, RequestAbout};
-use crate::runlog::{self, ConstraintsAbout, Footer, Header, LoadTerms, RampTerms};
+use crate::runlog::{self, ConstraintsAbout, Footer, Header, LoadTerms, RampTerms, ShardAbout};
 use crate::session::Session;
 use crate::tokenizer::Tokenizer;
 use crate::tokenizer::strftime::strftime;
@@ -35,10 +35,17 @@ const DATE_FORMAT: &str = "%Y%m%d-%H%M%S";
 const MAX_SAME_NAMES: u32 = 1000;
 
 /// What is known of a run before its first request: the begin of its log.
-pub(super) fn header(plan: &RunPlan, session: &Session, dataset: &Dataset, tokenizer: &Tokenizer, before: Before) -> Header {
+pub(super) fn header(
+    plan: &RunPlan,
+    session: &Session,
+    dataset: &Dataset,
+    schedule: &Schedule,
+    tokenizer: &Tokenizer,
+    before: Before,
+) -> Header {
     let mut known_constraints: Vec<String> = before.known.iter().cloned().collect();
     known_constraints.sort_unstable();
-    Header {
+    let mut header = Header {
         version: runlog::VERSION,
         started: String::new(),
         started_unix_ns: 0,
@@ -53,8 +60,14 @@ pub(super) fn header(plan: &RunPlan, session: &Session, dataset: &Dataset, token
         evaluate: plan.evaluate,
         tokenizer: plan.tokenizer.clone(),
         known_constraints,
+        shard: plan.shard.map(|part| ShardAbout::new(part, &dataset.cases, &schedule.due)),
         about: about(plan, session, dataset, tokenizer, before),
+    };
+    let plan_sha256 = header.plan_sha256();
+    if let Some(shard) = &mut header.shard {
+        shard.plan_sha256 = plan_sha256;
     }
+    header
 }
 
 /// How the run ended: the end of its log.

@@ -16,6 +16,7 @@ use crate::printable::printable_body;
 use crate::progress::{self, Mode, Progress, Words};
 use crate::runlog::write::Teller;
 use crate::session::Session;
+use crate::shard::Shard;
 
 /// How many distinct constraints the trial run tries before it gives up on a server that refuses them.
 const MAX_TRIALS: usize = 5;
@@ -95,10 +96,10 @@ impl Sending<'_> {
         Err(Error::internal("a dataset without cases"))
     }
 
-    /// The warm-ups, as many at once as the run may have under way.
-    pub(super) async fn warm_up(&self, cases: &[Case]) -> Result<Warmups> {
+    /// A part of the warm-ups, as many at once as the run may have under way.
+    pub(super) async fn warm_up(&self, cases: &[Case], part: Shard) -> Result<Warmups> {
         let adapter = Arc::clone(&self.adapter);
-        let seen = driver::warm_up(&self.session.client, adapter, self.request, cases, self.stop.clone()).await?;
+        let seen = driver::warm_up(&self.session.client, adapter, self.request, cases, part, self.stop.clone()).await?;
         let sent = seen.iter().filter(|it| it.timing.sent_ns.is_some()).count();
         let answered = seen.iter().filter(|it| it.outcome.is_answer()).count();
         Ok(Warmups { sent, failed: sent - answered })
@@ -110,7 +111,7 @@ impl Sending<'_> {
         let runs = self.company.map_or(1, Company::runs);
         let begun = || match schedule.until {
             Until::Cycling(_) => Progress::open(mode, words),
-            Until::LastCase | Until::Time(_) => Progress::new(mode, cases.len() * runs, words),
+            Until::LastCase | Until::Time(_) => Progress::new(mode, schedule.part.share(cases.len()) * runs, words),
         };
         let own = OnceLock::new();
         let progress = self.company.map_or(&own, |company| &*company.progress).get_or_init(begun);

@@ -27,6 +27,7 @@
 
 mod line;
 mod read;
+mod shards;
 mod source;
 #[cfg(test)]
 mod tests;
@@ -36,6 +37,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use self::line::{Answer, ConstraintsAbout, MAX_LINE_BYTES};
 pub use self::read::{Keep, RunLog};
+pub use self::shards::ShardAbout;
 pub use self::source::Source;
 use crate::evaluate::EvaluateOptions;
 pub use crate::metrics::Judged;
@@ -78,6 +80,9 @@ pub struct Header {
     pub tokenizer: Option<String>,
     /// SHA-256 of the constraints that the server was sent before the run, in order.
     pub known_constraints: Vec<String>,
+    /// Which part of a plan this is the log of, whose whole the rest of the header tells; `None` of a run by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shard: Option<ShardAbout>,
 }
 
 /// The terms of the load: what was to be sent, how fast, for how long.

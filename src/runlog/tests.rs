@@ -52,6 +52,7 @@ pub(crate) fn header() -> Header {
         evaluate: EvaluateOptions::default(),
         tokenizer: None,
         known_constraints: vec!["cd".into()],
+        shard: None,
     }
 }
 

@@ -37,6 +37,7 @@ mod runlog;
 mod score;
 mod scripted;
 mod server;
+mod shards;
 mod streams;
 mod suite;
 mod support;

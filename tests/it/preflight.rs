@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::Value;
 use sobench::backend::{ConstraintDialect, ServerKind};
 use sobench::constraint::GrammarDialect;
-use sobench::driver::{Client, DriverOptions, Endpoint, Limits, Stop};
+use sobench::driver::{Client, DriverOptions, Endpoint, Stop};
 use sobench::engine::EngineName;
 use sobench::error::Result;
 use sobench::preflight::{self, Cause, Class, Extent, Kind, Options, Preflight, Product};
@@ -47,20 +47,14 @@ fn posts(server: &Scripted) -> Vec<Value> {
 }
 
 async fn try_asked(base_url: &str, options: &Options) -> Result<Preflight> {
-    let client = Client::new(DriverOptions {
-        endpoint: Endpoint {
-            base_url: base_url.to_owned(),
-            path: options.backend.default_path().to_owned(),
-            headers: Vec::new(),
-            api_key: None,
-            insecure: false,
-        },
-        max_concurrency: None,
-        request_timeout: None,
-        idle_timeout: None,
-        request_id_prefix: None,
-        limits: Limits::default(),
-    })?;
+    let endpoint = Endpoint {
+        base_url: base_url.to_owned(),
+        path: options.backend.default_path().to_owned(),
+        headers: Vec::new(),
+        api_key: None,
+        insecure: false,
+    };
+    let client = Client::new(DriverOptions::plain(endpoint))?;
     preflight::run(&client, options, Stop::never(), |_| {}).await
 }
 

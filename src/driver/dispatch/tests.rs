@@ -86,7 +86,7 @@ async fn run_with_faults(
 ) -> Ran {
     let mut queue = Queue::new("", due_ms.len());
     let body = queue.body(Body::Bytes(Default::default()));
-    due_ms.iter().for_each(|due| queue.push(Duration::from_millis(*due), body));
+    due_ms.iter().enumerate().for_each(|(index, due)| queue.push(index, Duration::from_millis(*due), body));
     let (stopper, stop) = stop();
     let breaker = Some(Breaker::new(limits, stopper.clone()));
     stopping(stopper);

@@ -1,0 +1,122 @@
+//! What a log says of the part of a plan that it is of, and how logs are known to be of one plan. Knows no file and no clock.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use super::Header;
+use crate::case::Case;
+use crate::constraint::sha256_hex;
+use crate::shard::Shard;
+
+/// Which part of a plan a log is of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShardAbout {
+    /// From 1.
+    pub number: usize,
+    pub of: usize,
+    /// SHA-256 of the plan that all shards of a run have in common ([`Header::plan_terms`]).
+    pub plan_sha256: String,
+    /// SHA-256 over all requests of the plan: id, arm, model, tags and due time of each. What they ask is in the dataset's.
+    pub cases_sha256: String,
+}
+
+impl ShardAbout {
+    /// The begin of what is said of a part: everything but the plan's digest, which needs a header.
+    pub fn new(part: Shard, cases: &[Case], due: &[Duration]) -> Self {
+        let Shard { number, of } = part;
+        Self { number, of, plan_sha256: String::new(), cases_sha256: cases_sha256(cases, due) }
+    }
+
+    /// The part.
+    pub fn part(&self) -> Shard {
+        Shard { number: self.number, of: self.of }
+    }
+}
+
+impl Header {
+    /// The part of the plan that was sent: the whole, but in a shard's log.
+    pub fn part(&self) -> Shard {
+        self.shard.as_ref().map_or(Shard::WHOLE, ShardAbout::part)
+    }
+
+    /// Requests that were prepared for this client to send.
+    pub fn own_requests(&self) -> usize {
+        self.part().share(self.load.requests)
+    }
+
+    /// The most requests that this client might have under way.
+    pub fn own_cap(&self) -> Option<usize> {
+        self.load.max_concurrency.map(|cap| self.part().share(cap))
+    }
+
+    /// Everything that shards of one run have in common, by name: what is sent, when and how, and what is made of it. Where the server
+    /// is, and what becomes of the report, each shard has for itself.
+    pub fn plan_terms(&self) -> Value {
+        let about = &self.about;
+        json!({
+            "sobench_version": about.sobench_version,
+            "shards": self.part().of,
+            "cases_sha256": self.shard.as_ref().map(|shard| &shard.cases_sha256),
+            "backend": about.backend,
+            "endpoint": about.endpoint,
+            "model": self.model,
+            "dataset": about.dataset,
+            "output_len": about.output_len,
+            "request": about.request,
+            "constrained_ratio": about.constrained_ratio,
+            "constraint_dialect": about.constraint_dialect,
+            "constraint_kinds": about.constraint_kinds,
+            "guided_decoding_backend": about.guided_decoding_backend,
+            "load": self.load,
+            "metrics": self.metrics,
+            "evaluate": self.evaluate,
+            "tokenizer": about.tokenizer_id,
+        })
+    }
+
+    /// The digest of [`Header::plan_terms`].
+    pub fn plan_sha256(&self) -> String {
+        sha256_hex(self.plan_terms().to_string().as_bytes())
+    }
+}
+
+fn cases_sha256(cases: &[Case], due: &[Duration]) -> String {
+    let mut hash = Sha256::new();
+    for (case, due) in cases.iter().zip(due) {
+        let line = json!([case.id, case.arm, case.model, case.tags, due.as_nanos().to_string()]);
+        hash.update(line.to_string());
+        hash.update("\n");
+    }
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::case::{Arm, Prompt};
+
+    #[test]
+    fn what_a_plan_sends_and_when_is_in_its_digest() {
+        let case = |index: usize| Case::new(format!("json-{index}"), Prompt::Text("?".into()), None, 8);
+        let (cases, due) = (vec![case(0), case(1)], [0, 5].map(Duration::from_millis));
+        let base = cases_sha256(&cases, &due);
+        assert_eq!((base.len(), base == cases_sha256(&cases.clone(), &due)), (64, true));
+        let changed = |change: &dyn Fn(&mut Case)| {
+            let mut cases = cases.clone();
+            change(&mut cases[1]);
+            cases_sha256(&cases, &due)
+        };
+        let others = [
+            changed(&|case| case.id = "json-2".into()),
+            changed(&|case| case.arm = Arm::Control),
+            changed(&|case| case.model = Some("lora".into())),
+            changed(&|case| case.tags = vec!["cold-schema".into()]),
+            cases_sha256(&cases, &[0, 6].map(Duration::from_millis)),
+            cases_sha256(&cases[..1], &due[..1]),
+        ];
+        assert!(others.iter().all(|other| *other != base), "{others:?}");
+    }
+}
