@@ -8,8 +8,8 @@ use sobench::ending::Ending;
 use sobench::error::Result;
 use sobench::exit_codes::{COULD_NOT, USAGE};
 use sobench::plan::{
-    BenchPlan, MeasurePlan, bench_plan, calibrate_plan, compare_plan, mask_plan, preflight_plan, report_plan, score_plan,
-    serve_plan,
+    BenchPlan, MeasurePlan, bench_plan, calibrate_plan, compare_plan, mask_plan, merge_plan, preflight_plan, report_plan,
+    score_plan, serve_plan,
 };
 use sobench::{arms, calibrate, compare, mask, measure, preflight, progress, proof, run, score, serve, signals};
 
@@ -61,6 +61,7 @@ fn run_command(command: &Command) -> Result<Ending> {
         Command::Completions(arguments) => Ok(completions::run(arguments)),
         Command::Man(arguments) => man::run(arguments),
         Command::Mask(arguments) => mask_command(&mask_plan(arguments)?),
+        Command::Merge(arguments) => run::merge::command(&merge_plan(arguments)?),
         Command::Preflight(arguments) => preflight::command::run(&preflight_plan(arguments, api_key().as_deref())?),
         Command::Report(arguments) => run::again::command(&report_plan(arguments)),
         Command::Score(arguments) => score::command::run(&score_plan(arguments)?),
@@ -93,6 +94,7 @@ fn files_of(command: &Command) -> &'static str {
     match command {
         Command::Bench(_) => "--save-result, --html or --csv",
         Command::Mask(_) => "--json, --csv or --html",
+        Command::Merge(_) => "--report",
         Command::Preflight(_) => "--json",
         Command::Calibrate(_)
         | Command::CalibrateFloor { .. }

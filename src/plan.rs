@@ -39,7 +39,7 @@ pub use engines::Pace;
 pub use mask::{Format, MeasureOutput, MeasurePlan, ProofOutput, mask_plan};
 pub use output::{OutputPlan, RunLogPlan};
 pub use preflight::{Dialects, FeaturesPlan, PreflightPlan, PreflightTarget, preflight_plan};
-pub use report::{ReportPlan, report_plan};
+pub use report::{MergePlan, Rendering, ReportPlan, merge_plan, report_plan};
 pub use request::{Lora, LoraAssignment, RequestPlan};
 pub use score::score_plan;
 pub use serve::serve_plan;

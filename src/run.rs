@@ -13,12 +13,14 @@ mod first_use;
 mod judge;
 mod leave;
 pub(crate) mod lora;
+pub mod merge;
 mod named_model;
 mod place;
 mod preflight;
 mod record;
 mod sending;
 mod setting;
+mod shards;
 mod warmup;
 
 use std::collections::HashSet;

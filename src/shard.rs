@@ -18,6 +18,30 @@ pub struct Shard {
     pub of: usize,
 }
 
+/// Whose word the begin of a shard was.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Start {
+    /// Its own: it began when it was ready.
+    #[default]
+    Own,
+    /// The user's (`--start-at`), by this machine's wall clock.
+    StartAt,
+    /// The coordinator's, by shard 1's clock.
+    Coordinator,
+}
+
+/// What one clock is off another, from exchanges of stamps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClockAbout {
+    /// What has to be added to this machine's instants for those of shard 1, in nanoseconds.
+    pub offset_ns: i64,
+    /// The most that this may be wrong by: half the round trip of the quickest exchange.
+    pub uncertainty_ns: u64,
+    /// How many exchanges it is the best of.
+    pub exchanges: usize,
+}
+
 impl Shard {
     /// The only part of what is not divided.
     pub const WHOLE: Self = Self { number: 1, of: 1 };

@@ -2,7 +2,7 @@
 //!
 //! Bytes: the file.
 
-use sobench::plan::ReportPlan;
+use sobench::plan::{Rendering, ReportPlan};
 use sobench::report::format::Format;
 use sobench::report::junit::JunitPer;
 use sobench::run::again;
@@ -28,7 +28,8 @@ pub(crate) fn check(bytes: &[u8]) {
         return;
     }
     for format in FORMATS {
-        let plan = ReportPlan { log: log.clone(), format, output: None, junit_per: JunitPer::default(), plot: true };
+        let rendering = Rendering { format, output: None, junit_per: JunitPer::default(), plot: true };
+        let plan = ReportPlan { log: log.clone(), rendering };
         // Terms that make no sense are an error; that there is no panic is all that is asked.
         let _ = again::command(&plan);
     }

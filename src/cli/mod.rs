@@ -11,6 +11,7 @@ mod engine;
 pub mod foreign;
 pub mod man;
 mod mask;
+mod merge;
 mod preflight;
 mod report;
 mod score;
@@ -31,8 +32,9 @@ pub use engine::{EmbeddedArgs, EngineArgs};
 pub use foreign::ForeignArgs;
 pub use man::ManArgs;
 pub use mask::{MaskArgs, MaskFormat, MaskOutputArgs, ProofArgs};
+pub use merge::MergeArgs;
 pub use preflight::{PreflightArgs, PreflightFormat};
-pub use report::ReportArgs;
+pub use report::{RenderingArgs, ReportArgs};
 pub use score::{ScoreArgs, ScoreDatasetArgs, ScoreFormat};
 pub use serve::ServeArgs;
 pub use shard::ShardArgs;
@@ -65,6 +67,8 @@ pub enum Command {
     Man(ManArgs),
     /// Measure decoding engines in this process over a corpus of schemas: outcomes, compile and mask times, memory
     Mask(Box<MaskArgs>),
+    /// Make one run of the logs of its shards (`--shard I/N`), and its report
+    Merge(Box<MergeArgs>),
     /// Ask a server which constraints it enforces, and in which dialect
     Preflight(Box<PreflightArgs>),
     /// Render the report of a run again from its run log

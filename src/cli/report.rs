@@ -14,14 +14,21 @@ pub struct ReportArgs {
     /// Run log, as a run writes it (`--run-log`)
     #[arg(value_name = "RUN.JSONL")]
     pub log: PathBuf,
+    #[command(flatten)]
+    pub rendering: RenderingArgs,
+    /// File that the report is written to [default: stdout]
+    #[arg(long, short, value_name = "PATH")]
+    pub output: Option<PathBuf>,
+}
+
+/// The form of a report.
+#[derive(Args, Clone, Debug)]
+pub struct RenderingArgs {
     /// Form of the report
     #[arg(long, value_name = "FORMAT", default_value = Format::Text.name(),
           value_parser = PossibleValuesParser::new(Format::ALL.map(Format::name))
               .map(|name| Format::ALL.into_iter().find(|it| it.name() == name).expect("the parser let only listed names through")))]
     pub format: Format,
-    /// File that the report is written to [default: stdout]
-    #[arg(long, short, value_name = "PATH")]
-    pub output: Option<PathBuf>,
     /// What one test of junit is
     #[arg(long, value_name = "WHAT", default_value = JunitPer::Case.name(),
           value_parser = PossibleValuesParser::new(JunitPer::ALL.map(JunitPer::name))

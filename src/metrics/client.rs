@@ -144,13 +144,15 @@ impl ClientCost {
 }
 
 impl ClientPart {
-    /// Judges the client by what every request's instants say, and by what the run took.
-    pub fn of(samples: &[Sample<'_>], options: &MetricsOptions, cost: ClientCost) -> Self {
+    /// Judges a client that began so long after the begin that instants count from, by what every request's instants say, and by what
+    /// the run took.
+    pub fn of(samples: &[Sample<'_>], options: &MetricsOptions, cost: ClientCost, begin_ns: u64) -> Self {
         let ready: Vec<(u64, u64, u64)> = samples
             .iter()
             .filter_map(|it| {
                 let timing = it.moments();
-                Some((timing.due_ns, timing.ready_ns?, timing.sent_ns?))
+                let since = |instant_ns: u64| instant_ns.saturating_sub(begin_ns);
+                Some((since(timing.due_ns), since(timing.ready_ns?), since(timing.sent_ns?)))
             })
             .collect();
         let delays = ready.iter().filter(|(_, ready, _)| *ready > 0).map(|(_, ready, sent)| delay_ms(*ready, *sent));
@@ -181,6 +183,13 @@ impl ClientPart {
             part.verdict = ClientVerdict::DoNotTrust;
         }
         part
+    }
+
+    /// How much speaks against the client: of two, the one with more is the worse one. Whether anything does, and the farthest that a
+    /// measure is past its bound, as a factor.
+    pub fn severity(&self) -> (bool, f64) {
+        let farthest = self.doubts.iter().map(|doubt| doubt.value / doubt.limit).fold(0.0, f64::max);
+        (self.verdict == ClientVerdict::DoNotTrust, farthest)
     }
 
     /// `first_ms` is the median time to the first thing that came of an answer.

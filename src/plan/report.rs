@@ -1,8 +1,9 @@
-//! The flags of `sobench report`, turned into what is rendered and how. Opens no file.
+//! The flags of `sobench report` and of `sobench merge`, turned into what is rendered and how. Opens no file.
 
 use std::path::PathBuf;
 
-use crate::cli::ReportArgs;
+use crate::cli::{MergeArgs, RenderingArgs, ReportArgs};
+use crate::error::{Error, Result};
 use crate::report::format::Format;
 use crate::report::junit::JunitPer;
 
@@ -10,6 +11,22 @@ use crate::report::junit::JunitPer;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReportPlan {
     pub log: PathBuf,
+    pub rendering: Rendering,
+}
+
+/// The logs of all shards, and what becomes of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MergePlan {
+    /// Of runs, or of measurements of engines.
+    pub logs: Vec<PathBuf>,
+    /// Where the merged log goes; `None` keeps none.
+    pub output: Option<PathBuf>,
+    pub rendering: Rendering,
+}
+
+/// The form of a report.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rendering {
     pub format: Format,
     /// Where it goes; `None` is stdout.
     pub output: Option<PathBuf>,
@@ -20,11 +37,20 @@ pub struct ReportPlan {
 
 /// There is nothing in these flags that could be wrong without looking at files.
 pub fn report_plan(flags: &ReportArgs) -> ReportPlan {
-    ReportPlan {
-        log: flags.log.clone(),
-        format: flags.format,
-        output: flags.output.clone(),
-        junit_per: flags.junit_per,
-        plot: flags.plot,
+    ReportPlan { log: flags.log.clone(), rendering: rendering(&flags.rendering, flags.output.as_ref()) }
+}
+
+/// # Errors
+/// Two outputs in one file.
+pub fn merge_plan(flags: &MergeArgs) -> Result<MergePlan> {
+    if let Some(path) = flags.output.as_ref().filter(|path| flags.report.as_ref() == Some(*path)) {
+        return Err(Error::usage(format!("--output and --report name the same file: {}", path.display()))
+            .hint("--output is the merged log, --report what is said of it"));
     }
+    let rendering = rendering(&flags.rendering, flags.report.as_ref());
+    Ok(MergePlan { logs: flags.logs.clone(), output: flags.output.clone(), rendering })
+}
+
+fn rendering(flags: &RenderingArgs, output: Option<&PathBuf>) -> Rendering {
+    Rendering { format: flags.format, output: output.cloned(), junit_per: flags.junit_per, plot: flags.plot }
 }

@@ -227,6 +227,9 @@ fn own_part(report: &Report) -> Value {
     }
     put(&mut own, "load", &report.load);
     put(&mut own, "client", &report.client);
+    if !report.shards.is_empty() {
+        put(&mut own, "shards", &report.shards);
+    }
     put(&mut own, "options", &metrics.options);
     put(&mut own, "outcomes", metrics.outcomes);
     put(&mut own, "quality", &metrics.quality);

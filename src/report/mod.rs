@@ -39,6 +39,7 @@ pub mod requests_page;
 mod rfc4180;
 pub mod saved;
 pub mod score;
+pub mod shards;
 mod svg;
 mod tables;
 pub mod text;
@@ -56,6 +57,7 @@ pub use self::enforcement::Enforcement;
 pub use self::filename::filename;
 pub use self::load::{LoadReport, RampAbout, RpsChange};
 pub use self::queueing::QueueMetric;
+use self::shards::ShardReport;
 use crate::backend::Sampling;
 use crate::error::Error;
 use crate::metrics::Metrics;
@@ -80,6 +82,8 @@ pub struct Report {
     pub load: Option<LoadReport>,
     /// The client's own part in them, and whether it stood in the way.
     pub client: Option<ClientPart>,
+    /// The shards that carried the load, where several did.
+    pub shards: Vec<ShardReport>,
     /// The datasets of a mix, each by itself.
     pub parts: Vec<Part>,
     /// The small requests beside the run, where they were asked for.
@@ -251,6 +255,7 @@ impl Report {
             queue_metrics: Vec::new(),
             load: None,
             client: None,
+            shards: Vec::new(),
             parts: Vec::new(),
             probe: None,
             spec_decode: None,

@@ -26,6 +26,10 @@ const EXAMPLE_MAX_CHARS: usize = 160;
 /// What the columns of the rates are.
 pub(super) const RATE_COLUMNS: [&str; 5] = ["rate", "%", "95 % interval", "count", "of what"];
 
+/// What stands above what a client took: of one, and of the worst of several.
+const CLIENT: &str = "What the client took, and whether it stood in the way";
+const WORST_CLIENT: &str = "What the worst of the shards' clients took, and whether it stood in the way";
+
 /// Every table that has something to say, with its title, in reading order.
 pub(super) fn all(report: &Report) -> Vec<(&'static str, String)> {
     let quality = &report.metrics.quality;
@@ -44,7 +48,8 @@ pub(super) fn all(report: &Report) -> Vec<(&'static str, String)> {
         ("By dataset of the mix", parts(report)),
         (certainty::TITLE, certainty::table(report)),
         ("The client's own part", Some(client(report))),
-        ("What the client took, and whether it stood in the way", super::client::table(report)),
+        (if report.shards.is_empty() { CLIENT } else { WORST_CLIENT }, super::client::table(report)),
+        ("The shards, each with its client", super::shards::table(&report.shards)),
     ];
     tables.into_iter().chain(load).filter_map(|(title, table)| Some((title, trimmed(&table?)))).collect()
 }

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use super::record::{date, timestamp};
-use super::{files, judge};
+use super::{files, judge, shards};
 use crate::driver::schedule::{Pace, Ramp, RampStrategy, RateStep, due_times};
 use crate::ending::Ending;
 use crate::error::{Error, Result};
@@ -19,7 +19,7 @@ use crate::metrics::outage::{Outage, outages};
 use crate::metrics::parts::parts;
 use crate::metrics::steady::SteadyState;
 use crate::metrics::{Metrics, Sample, summarise};
-use crate::plan::ReportPlan;
+use crate::plan::{Rendering, ReportPlan};
 use crate::report::curl::Resend;
 use crate::report::format::{self, FormOptions};
 use crate::report::view::View;
@@ -36,16 +36,24 @@ const MAX_OUTAGES: usize = 3;
 /// # Errors
 /// The file is no whole run log, or the report cannot be written to the file that was named.
 pub fn command(plan: &ReportPlan) -> Result<Ending> {
-    if let Some(path) = &plan.output {
+    if let Some(path) = &plan.rendering.output {
         files::refuse_same(path, &plan.log)?;
     }
     let mut log = RunLog::read(&plan.log, Keep::AsSaved)?;
     verdicts(&mut log)?;
-    let report = report(&log, log.header.detailed)?;
+    rendered(&log, &plan.rendering)
+}
+
+/// Renders a log that is judged.
+///
+/// # Errors
+/// The report cannot be made, or written to the file that was named.
+pub(super) fn rendered(log: &RunLog, plan: &Rendering) -> Result<Ending> {
+    let report = report(log, log.header.detailed)?;
     let options = FormOptions { detailed: log.header.detailed, junit_per: plan.junit_per, plot: plan.plot };
     let mut lines: Vec<String> = log.notices.iter().map(|notice| format!("warning: {notice}")).collect();
     let mut stdout = Vec::new();
-    with_view(&log, &report, |view| match &plan.output {
+    with_view(log, &report, |view| match &plan.output {
         None => format::write(view, plan.format, options, &mut stdout),
         Some(path) => {
             files::write(path, |out| format::write(view, plan.format, options, out))?;
@@ -92,14 +100,18 @@ pub(super) fn verdicts(log: &mut RunLog) -> Result<()> {
 pub(super) fn report(log: &RunLog, detailed: bool) -> Result<Report> {
     let header = &log.header;
     let samples = log.requests.samples();
-    let duration_ns = log.footer.as_ref().map_or_else(|| duration_ns(&samples), |footer| footer.duration_ns);
+    let duration_ns = log.duration_ns();
     let mut metrics = summarise(&samples, duration_ns, &header.metrics);
     fill_excerpts(&mut metrics, log)?;
     let mut report = Report::new(about(log), metrics);
     report.percentile_metrics.clone_from(&header.percentile_metrics);
     report.queue_metrics.clone_from(&header.queue_metrics);
     report.load = Some(load(header, &samples, duration_ns)?);
-    report.client = log.footer.as_ref().map(|footer| ClientPart::of(&samples, &header.metrics, footer.cost));
+    report.shards = shards::reports(header, &samples);
+    report.client = match (&report.shards[..], &log.footer) {
+        ([], footer) => footer.as_ref().map(|footer| ClientPart::of(&samples, &header.metrics, footer.cost, 0)),
+        (shards, _) => shards::worst_client(shards),
+    };
     report.parts = parts(&samples, duration_ns, &header.metrics);
     report.probe = log.footer.as_ref().and_then(|footer| footer.probe.clone());
     report.spec_decode = log.footer.as_ref().and_then(|footer| footer.spec_decode.clone());
@@ -108,12 +120,6 @@ pub(super) fn report(log: &RunLog, detailed: bool) -> Result<Report> {
     report.about.notices.extend(away(&samples));
     log.check()?;
     Ok(report)
-}
-
-/// Of a run that nobody saw the end of.
-fn duration_ns(samples: &[Sample<'_>]) -> u64 {
-    let sent = samples.iter().map(Sample::moments).filter(|it| it.sent_ns.is_some());
-    sent.filter_map(|timing| timing.end_ns).max().unwrap_or(0)
 }
 
 fn about(log: &RunLog) -> About {
@@ -130,8 +136,9 @@ fn about(log: &RunLog) -> About {
             None => planned.engine.clone().map(|engine| EngineAbout { work: None, ..engine }),
         },
         partial: log.is_partial(),
-        notices: part_notice(header)
+        notices: shards::part_notice(header)
             .into_iter()
+            .chain(shards::merged_notices(header))
             .chain(partial_notice(log))
             .chain(planned.notices.clone())
             .chain(footer.map(|footer| footer.notices.clone()).unwrap_or_default())
@@ -164,17 +171,6 @@ fn away(samples: &[Sample<'_>]) -> Option<String> {
     let more = if all > found.len() { format!(", and {} times more", all - found.len()) } else { String::new() };
     (all > 0)
         .then(|| format!("nobody was there to answer {} of the run{more}: rates and throughput are with it", times.join(", ")))
-}
-
-/// What the reader has to know of figures that are of a part.
-fn part_notice(header: &Header) -> Option<String> {
-    let shard = header.shard.as_ref()?;
-    let (own, all) = (header.own_requests(), header.load.requests);
-    Some(format!(
-        "shard {} of {}: {own} of {all} requests, and every figure is of this part alone: rate, throughput and cap are its own, and which \
-         uses of a constraint were the first is not known of a part; sobench merge makes one run of the logs of all shards",
-        shard.number, shard.of
-    ))
 }
 
 fn partial_notice(log: &RunLog) -> Option<String> {

@@ -61,6 +61,7 @@ pub(super) fn header(
         tokenizer: plan.tokenizer.clone(),
         known_constraints,
         shard: plan.shard.map(|part| ShardAbout::new(part, &dataset.cases, &schedule.due)),
+        merged: Vec::new(),
         about: about(plan, session, dataset, tokenizer, before),
     };
     let plan_sha256 = header.plan_sha256();
@@ -82,6 +83,7 @@ pub(super) fn footer(session: &Session, driven: &Driven) -> Footer {
         interrupted: driven.interrupted,
         broken_off: driven.broken_off.clone(),
         notices: driven.notices.clone(),
+        clock: None,
     }
 }
 

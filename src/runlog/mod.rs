@@ -9,6 +9,8 @@
 //! 4. `judged` ([`Judged`]): verdict and token counts of each request, after the run.
 //! 5. `footer` ([`Footer`]): how the run ended. A log without one is of a run that was killed.
 //!
+//! The logs of the shards of a run are put together by [`merge`].
+//!
 //! To read one, as `sobench compare` does:
 //!
 //! ```no_run
@@ -26,6 +28,7 @@
 //! judge (`crate::run::again` does). Instants are exact: chunks are written as the gaps between them, and added up again.
 
 mod line;
+pub mod merge;
 mod read;
 mod shards;
 mod source;
@@ -37,7 +40,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use self::line::{Answer, ConstraintsAbout, MAX_LINE_BYTES};
 pub use self::read::{Keep, RunLog};
-pub use self::shards::ShardAbout;
+pub use self::shards::{MergedShard, ShardAbout, ShardEnd};
 pub use self::source::Source;
 use crate::evaluate::EvaluateOptions;
 pub use crate::metrics::Judged;
@@ -46,6 +49,7 @@ use crate::metrics::client::ClientCost;
 use crate::metrics::probe::Probed;
 use crate::metrics::spec_decode::SpecDecode;
 use crate::report::{About, EngineAbout, LatencyMetric, QueueMetric};
+use crate::shard::ClockAbout;
 
 /// The version of the format, raised whenever a reader of the one before would misread it.
 pub const VERSION: u32 = 1;
@@ -83,6 +87,9 @@ pub struct Header {
     /// Which part of a plan this is the log of, whose whole the rest of the header tells; `None` of a run by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shard: Option<ShardAbout>,
+    /// The shards that this log was merged from, in their order; none of a log that a run wrote.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub merged: Vec<MergedShard>,
 }
 
 /// The terms of the load: what was to be sent, how fast, for how long.
@@ -145,6 +152,9 @@ pub struct Footer {
     pub broken_off: Option<String>,
     /// What the reader has to know besides the header's notices.
     pub notices: Vec<String>,
+    /// What this machine's clock was off shard 1's after the run, where that was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock: Option<ClockAbout>,
 }
 
 impl Header {

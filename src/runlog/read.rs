@@ -110,7 +110,16 @@ impl RunLog {
         let is_cut = || self.requests.iter().any(|request| *request.outcome() == Outcome::Cancelled);
         // Of a run that a time ends, nobody owes what was not sent.
         let is_cut_short = || self.header.load.duration_ns.is_some() || is_cut();
-        self.footer.as_ref().is_none_or(|footer| footer.interrupted || (footer.broken_off.is_some() && is_cut_short()))
+        // A shard that was killed has lost what was under way.
+        let is_killed = self.footer.is_none() || self.header.merged.iter().any(|shard| shard.end.is_none());
+        let ended_early = |footer: &Footer| footer.interrupted || (footer.broken_off.is_some() && is_cut_short());
+        is_killed || self.footer.as_ref().is_some_and(ended_early)
+    }
+
+    /// From the begin to the last end of a request that was sent; of a run that nobody saw the end of, of those in the log.
+    pub fn duration_ns(&self) -> u64 {
+        let sent = || self.requests.iter().map(|it| it.moments()).filter(|it| it.sent_ns.is_some());
+        self.footer.as_ref().map_or_else(|| sent().filter_map(|it| it.end_ns).max().unwrap_or(0), |footer| footer.duration_ns)
     }
 
     /// Where the log is.
@@ -169,34 +178,59 @@ impl RunLog {
     }
 }
 
-fn changed(source: &Source) -> Error {
+pub(super) fn changed(source: &Source) -> Error {
     Error::usage(format!("the run log changed while it was read: {}", source.name())).hint("let nothing write to it")
+}
+
+/// Lines of a log by their places, which are asked for about in the file's order.
+#[derive(Debug)]
+pub(super) struct Seeker {
+    source: Source,
+    /// Where the last one was read, to go on from there.
+    last: Option<Lines>,
+}
+
+impl Seeker {
+    pub(super) fn new(source: &Source) -> Self {
+        Self { source: source.clone(), last: None }
+    }
+
+    pub(super) fn source(&self) -> &Source {
+        &self.source
+    }
+
+    /// The line that begins at `offset`.
+    ///
+    /// # Errors
+    /// It cannot be read any more.
+    pub(super) fn line(&mut self, offset: u64) -> Result<&[u8]> {
+        let last = self.last.take().filter(|it| it.next_offset() <= offset && offset - it.next_offset() < NEAR_BYTES);
+        let lines = match last {
+            Some(mut lines) => {
+                lines.skip_to(offset).map_err(|error| self.source.unreadable(&error))?;
+                self.last.insert(lines)
+            }
+            None => self.last.insert(Lines::at(&self.source, offset)?),
+        };
+        lines.next()?.map(|line| line.bytes).ok_or_else(|| changed(&self.source))
+    }
 }
 
 /// Times of chunks, read from the file once more.
 #[derive(Debug)]
 struct Chunks {
-    source: Source,
-    /// Where the last one was read, to go on from there: requests are asked for about in the file's order.
-    last: Mutex<Option<Lines>>,
+    lines: Mutex<Seeker>,
     is_lost: AtomicBool,
 }
 
 impl Chunks {
     fn of(source: &Source) -> Self {
-        Self { source: source.clone(), last: Mutex::new(None), is_lost: AtomicBool::new(false) }
+        Self { lines: Mutex::new(Seeker::new(source)), is_lost: AtomicBool::new(false) }
     }
 
     fn read(&self, case_index: usize, offset: u64) -> Option<ChunksAndTokens> {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let lines = match last.take() {
-            Some(mut lines) if lines.next_offset() <= offset && offset - lines.next_offset() < NEAR_BYTES => {
-                lines.skip_to(offset).ok()?;
-                last.insert(lines)
-            }
-            _ => last.insert(Lines::at(&self.source, offset).ok()?),
-        };
-        let (index, chunks) = line::chunks(lines.next().ok()??.bytes).ok()??;
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let (index, chunks) = line::chunks(lines.line(offset).ok()?).ok()??;
         (index == case_index).then_some(chunks)
     }
 }
@@ -251,7 +285,8 @@ fn header(line: &[u8], source: &Source) -> Result<Header> {
         }
         None => return Err(no_log("its header has no version")),
     }
-    serde_json::from_value(header).map_err(|error| no_log(&format!("line 1, its header: {error}")))
+    let header: Header = serde_json::from_value(header).map_err(|error| no_log(&format!("line 1, its header: {error}")))?;
+    if header.has_parts() { Ok(header) } else { Err(no_log("line 1, its header, names a shard that there cannot be")) }
 }
 
 /// What has been read so far.
@@ -390,7 +425,7 @@ fn found<T: ?Sized>(
 }
 
 /// Whole lines, one at a time.
-struct Lines {
+pub(super) struct Lines {
     source: Source,
     bytes: Box<dyn BufRead + Send>,
     line: Vec<u8>,
@@ -400,10 +435,10 @@ struct Lines {
     torn: bool,
 }
 
-struct WholeLine<'l> {
-    bytes: &'l [u8],
+pub(super) struct WholeLine<'l> {
+    pub(super) bytes: &'l [u8],
     number: usize,
-    offset: u64,
+    pub(super) offset: u64,
 }
 
 impl std::fmt::Debug for Lines {
@@ -413,7 +448,7 @@ impl std::fmt::Debug for Lines {
 }
 
 impl Lines {
-    fn open(source: &Source) -> Result<Self> {
+    pub(super) fn open(source: &Source) -> Result<Self> {
         Self::at(source, 0)
     }
 
@@ -435,7 +470,7 @@ impl Lines {
         Ok(())
     }
 
-    fn next(&mut self) -> Result<Option<WholeLine<'_>>> {
+    pub(super) fn next(&mut self) -> Result<Option<WholeLine<'_>>> {
         self.offset += self.line.len() as u64;
         self.line.clear();
         let limit = MAX_LINE_BYTES as u64 + 1;

@@ -9,7 +9,9 @@ use sha2::{Digest, Sha256};
 use super::Header;
 use crate::case::Case;
 use crate::constraint::sha256_hex;
-use crate::shard::Shard;
+use crate::metrics::client::ClientCost;
+use crate::report::Host;
+use crate::shard::{ClockAbout, Shard, Start};
 
 /// Which part of a plan a log is of.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,13 +23,61 @@ pub struct ShardAbout {
     pub plan_sha256: String,
     /// SHA-256 over all requests of the plan: id, arm, model, tags and due time of each. What they ask is in the dataset's.
     pub cases_sha256: String,
+    /// Whose word the begin was.
+    pub start: Start,
+    /// What this machine's clock was off shard 1's before the run; `None` where nobody measured it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock: Option<ClockAbout>,
+}
+
+/// What a merged log says of one of the logs that it was merged from. The rest of its header and footer is one with the others'.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MergedShard {
+    /// From 1.
+    pub number: usize,
+    /// Requests of it that are in the log.
+    pub requests: usize,
+    pub base_url: Option<String>,
+    pub host: Host,
+    /// When it began, in nanoseconds since 1970 by its own clock.
+    pub started_unix_ns: u64,
+    /// The same, in nanoseconds from the begin of the merged log.
+    pub begin_ns: u64,
+    pub start: Start,
+    /// What its clock was off shard 1's before the run and after it; `None` where nobody measured it.
+    pub clock_before: Option<ClockAbout>,
+    pub clock_after: Option<ClockAbout>,
+    /// `None` where it was killed.
+    pub end: Option<ShardEnd>,
+}
+
+/// How a shard ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ShardEnd {
+    /// From its begin.
+    pub duration_ns: u64,
+    /// What it took from its machine.
+    pub cost: ClientCost,
+    pub interrupted: bool,
+    pub broken_off: Option<String>,
+}
+
+impl MergedShard {
+    /// The most that its instants may be off the time line that all shards share: what the exchanges leave open, and what its clock
+    /// drifted during the run. `None` where nobody measured it.
+    pub fn uncertainty_ns(&self) -> Option<u64> {
+        let before = self.clock_before?;
+        let Some(after) = self.clock_after else { return Some(before.uncertainty_ns) };
+        let drift_ns = after.offset_ns.abs_diff(before.offset_ns);
+        Some(before.uncertainty_ns.max(after.uncertainty_ns).saturating_add(drift_ns))
+    }
 }
 
 impl ShardAbout {
     /// The begin of what is said of a part: everything but the plan's digest, which needs a header.
     pub fn new(part: Shard, cases: &[Case], due: &[Duration]) -> Self {
         let Shard { number, of } = part;
-        Self { number, of, plan_sha256: String::new(), cases_sha256: cases_sha256(cases, due) }
+        Self { number, of, plan_sha256: String::new(), cases_sha256: cases_sha256(cases, due), start: Start::Own, clock: None }
     }
 
     /// The part.
@@ -40,6 +90,18 @@ impl Header {
     /// The part of the plan that was sent: the whole, but in a shard's log.
     pub fn part(&self) -> Shard {
         self.shard.as_ref().map_or(Shard::WHOLE, ShardAbout::part)
+    }
+
+    /// Whether the shards that it names can be.
+    pub(super) fn has_parts(&self) -> bool {
+        let can_be = |shard: &ShardAbout| Shard::new(shard.number, shard.of).is_some();
+        self.shard.as_ref().is_none_or(can_be) && self.merged.iter().map(|shard| shard.number).eq(1..=self.merged.len())
+    }
+
+    /// The begin by the clock of shard 1, as far as that was measured: in nanoseconds since 1970.
+    pub fn begun_ns(&self) -> i128 {
+        let offset_ns = self.shard.as_ref().and_then(|shard| shard.clock).map_or(0, |clock| clock.offset_ns);
+        i128::from(self.started_unix_ns) + i128::from(offset_ns)
     }
 
     /// Requests that were prepared for this client to send.

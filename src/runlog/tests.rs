@@ -53,10 +53,11 @@ pub(crate) fn header() -> Header {
         tokenizer: None,
         known_constraints: vec!["cd".into()],
         shard: None,
+        merged: Vec::new(),
     }
 }
 
-fn cases() -> Vec<Case> {
+pub(super) fn cases() -> Vec<Case> {
     let schema: Arc<Constraint> = Arc::new(Constraint::JsonSchema(Arc::new(
         serde_json::from_str(r#"{"maximum":1.50,"multipleOf":1e-2,"b":1,"a":2}"#).unwrap(),
     )));
@@ -106,7 +107,7 @@ fn observation(case_index: usize, outcome: Outcome, chunks_ns: &[u64]) -> Observ
     }
 }
 
-fn observations() -> Vec<Observation> {
+pub(super) fn observations() -> Vec<Observation> {
     let words = || "no key-123456789".to_owned();
     vec![
         observation(4, Outcome::Completed, &[10, 20, 20, 35]),
@@ -118,7 +119,7 @@ fn observations() -> Vec<Observation> {
     ]
 }
 
-fn judged() -> Judged {
+pub(super) fn judged() -> Judged {
     let reason =
         Reason::Schema { keyword: "maximum".into(), instance_path: "/a".into(), schema_path: "/b".into(), message: "m".into() };
     Judged {
@@ -130,7 +131,7 @@ fn judged() -> Judged {
     }
 }
 
-fn footer() -> Footer {
+pub(super) fn footer() -> Footer {
     let cost = ClientCost { wall_s: 1.1 + 2.2, cpu_s: Some(0.1), ..ClientCost::default() };
     Footer {
         requests: 5,
@@ -142,6 +143,7 @@ fn footer() -> Footer {
         interrupted: false,
         broken_off: None,
         notices: vec!["n".into()],
+        clock: None,
     }
 }
 
@@ -327,6 +329,10 @@ fn a_damaged_log_is_refused_by_file_and_line() {
         lines.join("\n") + "\n"
     };
     let newer = lines[0].replacen("\"version\":1", "\"version\":2", 1);
+    let with_shard = |number: usize, of: usize| {
+        let shard = json!({"number": number, "of": of, "plan_sha256": "", "cases_sha256": "", "start": "own"});
+        format!("{{\"version\":1,\"shard\":{shard}")
+    };
     for (text, words) in [
         (String::new(), "there is nothing in this file"),
         ("{\"header\":".to_owned(), "not a run log, for there is no whole line in it"),
@@ -335,6 +341,8 @@ fn a_damaged_log_is_refused_by_file_and_line() {
         ("{\"header\":{}}\n".to_owned(), "its header has no version"),
         (with(0, &newer), "this run log has version 2, and 1 is read"),
         (with(0, &json!({"header": {"version": 1}}).to_string()), "its header: missing field"),
+        (with(0, &lines[0].replacen("{\"version\":1", &with_shard(0, 4), 1)), "names a shard that there cannot be"),
+        (with(0, &lines[0].replacen("{\"version\":1", &with_shard(1, 0), 1)), "names a shard that there cannot be"),
         (with(1, "nonsense"), "line 2: not a line of a run log"),
         (with(1, lines[0]), "line 2: a second header: the logs of two runs are in one file"),
         (text.repeat(2), ": a second header: the logs of two runs are in one file"),

@@ -307,8 +307,12 @@ impl Sink {
         Source::parts(file, std::mem::take(&mut self.memory))
     }
 
-    fn push(&mut self, line: &Line<'_>) {
-        let mut bytes = line.bytes();
+    pub(super) fn push(&mut self, line: &Line<'_>) {
+        self.push_bytes(line.bytes());
+    }
+
+    /// Adds a line with its end.
+    pub(super) fn push_bytes(&mut self, mut bytes: Vec<u8>) {
         if bytes.len() > MAX_LINE_BYTES && self.failure.is_none() {
             let place = self.path.as_deref().unwrap_or(Path::new("memory"));
             self.fail(Error::environment(format!(
@@ -319,8 +323,13 @@ impl Sink {
         self.buffer.append(&mut bytes);
     }
 
+    /// Moves the buffer to the file where it is large enough to be worth it.
+    pub(super) fn flush_some(&mut self) -> Option<Error> {
+        if self.buffer.len() >= FLUSH_BYTES { self.flush() } else { None }
+    }
+
     /// Moves the buffer to the file, or to memory where there is none or it failed. Returns a failure when it happens.
-    fn flush(&mut self) -> Option<Error> {
+    pub(super) fn flush(&mut self) -> Option<Error> {
         if let Some(file) = &mut self.file {
             match file.write_all(&self.buffer) {
                 Ok(()) => {

@@ -20,7 +20,7 @@ const LOG_SCHEMA: &str = include_str!("../../schemas/contracts/run-log.schema.js
 /// A poll that finds nothing for this long has waited in vain.
 const POLLS: usize = 3000;
 
-fn check_lines(path: &Path) {
+pub(crate) fn check_lines(path: &Path) {
     let schema: Value = serde_json::from_str(LOG_SCHEMA).unwrap();
     jsonschema::draft202012::meta::validate(&schema).unwrap();
     let validator = jsonschema::draft202012::new(&schema).unwrap();

@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use serde_json::Value;
-use sobench::runlog::{Keep, RunLog};
+use serde_json::{Value, json};
+use sobench::runlog::{Keep, RunLog, ShardAbout};
 use sobench::shard::Shard;
 
 use crate::cli::assert_fails;
+use crate::contracts;
+use crate::runlog::check_lines;
 use crate::scripted::{Request, Scripted, models, whole};
 use crate::support::{Ran, sobench};
 
@@ -165,6 +167,173 @@ fn four_shards_are_the_run_of_one_request_for_request() {
     let union: BTreeMap<usize, [String; 5]> = found.into_iter().flatten().collect();
     println!("union | {:8} of {}, every one equal: {}", union.len(), expected.len(), union == expected);
     assert_eq!(union, expected);
+
+    let (paths, merged) = (paths(folder.path(), 4), folder.path().join("merged.jsonl"));
+    let ran = merge(&paths, &["--output", merged.to_str().unwrap(), "--format", "json"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    check_lines(&merged);
+    paths.iter().for_each(|path| check_lines(path.as_ref()));
+    let log = RunLog::read(&merged, Keep::Texts).unwrap();
+    let instants_moved = facts(&log);
+    // Each began when it was ready: its requests were due so much later.
+    let but_due = |facts: &BTreeMap<usize, [String; 5]>| facts.values().map(|it| it[1..].to_vec()).collect::<Vec<_>>();
+    assert_eq!(but_due(&instants_moved), but_due(&expected));
+    let result: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(contracts::check(&result), Ok(()));
+    let own = &result["sobench"];
+    assert_eq!(
+        (result["num_prompts"].as_u64(), result["max_concurrency"].as_u64(), result["request_rate"].as_f64()),
+        (Some(50), Some(7), Some(250.0))
+    );
+    assert_eq!((own["trial_requests"].as_u64(), own["warmup_requests"].as_u64()), (Some(4), Some(6)));
+    assert_eq!(
+        own["shards"].as_array().unwrap().iter().map(|it| it["requests"].as_u64().unwrap()).collect::<Vec<_>>(),
+        [13, 13, 12, 12]
+    );
+    let said = own["notices"].to_string();
+    assert!(
+        said.contains("the clocks of the shards were not measured") && said.contains("did not begin at one instant"),
+        "{said}"
+    );
+    let alone: Value =
+        serde_json::from_str(&sobench(&["report", log_of_one(folder.path()).as_str(), "--format", "json"]).stdout).unwrap();
+    for place in [
+        "/sobench/quality",
+        "/sobench/outcomes",
+        "/sobench/overall/tokens",
+        "/sobench/arms/control/tokens",
+        "/total_output_tokens",
+    ] {
+        assert_eq!(result.pointer(place), alone.pointer(place), "{place}");
+    }
+}
+
+fn log_of_one(folder: &Path) -> String {
+    folder.join("one.jsonl").to_str().unwrap().to_owned()
+}
+
+/// Where [`run_shards`] leaves the logs.
+fn paths(folder: &Path, of: usize) -> Vec<String> {
+    (1..=of).map(|number| folder.join(format!("shard-{number}.jsonl")).to_str().unwrap().to_owned()).collect()
+}
+
+fn merge(paths: &[String], more: &[&str]) -> Ran {
+    let paths = paths.iter().map(String::as_str);
+    sobench(&["merge"].into_iter().chain(paths).chain(more.iter().copied()).collect::<Vec<_>>())
+}
+
+/// The lines of a log, taken apart by hand into those of `of` shards: every request with its verdict, whatever the rest refers to, and a
+/// header and a footer for each.
+fn split(log: &Path, of: usize, folder: &Path) -> Vec<String> {
+    let whole = RunLog::read(log, Keep::WithoutTexts).unwrap();
+    let text = std::fs::read_to_string(log).unwrap();
+    let one = |number: usize| {
+        let part = Shard::new(number, of).unwrap();
+        let mut header = whole.header.clone();
+        let mut about = ShardAbout::new(part, &[], &[]);
+        header.about.trial_requests = if number == 1 { header.about.trial_requests } else { 0 };
+        header.shard = Some(about.clone());
+        about.plan_sha256 = header.plan_sha256();
+        header.shard = Some(about);
+        let own = || whole.requests.iter().filter(|it| part.takes(it.case_index()));
+        let mut footer = whole.footer.clone().unwrap();
+        footer.requests = own().count();
+        footer.duration_ns = own().filter_map(|it| it.moments().end_ns).max().unwrap();
+        let lines = text.lines().filter(|line| {
+            let value: Value = serde_json::from_str(line).unwrap();
+            let index = value.pointer("/request/index").or(value.pointer("/judged/index"));
+            let is_shared = ["constraint", "prompt", "oracle"].iter().any(|name| value.get(*name).is_some());
+            is_shared || index.is_some_and(|index| part.takes(usize::try_from(index.as_u64().unwrap()).unwrap()))
+        });
+        let (header, footer) = (json!({"header": header}).to_string(), json!({"footer": footer}).to_string());
+        let all: Vec<&str> = std::iter::once(header.as_str()).chain(lines).chain([footer.as_str()]).collect();
+        let path = folder.join(format!("shard-{number}.jsonl"));
+        std::fs::write(&path, all.join("\n") + "\n").unwrap();
+        check_lines(&path);
+        path.to_str().unwrap().to_owned()
+    };
+    (1..=of).map(one).collect()
+}
+
+/// A result without what is each client's own.
+fn without_clients(text: &str) -> Value {
+    let mut result: Value = serde_json::from_str(text).unwrap();
+    let own = result["sobench"].as_object_mut().unwrap();
+    ["client", "shards", "notices"].iter().for_each(|name| drop(own.remove(*name)));
+    result
+}
+
+/// A page without the tables on clients and shards, and without notes.
+fn page_without_clients(page: &str) -> String {
+    let parts = page.split("\n\n");
+    let is_theirs = |part: &&str| {
+        ["What the client took", "What the worst of", "The shards, each", "note:", "Notes", "client "]
+            .iter()
+            .any(|begin| part.starts_with(begin))
+    };
+    parts.filter(|part| !is_theirs(part)).collect::<Vec<_>>().join("\n\n")
+}
+
+#[test]
+fn a_run_taken_apart_and_merged_says_the_same_to_the_last_digit() {
+    let server = Scripted::answering(answer);
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("one.jsonl");
+    for detailed in [&[][..], &["--save-detailed", "--result-dir", folder.path().to_str().unwrap(), "--goodput", "ttft:3"]] {
+        let ran = run(&server, detailed, &log);
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+        let parts = folder.path().join(format!("parts-{}", detailed.len()));
+        std::fs::create_dir(&parts).unwrap();
+        let shards = split(&log, 4, &parts);
+        let merged = parts.join("merged.jsonl");
+        let json = merge(&shards, &["--output", merged.to_str().unwrap(), "--format", "json"]);
+        assert_eq!(json.code, 0, "{}", json.stderr);
+        let before = sobench(&["report", log.to_str().unwrap(), "--format", "json"]).stdout;
+        assert_eq!(
+            without_clients(&json.stdout),
+            without_clients(&before),
+            "every figure, and every request where it holds them"
+        );
+        let page = sobench(&["report", merged.to_str().unwrap()]).stdout;
+        assert_eq!(page, merge(&shards, &[]).stdout, "merge prints what report does");
+        println!("{page}");
+        assert_eq!(page_without_clients(&page), page_without_clients(&ran.stdout));
+        assert_eq!(facts(&RunLog::read(&merged, Keep::Texts).unwrap()), facts(&RunLog::read(&log, Keep::Texts).unwrap()));
+    }
+}
+
+#[test]
+fn what_does_not_belong_together_is_not_merged() {
+    let server = Scripted::answering(answer);
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("one.jsonl");
+    assert_eq!(run(&server, &[], &log).code, 0);
+    let shards = split(&log, 3, folder.path());
+    assert_fails(&merge(&shards[..2], &[]), 2, &["of 3 shards the log of shard 3 is missing", "hint: "]);
+    assert_fails(&merge(&[&shards[..], &shards[..1]].concat(), &[]), 2, &["two logs are of shard 1/3: ", "hint: "]);
+    assert_fails(&merge(&[log.to_str().unwrap().to_owned()], &[]), 2, &["not the log of a shard", "sobench report reads it"]);
+    let taken = folder.path().join("one.jsonl");
+    assert_fails(&merge(&shards, &["--output", taken.to_str().unwrap()]), 2, &["there is a file of this name already"]);
+    assert_fails(&merge(&shards, &["--report", &shards[1]]), 2, &["would be written over its run log"]);
+    // One that was killed counts as far as it went.
+    let text = std::fs::read_to_string(&shards[1]).unwrap();
+    let begun: Vec<&str> = text.lines().take_while(|line| !line.starts_with("{\"judged\"")).collect();
+    std::fs::write(&shards[1], begun[..begun.len() - 1].join("\n") + "\n{\"reque").unwrap();
+    let merged = folder.path().join("merged.jsonl");
+    let ran = merge(&shards, &["--output", merged.to_str().unwrap(), "--format", "json"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(ran.stderr.contains("the last line of the run log is torn"), "{}", ran.stderr);
+    check_lines(&merged);
+    let result: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(contracts::check(&result), Ok(()));
+    let own = &result["sobench"];
+    assert_eq!(
+        (&own["partial"], &own["shards"][1]["end"], &own["shards"][1]["client"]),
+        (&json!(true), &json!("killed"), &Value::Null)
+    );
+    let said = own["notices"].to_string();
+    assert!(said.contains("partial: the log of shard 2 has no end") && said.contains("16 of its 17 requests had ended"), "{said}");
+    assert_eq!(result["num_prompts"].as_u64(), Some(49));
 }
 
 #[test]

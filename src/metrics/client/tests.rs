@@ -9,7 +9,7 @@ fn sent(due: u64, ready: u64, sent: u64) -> Made<'static> {
 }
 
 fn part(run: &[Made<'_>], cost: ClientCost) -> ClientPart {
-    with_samples(run, |samples| ClientPart::of(samples, &MetricsOptions::default(), cost))
+    with_samples(run, |samples| ClientPart::of(samples, &MetricsOptions::default(), cost, 0))
 }
 
 fn idle() -> ClientCost {
