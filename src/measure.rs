@@ -10,10 +10,11 @@ use crate::ending::Ending;
 use crate::engine::EngineName;
 use crate::error::{Error, Result};
 use crate::exit_codes::{DONE, INTERRUPTED};
-use crate::mask::{self, MaskEvent, MaskRun, WorkerCommand};
-use crate::plan::{Format, MeasureOutput, MeasurePlan};
+use crate::mask::{self, MaskEvent, MaskRun, MergedRows, WorkerCommand};
+use crate::plan::{Format, MeasureOutput, MeasurePlan, MergePlan};
 use crate::printable::printable;
 use crate::progress::{self, Mode, Progress, Words};
+use crate::report::format;
 use crate::report::mask::{Measurement, Summary, csv, html, json, text};
 use crate::run::date;
 use crate::signals::Wishes;
@@ -53,6 +54,53 @@ pub fn run(plan: &MeasurePlan) -> Result<Ending> {
         ending.lines.push("interrupted: the report covers the rows that were done; --rows with --resume goes on".to_owned());
     }
     write_all(&plan.output, &measured, &summary, &mut ending)?;
+    Ok(ending)
+}
+
+/// Puts the rows of all shards of a measurement together, and reports on the whole (`sobench merge`).
+///
+/// # Errors
+/// The files are not those of all shards of one measurement; the merged file or the report cannot be written.
+pub(crate) fn merged(plan: &MergePlan) -> Result<Ending> {
+    let format = match plan.rendering.format {
+        format::Format::Text => Format::Text,
+        format::Format::Json => Format::Json,
+        format::Format::Csv => Format::Csv,
+        format::Format::Html => Format::Html,
+        other => {
+            return Err(Error::usage(format!("a measurement of engines has no such report: --format {}", other.name()))
+                .hint("rows have text, json, csv and html"));
+        }
+    };
+    let MergedRows { about, rows, missing, notices } = mask::merge_rows(&plan.logs, plan.output.as_deref())?;
+    let mut ending = Ending { lines: notices.iter().map(|notice| format!("warning: {notice}")).collect(), ..Ending::default() };
+    ending.lines.extend(rows.path().map(|path| format!("rows: {}", path.display())));
+    if about.prove.is_some() {
+        ending
+            .lines
+            .push("proofs are reported from the merged rows by the command without --shard: --rows FILE --resume".to_owned());
+        return Ok(ending);
+    }
+    let measurement = Measurement {
+        about: about.clone(),
+        batches: Vec::new(),
+        sobench_version: env!("CARGO_PKG_VERSION").to_owned(),
+        date: None,
+        wall_ns: None,
+        interrupted: missing > 0,
+        notices,
+    };
+    let summary = Summary::build(measurement, || Ok(rows.iter()))?;
+    let report = match format {
+        Format::Text => text::render(&summary).into_bytes(),
+        Format::Json => pretty(&json::render(&summary)).into_bytes(),
+        Format::Csv => csv::render_rows(rows.iter(), &about)?,
+        Format::Html => html::render(&summary).into_bytes(),
+    };
+    match &plan.rendering.output {
+        None => ending.stdout = String::from_utf8_lossy(&report).into_owned(),
+        Some(path) => write_file(path, &report, &mut ending),
+    }
     Ok(ending)
 }
 

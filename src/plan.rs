@@ -43,6 +43,7 @@ pub use report::{MergePlan, Rendering, ReportPlan, merge_plan, report_plan};
 pub use request::{Lora, LoraAssignment, RequestPlan};
 pub use score::score_plan;
 pub use serve::serve_plan;
+pub use shard::StartPlan;
 pub use traffic::Traffic;
 
 /// What a run does, complete before anything is sent.
@@ -63,6 +64,7 @@ pub struct RunPlan {
     pub foreign: Vec<String>,
     /// Which part of the load this client carries, where several do.
     pub shard: Option<Shard>,
+    pub start: StartPlan,
 }
 
 /// Who answers.
@@ -119,6 +121,7 @@ impl RunPlan {
         let shard = shard::of_a_run(arguments, &traffic, num_prompts, &target, &output)?;
         Ok(Self {
             shard,
+            start: shard::start(&arguments.shards)?,
             backend,
             dataset: dataset::plan(arguments, backend, dataset, num_prompts)?,
             constraint: ConstraintPlan {

@@ -18,9 +18,11 @@ mod named_model;
 mod place;
 mod preflight;
 mod record;
+mod room;
 mod sending;
 mod setting;
 mod shards;
+mod start;
 mod warmup;
 
 use std::collections::HashSet;
@@ -39,6 +41,7 @@ use self::judge::Judging;
 use self::leave::unless_left;
 use self::preflight::Settling;
 pub(crate) use self::record::date;
+use self::room::room_notices;
 use self::sending::Sending;
 pub use self::setting::{Company, Past, Setting};
 use self::setting::{Listening, stopped_early};
@@ -47,7 +50,7 @@ use crate::case::Case;
 use crate::compare;
 use crate::dataset::{self, Dataset, DatasetPlan};
 use crate::driver::schedule::{Schedule, due_times};
-use crate::driver::{self, Ran, StopState, Stopper, Tripped};
+use crate::driver::{Beginning, Coordination, Ran, StopState, Stopper, Tripped};
 use crate::ending::Ending;
 use crate::error::{Error, Result};
 use crate::evaluate::Evaluator;
@@ -62,6 +65,7 @@ use crate::report::{Enforcement, Report, client_sentence, json};
 use crate::runlog::write::{Secrets, Sink, Writing, pair};
 use crate::runlog::{Header, Keep, RunLog};
 use crate::session::Session;
+use crate::shard::ClockAbout;
 use crate::signals::Wishes;
 use crate::tokenizer::Tokenizer;
 
@@ -202,11 +206,14 @@ pub fn run_in(plan: &RunPlan, setting: &Setting, look: &mut dyn FnMut(&RunLog)) 
     let mut evaluator = Evaluator::new(plan.evaluate);
     let unjudged = judge::look_ahead(plan, &dataset.cases, &mut evaluator)?;
     unjudged.iter().for_each(|notice| progress::warn(notice));
-    let driven = drive(plan, setting, &mut session, &dataset, &tokenizer, &runtime)?;
+    let mut driven = drive(plan, setting, &mut session, &dataset, &tokenizer, &runtime)?;
     setting.wait_for_all(&runtime);
     // The log has the cases from here on.
     drop(dataset);
-    finish(plan, &session, driven, Judging { evaluator, tokenizer, runtime: &runtime }, look)
+    let gathered = driven.gathered.take();
+    let finished = finish(plan, &session, driven, Judging { evaluator, tokenizer, runtime: &runtime }, look);
+    start::part(gathered, || setting.listen(&runtime).stop, &runtime);
+    finished
 }
 
 /// Reads the log back, judges, reports, and completes the log.
@@ -297,6 +304,9 @@ struct Driven {
     first_use: Option<FirstUse>,
     /// What happened in the run that the reader has to know.
     notices: Vec<String>,
+    /// What the clock was off shard 1's afterwards, and where the shards found each other, where they did.
+    clock: Option<ClockAbout>,
+    gathered: Option<Coordination>,
 }
 
 fn load(plan: &RunPlan, session: &Session, tokenizer: &Arc<Tokenizer>, runtime: &Runtime, setting: &Setting) -> Result<Dataset> {
@@ -364,7 +374,11 @@ fn drive(
     let before = Before { trials, known, warmups, enforcement, notices };
     let header = record::header(plan, session, dataset, &schedule, tokenizer, before);
     let drafted_before = runtime.block_on(spec_decode(session));
-    let (ran, probed, sink, mut notices) = logged(plan, &sending, &schedule, cases, header, runtime)?;
+    let mut gathered = start::gather(plan, &header, &sending.stop, runtime)?;
+    let beginning = start::beginning(plan, gathered.as_mut());
+    let (ran, probed, sink, mut notices) = logged(plan, &sending, &schedule, cases, beginning, header, runtime)?;
+    let (clock, unmeasured) = start::measured_again(gathered.as_mut(), runtime);
+    notices.extend(unmeasured);
     let drafted = runtime.block_on(spec_decode(session));
     let drafted = drafted_before.zip(drafted).and_then(|(before, after)| SpecDecode::between(&before, &after));
     notices.extend(runtime.block_on(profiled(plan, session, Profile::Stop)));
@@ -373,7 +387,7 @@ fn drive(
     let broken_off = ran.tripped.as_ref().map(|it| broken_off(plan, it, cases));
     notices.extend(ran.cost.refused_stamps.map(refused_stamps));
     notices.extend(extent::notice(plan.dataset.name, schedule.until, part.share(cases.len()), ran.cases));
-    Ok(Driven { ran, sink, probed, spec_decode: drafted, interrupted, broken_off, first_use, notices })
+    Ok(Driven { ran, sink, probed, spec_decode: drafted, interrupted, broken_off, first_use, notices, clock, gathered })
 }
 
 /// Sends what is measured, and has it written down on a thread of its own meanwhile.
@@ -382,6 +396,7 @@ fn logged(
     sending: &Sending<'_>,
     schedule: &Schedule,
     cases: &[Case],
+    beginning: Beginning<'_>,
     header: Header,
     runtime: &Runtime,
 ) -> Result<(Ran, Option<Probed>, Sink, Vec<String>)> {
@@ -412,7 +427,7 @@ fn logged(
         let ran = runtime.block_on(async {
             let (over, ends) = oneshot::channel();
             let probing = probe.map(|probe| tokio::spawn(probe.until(ends)));
-            let ran = sending.measure(cases, schedule, mode, teller).await;
+            let ran = sending.measure(cases, schedule, beginning, mode, teller).await;
             drop(over);
             let probed = match probing {
                 Some(probing) => probing.await.ok(),
@@ -452,25 +467,6 @@ async fn profiled(plan: &RunPlan, session: &Session, end: Profile) -> Option<Str
     let notice = if plan.request.profile { end.order(&session.client).await } else { None };
     notice.iter().for_each(|notice| progress::warn(notice));
     notice
-}
-
-/// Makes room for the connections of all runs that go on at once, and says where the system does not give enough.
-fn room_notices(plan: &RunPlan, session: &Session, requests: usize, runs: usize) -> Vec<String> {
-    let connections = plan.own_cap().map_or(requests, |most| most.min(requests));
-    let all = connections.saturating_mul(runs);
-    let remedy = "those past it fail here, not in the server; lower --max-concurrency, or";
-    let ends = if session.is_embedded() { 2 } else { 1 };
-    let files = driver::make_room(all, ends).map(|limit| {
-        session.client.keep_within((driver::connections_within(limit, ends) / runs).max(1));
-        format!("the system allows {limit} open files, too few for {all} requests at once, should it come to that: {remedy} raise the limit (ulimit -n)")
-    });
-    let ports = driver::local_ports().filter(|ports| *ports < connections as u64).map(|ports| {
-        format!(
-            "the system has {ports} local ports for connections to one server, too few for {connections} requests at once, should it come \
-             to that: {remedy} widen net.ipv4.ip_local_port_range"
-        )
-    });
-    files.into_iter().chain(ports).collect()
 }
 
 fn refused_stamps(count: u64) -> String {

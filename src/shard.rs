@@ -5,8 +5,14 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::error::{Error, Result};
+use crate::printable::printable;
+
 /// The most shards that one load or corpus is dealt out to.
 pub const MAX_SHARDS: usize = 100_000;
+
+/// Characters of a list of shards that are shown.
+const MAX_SHOWN: usize = 80;
 
 /// One of several parts. Every shard knows the whole, and takes each `of`-th item of it, beginning with item `number - 1`: parts do not
 /// overlap, and together they are the whole.
@@ -67,7 +73,7 @@ impl FromStr for Shard {
     type Err = String;
 
     /// Reads `I/N`; the error says what is wrong with it.
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
         let parts = text.split_once('/').and_then(|(number, of)| Some((whole(number)?, whole(of)?)));
         let (number, of) = parts.ok_or_else(|| format!("not I/N: {text}"))?;
         if of > MAX_SHARDS {
@@ -81,6 +87,28 @@ impl fmt::Display for Shard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.number, self.of)
     }
+}
+
+/// Sees that of every shard there is one file, in their order: `parts` are sorted by number, of one plan, each with its file's name.
+///
+/// # Errors
+/// Usage: one is there twice, or missing.
+pub fn each_once(parts: &[(Shard, String)]) -> Result<()> {
+    if let Some([(shard, one), (_, two)]) = parts.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+        return Err(
+            Error::usage(format!("two files are of shard {shard}: {one} and {two}")).hint("name the file of every shard once")
+        );
+    }
+    let of = parts.first().map_or(0, |(shard, _)| shard.of);
+    let is_there = |number: &usize| parts.binary_search_by_key(number, |(shard, _)| shard.number).is_ok();
+    let missing: Vec<String> = (1..=of).filter(|number| !is_there(number)).map(|number| number.to_string()).collect();
+    let words = match &missing[..] {
+        [] => return Ok(()),
+        [one] => format!("file of shard {one} is"),
+        several => format!("files of shards {} are", printable(&several.join(", "), MAX_SHOWN)),
+    };
+    Err(Error::usage(format!("of {of} shards the {words} missing"))
+        .hint("name the file of every shard; that of one that was killed counts as far as it goes"))
 }
 
 /// Digits alone: Rust's own reading takes a plus sign.

@@ -39,6 +39,10 @@ pub struct MaskArgs {
     /// Only entries whose name or tag matches
     #[arg(long, value_name = "REGEX")]
     pub filter: Option<String>,
+    /// Only part I of N of the entries that the flags above leave, I from 1: each N-th of them; `auto` reads I and N as a run does. sobench
+    /// merge puts the files of --rows together
+    #[arg(long, value_name = "I/N|auto")]
+    pub shard: Option<String>,
     /// Child processes at work at the same time [default: one for every core but one]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub jobs: Option<u16>,

@@ -10,4 +10,15 @@ pub struct ShardArgs {
     /// `sobench merge` makes one run of the logs
     #[arg(long, value_name = "I/N|auto")]
     pub shard: Option<String>,
+    /// Begin at this instant by the wall clock, from which all due times count: RFC 3339 in UTC, or seconds since 1970. One that passes
+    /// before the run is ready ends it
+    #[arg(long, value_name = "TIME", conflicts_with = "coordinator")]
+    pub start_at: Option<String>,
+    /// Where shards find each other: shard 1 listens on this port, the others look for it at HOST:PORT. They begin together when all are
+    /// ready, and measure what their clocks are off each other
+    #[arg(long, value_name = "HOST:PORT", requires = "shard")]
+    pub coordinator: Option<String>,
+    /// How long a shard waits for the others to join and to become ready
+    #[arg(long, value_name = "SECONDS", default_value_t = 600.0, requires = "coordinator", allow_negative_numbers = true)]
+    pub coordinator_timeout: f64,
 }

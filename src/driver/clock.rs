@@ -24,6 +24,9 @@ const SAME_INSTANT: Duration = Duration::from_micros(10);
 /// Tries to read both clocks without being interrupted.
 const TRIES: usize = 3;
 
+/// As many where there is time, and the best of them counts.
+const READINGS: usize = 64;
+
 /// The end of a wait that is not left to tokio's timer: its tick, its rounding, and a tick to spare.
 const LAST_STRETCH: Duration = Duration::from_millis(3);
 
@@ -61,9 +64,61 @@ pub(super) struct Begin {
     wall: SystemTime,
 }
 
+/// Both clocks when this process first told another machine the time: from there on such instants count by the monotonic clock, so that
+/// a wall clock that is set changes none of them.
+static ANCHOR: LazyLock<Both> = LazyLock::new(both_now);
+
+/// Now, in nanoseconds since 1970, for other machines: by the wall clock as it was when they were first told, and evenly from there on.
+pub(super) fn unix_ns() -> u64 {
+    let anchor = *ANCHOR;
+    as_ns(anchor.wall) + (process_ns() - anchor.process_ns)
+}
+
+/// The begin at an instant of [`unix_ns`]; `None` where that has passed.
+pub(super) fn begin_at_unix_ns(unix_ns: u64) -> Option<Begin> {
+    begin_by(*ANCHOR, Duration::from_nanos(unix_ns))
+}
+
+/// The begin at an instant of the wall clock, as that is now; `None` where that has passed.
+pub(super) fn begin_at(wall: SystemTime) -> Option<Begin> {
+    begin_by(both_now(), wall.duration_since(UNIX_EPOCH).ok()?)
+}
+
+fn begin_by(clocks: Both, wall: Duration) -> Option<Begin> {
+    let process_ns_then = clocks.process_ns.checked_add(as_ns(wall.checked_sub(clocks.wall)?))?;
+    let is_to_come = process_ns_then > process_ns();
+    is_to_come.then(|| Begin { process_ns: process_ns_then, wall: UNIX_EPOCH + wall })
+}
+
+/// Both clocks, at one instant as nearly as can be had: of some readings the one that took the least time.
+fn both_now() -> Both {
+    let read = |_| {
+        let before_ns = process_ns();
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let took_ns = process_ns() - before_ns;
+        (took_ns, Both { process_ns: before_ns + took_ns / 2, wall })
+    };
+    let first = read(0);
+    (1..READINGS).map(read).fold(first, |best, other| if other.0 < best.0 { other } else { best }).1
+}
+
 /// A begin so long from now.
 pub(super) fn begin_in(lead: Duration) -> Begin {
     Begin { process_ns: process_ns() + as_ns(lead), wall: SystemTime::now() + lead }
+}
+
+impl Begin {
+    /// Waits until so long before it.
+    pub(super) async fn approach(self, by: Duration) {
+        let at = instant(self.process_ns);
+        tokio::time::sleep_until(at.checked_sub(by).unwrap_or(at)).await;
+    }
+
+    /// How far two are from each other.
+    #[cfg(test)]
+    pub(super) fn apart(self, other: Self) -> Duration {
+        Duration::from_nanos(self.process_ns.abs_diff(other.process_ns))
+    }
 }
 
 impl Clock {
@@ -270,6 +325,22 @@ mod tests {
         assert_eq!(clocks[0].started(), clocks[1].started());
         assert_eq!(clocks[0].since_begin_ns(begin.process_ns + 5), clocks[1].since_begin_ns(begin.process_ns + 5));
         assert_eq!((clocks[0].now_ns(), clocks[0].since_begin_ns(process_ns())), (0, 0), "the begin is yet to come");
+    }
+
+    #[test]
+    fn a_begin_is_named_by_the_wall_clock_and_waited_for_by_the_other() {
+        let clocks = Both { process_ns: process_ns() + 1_000_000_000, wall: Duration::from_secs(1_800_000_000) };
+        let begin = begin_by(clocks, Duration::from_secs(1_800_000_060)).unwrap();
+        assert_eq!(begin.process_ns, clocks.process_ns + 60_000_000_000);
+        assert_eq!(begin.wall, UNIX_EPOCH + Duration::from_secs(1_800_000_060));
+        let passed = Both { process_ns: 0, ..clocks };
+        process_ns();
+        assert_eq!(begin_by(passed, Duration::from_secs(1_799_999_999)), None);
+        assert_eq!(begin_by(passed, passed.wall), None, "now is too late");
+        assert_eq!(begin_at(UNIX_EPOCH + Duration::from_secs(1)), None);
+        let soon_ns = unix_ns() + 60_000_000_000;
+        assert_eq!(begin_at_unix_ns(soon_ns).map(|begin| begin.wall), Some(UNIX_EPOCH + Duration::from_nanos(soon_ns)));
+        assert_eq!(begin_at_unix_ns(0), None);
     }
 
     #[tokio::test]

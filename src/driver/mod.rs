@@ -6,6 +6,7 @@
 mod breaker;
 mod client;
 pub(crate) mod clock;
+mod coordinate;
 mod cost;
 mod dispatch;
 mod endpoint;
@@ -32,20 +33,21 @@ use tokio::task::JoinSet;
 
 pub use breaker::{Breaker, ErrorLimits, InARow, MIN_ENDED, PassedLimit, Tripped, is_error};
 pub use client::{Client, DEFAULT_REQUEST_TIMEOUT, DriverOptions, Limits};
+pub use coordinate::{Coordination, CoordinatorOptions};
 pub use cost::Cost;
 pub use endpoint::{ApiKey, Endpoint};
 pub use files::{connections_within, local_ports, make_room};
 pub use probe::{ModelInfo, Page, models, order, page, version, wait_ready};
 pub use remedy::names_a_remedy;
 pub use stop::{Stop, StopState, Stopper, stop};
-pub use together::{Outside, PHASE, Seat, seats};
+pub use together::{Beginning, Outside, PHASE, Seat, seats};
 pub(crate) use transport::Socket;
 
 use crate::backend::{Adapter, RequestOptions, unsupported};
 use crate::case::{Asked, Case};
 use crate::error::{Error, Result};
 use crate::observation::{Observation, Outcome, TransportCause};
-use crate::shard::Shard;
+use crate::shard::{ClockAbout, Shard};
 use clock::Clock;
 use cost::Meter;
 use dispatch::{News, Terms, World, dispatch, unsent};
@@ -74,8 +76,9 @@ pub enum Event<'a> {
 /// What [`run_telling`] hands over while it runs. It keeps nothing of it.
 #[derive(Debug)]
 pub enum Told {
-    /// The instant from which due times count, by the wall clock; before everything else.
-    Began { started: SystemTime },
+    /// The instant from which due times count, by the wall clock, and what that was found to be off shard 1's, where somebody measured it;
+    /// before everything else.
+    Began { started: SystemTime, clock: Option<ClockAbout> },
     /// A request is being handed to the HTTP client.
     Sent { index: usize },
     /// The run gave up: too many requests ended in an error. [`Ran::tripped`] says more.
@@ -130,7 +133,7 @@ pub async fn run(
     let mut started = SystemTime::UNIX_EPOCH;
     let mut seen = Seen::default();
     let told = |told: Told| match told {
-        Told::Began { started: at } => started = at,
+        Told::Began { started: at, .. } => started = at,
         Told::Sent { index } => progress(Event::Sent { index }),
         Told::BrokeOff => {}
         Told::Ended(observation) => {
@@ -142,10 +145,9 @@ pub async fn run(
     Ok(RunOutcome { observations: seen.into_observations(), duration_ns, started, cost })
 }
 
-/// [`run`] for runs of any size: hands every observation over when its request ends, and keeps none. With a seat it begins together
-/// with others.
+/// [`run`] for runs of any size: hands every observation over when its request ends, and keeps none. It may begin together with others.
 ///
-/// Errors: as for [`run`].
+/// Errors: as for [`run`]; and where others that it is to begin with do not come.
 pub async fn run_telling(
     client: &Client,
     adapter: Arc<dyn Adapter>,
@@ -156,7 +158,7 @@ pub async fn run_telling(
     tell: impl FnMut(Told),
 ) -> Result<Ran> {
     let queue = prepare(adapter.as_ref(), request, cases, schedule, "")?;
-    Ok(drive(client, adapter, request, queue, schedule, outside, tell).await)
+    drive(client, adapter, request, queue, schedule, outside, tell).await
 }
 
 /// Sends every case of a part as soon as a slot is free, as [`run`] would if all were due at once: the warm-ups.
@@ -178,7 +180,7 @@ pub async fn warm_up(
             seen.keep(*observation);
         }
     };
-    drive(client, adapter, request, queue, &schedule, stop.into(), keep).await;
+    drive(client, adapter, request, queue, &schedule, stop.into(), keep).await?;
     Ok(seen.into_observations())
 }
 
@@ -193,16 +195,12 @@ async fn drive(
     schedule: &Schedule,
     outside: Outside<'_>,
     mut hand_over: impl FnMut(Told),
-) -> Ran {
-    let Outside { stop, breaker, seat } = outside;
+) -> Result<Ran> {
+    let Outside { stop, breaker, mut beginning } = outside;
     let (wanted, spare) = ahead(queue.due(), client.options().max_concurrency);
-    client.open_ahead(wanted, spare).await;
     let (tell, mut told) = unbounded_channel();
-    let begin = match seat {
-        Some(seat) => Some(seat.begin().await),
-        None => None,
-    };
-    let others = seat.map_or(0, Seat::others);
+    let (begin, clock_off) = beginning.prepare(client.open_ahead(wanted, spare), &stop).await?;
+    let others = beginning.others();
     let meter = Meter::start();
     let clock = begin.map_or_else(Clock::start, Clock::start_at);
     let max_concurrency = client.options().max_concurrency;
@@ -216,7 +214,7 @@ async fn drive(
     let mut ended = Ended { has: vec![false; owed], part: schedule.part };
     let mut duration_ns = 0;
     let mut tripped = None;
-    hand_over(Told::Began { started: clock.started() });
+    hand_over(Told::Began { started: clock.started(), clock: clock_off });
     while let Some(news) = told.recv().await {
         match news {
             News::Sent { index } => {
@@ -239,7 +237,7 @@ async fn drive(
     for index in ended.missing() {
         hand_over(Told::Ended(Box::new(lost(index, schedule.due.get(index).copied().unwrap_or_default()))));
     }
-    Ran { cases: schedule.part.share(ended.has.len()), duration_ns, cost, tripped }
+    Ok(Ran { cases: schedule.part.share(ended.has.len()), duration_ns, cost, tripped })
 }
 
 /// Sends one case now, by the same path as [`run`]: the trial run and the warm-ups. Instants count from the call.

@@ -5,13 +5,16 @@
 //! nobody up.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio::sync::watch;
 
 use super::breaker::ErrorLimits;
-use super::clock::{Begin, begin_in};
+use super::clock::{Begin, begin_at, begin_in};
+use super::coordinate::Coordination;
 use super::stop::{Stop, Stopper};
+use crate::error::{Error, Result};
+use crate::shard::ClockAbout;
 
 /// From the instant at which everybody has come to the begin: time for every thread to wake up.
 const LEAD: Duration = Duration::from_millis(20);
@@ -29,8 +32,80 @@ pub struct Outside<'a> {
     pub stop: Stop,
     /// How many errors it puts up with, and what it is stopped by then.
     pub breaker: Option<(ErrorLimits, Stopper)>,
-    /// Where it waits for other runs, if there are any.
-    pub seat: Option<&'a Seat>,
+    pub beginning: Beginning<'a>,
+}
+
+/// When a run begins.
+#[derive(Debug, Default)]
+pub enum Beginning<'a> {
+    /// As soon as it is ready.
+    #[default]
+    AtOnce,
+    /// With other runs of this process.
+    With(&'a Seat),
+    /// At an instant of the wall clock.
+    At(SystemTime),
+    /// When the other shards of its load do.
+    Agreed(&'a mut Coordination),
+}
+
+/// What there is before a begin at a given instant to open connections: not so much that a server closes them again.
+const OPENING: Duration = Duration::from_secs(2);
+
+impl Beginning<'_> {
+    /// Waits for whoever else begins, and has connections opened. Returns the begin, where it is another one than now, and what the
+    /// machine's clock was found to be off shard 1's.
+    ///
+    /// # Errors
+    /// The begin has passed; another shard is missing; the user stopped it.
+    pub(super) async fn prepare(
+        &mut self,
+        open: impl Future<Output = ()>,
+        stop: &Stop,
+    ) -> Result<(Option<Begin>, Option<ClockAbout>)> {
+        match self {
+            Self::AtOnce => {
+                open.await;
+                Ok((None, None))
+            }
+            Self::With(seat) => {
+                open.await;
+                Ok((Some(seat.begin().await), None))
+            }
+            Self::At(start) => {
+                let begin = begin_at(*start).ok_or_else(|| passed(*start))?;
+                let mut stop = stop.clone();
+                tokio::select! {
+                    () = begin.approach(OPENING) => {}
+                    () = stop.signalled() => {
+                        return Err(Error::interrupted("stopped before the begin of --start-at").hint("nothing was measured"));
+                    }
+                }
+                open.await;
+                Ok((Some(begin), None))
+            }
+            Self::Agreed(coordination) => {
+                let begin = coordination.begin(stop).await?;
+                open.await;
+                Ok((Some(begin), coordination.clock()))
+            }
+        }
+    }
+
+    /// How many other runs of this process go on.
+    pub(super) fn others(&self) -> usize {
+        match self {
+            Self::With(seat) => seat.others(),
+            Self::AtOnce | Self::At(_) | Self::Agreed(_) => 0,
+        }
+    }
+}
+
+/// Who is not ready when the run is to begin is late for all of it.
+fn passed(start: SystemTime) -> Error {
+    let unix_s = start.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+    Error::environment(format!("the begin of --start-at passed before the run was ready (seconds since 1970): {unix_s}"))
+        .hint("name a later one: loading the dataset, the trial request and the warm-ups come before it")
 }
 
 /// One run's place among those that go on at the same time.
@@ -50,7 +125,7 @@ struct Table {
 
 impl From<Stop> for Outside<'_> {
     fn from(stop: Stop) -> Self {
-        Self { stop, breaker: None, seat: None }
+        Self { stop, breaker: None, beginning: Beginning::AtOnce }
     }
 }
 

@@ -111,6 +111,30 @@ fn string_end(bytes: &[u8], mut place: usize) -> usize {
     bytes.len()
 }
 
+/// The first place where two values differ, as members and places with dots between them, and both values there.
+pub(crate) fn difference(left: &Value, right: &Value) -> Option<(String, String, String)> {
+    let missing = Value::Null;
+    let within = |name: String, found: Option<(String, String, String)>| {
+        let (place, left, right) = found?;
+        Some((if place.is_empty() { name } else { format!("{name}.{place}") }, left, right))
+    };
+    match (left, right) {
+        (Value::Object(left), Value::Object(right)) => {
+            let names = right.keys().chain(left.keys().filter(|name| !right.contains_key(*name)));
+            names.into_iter().find_map(|name| {
+                let (left, right) = (left.get(name).unwrap_or(&missing), right.get(name).unwrap_or(&missing));
+                within(name.clone(), difference(left, right))
+            })
+        }
+        (Value::Array(left), Value::Array(right)) if left.len() == right.len() => {
+            let pairs = left.iter().zip(right).enumerate();
+            pairs.into_iter().find_map(|(index, (left, right))| within(index.to_string(), difference(left, right)))
+        }
+        (left, right) if left == right => None,
+        (left, right) => Some((String::new(), left.to_string(), right.to_string())),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde::Deserialize;

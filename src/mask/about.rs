@@ -6,6 +6,7 @@ use super::plan::Effort;
 use super::row::Spelling;
 use super::times::Durations;
 use crate::engine::{EngineName, EnginePolicy};
+use crate::shard::Shard;
 
 /// Address space that a child process is granted beyond the limit that was asked for: the stack of the thread that works, and what
 /// the allocator sets aside for threads without using it.
@@ -18,7 +19,8 @@ pub struct About {
     pub engines: Vec<EngineAbout>,
     /// In the order asked for; entries are numbered through all of them.
     pub corpora: Vec<CorpusAbout>,
-    /// Entries that filter and limit left, of all corpora together; every engine is measured on each of them.
+    /// Entries that filter and limit left, of all corpora together, and of them those of the shard; every engine is measured on each of
+    /// them.
     pub selected: usize,
     pub vocabulary: VocabularyAbout,
     pub policy: EnginePolicy,
@@ -40,6 +42,9 @@ pub struct About {
     /// Where errors are proved: how much is done for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prove: Option<Effort>,
+    /// Which part of the entries that filter, limit and sample left was measured; `None` for all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shard: Option<Shard>,
     pub host: HostAbout,
 }
 
@@ -123,7 +128,7 @@ pub struct VocabularyAbout {
 }
 
 /// The machine, as far as its numbers depend on it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HostAbout {
     /// The operating system's name, e.g. `linux`.
     pub os: String,

@@ -33,5 +33,5 @@ mod walk;
 pub mod worker;
 
 pub use plan::{CorpusSource, MaskPlan, WorkerCommand};
-pub use rows::Rows;
+pub use rows::{MergedRows, Rows, begins as is_rows_file, merge as merge_rows};
 pub use run::{MaskEvent, MaskRun, run};

@@ -11,6 +11,7 @@ use super::row::Spelling;
 use crate::engine::vocabulary::VocabularySource;
 use crate::engine::{EngineName, EnginePolicy, Vocabulary};
 use crate::error::{Error, Result};
+use crate::shard::Shard;
 
 /// Child processes that a measurement may use at the same time.
 pub const MAX_JOBS: usize = 256;
@@ -55,6 +56,9 @@ pub struct MaskPlan {
     pub batch_sizes: Vec<usize>,
     /// How much is done to prove errors, where that is what is wanted.
     pub prove: Option<Effort>,
+    /// Which part of the selected entries; `None` for all of them.
+    #[serde(default)]
+    pub shard: Option<Shard>,
 }
 
 /// How much is done to prove an entry's errors, and from which seed.
@@ -86,6 +90,7 @@ impl Default for MaskPlan {
             warm: true,
             batch_sizes: vec![1, 8, 32],
             prove: None,
+            shard: None,
         }
     }
 }
@@ -119,6 +124,12 @@ impl MaskPlan {
             let what =
                 format!("--auto-lock needs --jobs 1, since every child process would draw a lock of its own: {}", self.jobs);
             return fail(&what, "measure with --jobs 1, or leave out --auto-lock");
+        }
+        if self.is_locked(EngineName::Auto) && self.shard.is_some() {
+            return fail(
+                "--auto-lock is drawn by the first constraint of a whole corpus, which one shard does not have",
+                "leave out --shard or --auto-lock",
+            );
         }
         if self.limit == Some(0) {
             return fail("--limit leaves nothing to measure: 0", "give a number of entries, or leave it out for all");
@@ -228,6 +239,11 @@ mod tests {
                 plan.engines.push(EngineName::Auto);
                 plan.policy.auto_lock = true;
                 plan.jobs = 2;
+            }),
+            ("--auto-lock is drawn by the first constraint", |plan| {
+                plan.engines.push(EngineName::Auto);
+                plan.policy.auto_lock = true;
+                plan.shard = Some(Shard { number: 1, of: 2 });
             }),
             ("jobs not in 1 to 256: 0", |plan| plan.jobs = 0),
             ("--limit leaves nothing to measure: 0", |plan| plan.limit = Some(0)),

@@ -1,6 +1,8 @@
 //! The rows file: a line that says what was measured, then a line for every row, in the order in which they ended. Knows neither
 //! engines nor corpora.
 
+mod merge;
+
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
@@ -13,11 +15,12 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub use self::merge::{MergedRows, begins, merge};
 use super::about::About;
 use super::row::Row;
 use crate::engine::EngineName;
 use crate::error::{Error, Result};
-use crate::input;
+use crate::input::{self, json};
 use crate::printable::printable;
 
 /// The version of the file's format.
@@ -255,12 +258,22 @@ impl<R: Line> RowsFile<R> {
         Ok(())
     }
 
+    /// Adds the line of a row of another file, by the engine's place and the entry's.
+    fn append_line(&mut self, key: (usize, usize), line: &[u8]) -> Result<()> {
+        let offset = self.length;
+        self.write_bytes(line)?;
+        self.offsets.insert(key, offset);
+        Ok(())
+    }
+
     fn write(&mut self, line: &impl Serialize) -> Result<()> {
         let mut bytes = serde_json::to_vec(line).map_err(|error| unusable(&self.kept.path, &error))?;
         bytes.push(b'\n');
-        self.file
-            .write_all(&bytes)
-            .map_err(|error| unusable(&self.kept.path, &error).hint("make room, and go on by --resume"))?;
+        self.write_bytes(&bytes)
+    }
+
+    fn write_bytes(&mut self, bytes: &[u8]) -> Result<()> {
+        self.file.write_all(bytes).map_err(|error| unusable(&self.kept.path, &error).hint("make room, and go on by --resume"))?;
         self.length += bytes.len() as u64;
         Ok(())
     }
@@ -282,8 +295,12 @@ impl<R: Line> RowsFile<R> {
 fn check_begin(path: &Path) -> Result<()> {
     input::check_text(path, u64::MAX)?;
     let begin = input::beginning(path, u64::MAX)?;
-    let begin = begin.strip_prefix(input::BYTE_ORDER_MARK).unwrap_or(&begin);
-    if begin.starts_with(b"{\"sobench_mask_rows\":") { Ok(()) } else { Err(not_rows(path)) }
+    if is_begin(&begin) { Ok(()) } else { Err(not_rows(path)) }
+}
+
+/// Whether these first bytes are a rows file's; an editor may have put a byte-order mark before them.
+fn is_begin(bytes: &[u8]) -> bool {
+    bytes.strip_prefix(input::BYTE_ORDER_MARK).unwrap_or(bytes).starts_with(b"{\"sobench_mask_rows\":")
 }
 
 fn not_rows(path: &Path) -> Error {
@@ -314,8 +331,8 @@ impl Header {
         if here != now {
             return refuse(&format!("engines {} and not {}", printable(&here, MAX_SHOWN), printable(&now, MAX_SHOWN)));
         }
-        let Some((place, here, now)) = difference("", found, &expected) else { return Ok(()) };
-        let place = place.trim_start_matches("/about").trim_start_matches('/').replace('/', ".");
+        let Some((place, here, now)) = json::difference(found, &expected) else { return Ok(()) };
+        let place = place.trim_start_matches("about.");
         let (here, now) = (printable(&here, MAX_SHOWN), printable(&now, MAX_SHOWN));
         refuse(&format!("{place} {here} and not {now}"))
     }
@@ -326,26 +343,6 @@ fn engine_names(header: &Value) -> String {
     let engines = header.pointer("/about/engines").and_then(Value::as_array);
     let names = engines.into_iter().flatten().map(|engine| engine["engine"].as_str().unwrap_or("?"));
     names.collect::<Vec<_>>().join(",")
-}
-
-/// The first place where two values differ, and both values there.
-fn difference(place: &str, left: &Value, right: &Value) -> Option<(String, String, String)> {
-    let missing = Value::Null;
-    match (left, right) {
-        (Value::Object(left), Value::Object(right)) => {
-            let names = right.keys().chain(left.keys().filter(|name| !right.contains_key(*name)));
-            names.into_iter().find_map(|name| {
-                let (left, right) = (left.get(name).unwrap_or(&missing), right.get(name).unwrap_or(&missing));
-                difference(&format!("{place}/{name}"), left, right)
-            })
-        }
-        (Value::Array(left), Value::Array(right)) if left.len() == right.len() => {
-            let pairs = left.iter().zip(right).enumerate();
-            pairs.into_iter().find_map(|(index, (left, right))| difference(&format!("{place}/{index}"), left, right))
-        }
-        (left, right) if left == right => None,
-        (left, right) => Some((place.to_owned(), left.to_string(), right.to_string())),
-    }
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use super::rows::{Rows, RowsFile};
 use super::supervise::{Batched, Supervisor};
 use crate::engine::EngineName;
 use crate::error::{Error, Result};
+use crate::shard::Shard;
 
 /// Tokens that an instance has at least to be walked in a batch: shorter ones are mostly beginnings.
 const MIN_BATCH_TOKENS: u32 = 16;
@@ -100,6 +101,7 @@ pub fn run(plan: &MaskPlan, command: &WorkerCommand, stop: &AtomicBool, on_event
     let (file, notice) = RowsFile::open(plan.rows.as_deref(), plan.resume, &about)?;
     let mut notices = corpora.notices.clone();
     notices.extend(notice);
+    notices.extend(plan.shard.map(part_notice));
     let mut running = Running { plan, corpora: &corpora, on_event, stop, about, file, batches: Vec::new(), notices };
     running.start();
     for (place, supervisor) in supervisors.iter().enumerate() {
@@ -108,6 +110,15 @@ pub fn run(plan: &MaskPlan, command: &WorkerCommand, stop: &AtomicBool, on_event
     let Running { about, file, batches, notices, .. } = running;
     let interrupted = stop.load(Ordering::SeqCst);
     Ok(MaskRun { about, batches, began, wall_ns: watch.elapsed_ns(), interrupted, notices, rows: file.rows() })
+}
+
+/// What the reader has to know of figures that are of a part.
+pub(super) fn part_notice(shard: Shard) -> String {
+    format!(
+        "shard {} of {}: every figure is of this part of the entries alone, and several sequences at once (--batch) are measured on whole corpora \
+         only; sobench merge puts the rows of all shards together",
+        shard.number, shard.of
+    )
 }
 
 pub(super) fn supervisor<'a>(
@@ -159,6 +170,7 @@ pub(super) fn about(plan: &MaskPlan, corpora: &Corpora, ready: &[Ready]) -> Abou
         timeout_ms: plan.timeout_ms,
         memory_limit_bytes: plan.memory_limit(),
         prove: plan.prove,
+        shard: plan.shard,
         host: host(),
     }
 }
@@ -226,7 +238,8 @@ impl Running<'_> {
 
     fn batch(&mut self, engine: EngineName, supervisor: &Supervisor<'_>) -> Result<()> {
         let most = self.plan.batch_sizes.iter().copied().max().unwrap_or(0);
-        if most == 0 || self.stop.load(Ordering::SeqCst) {
+        // Which entries are in a batch is the whole corpus' matter.
+        if most == 0 || self.plan.shard.is_some() || self.stop.load(Ordering::SeqCst) {
             return Ok(());
         }
         let chosen = self.chosen(engine, most)?;

@@ -227,6 +227,10 @@ fn refuse_what_is_for_one_run(arguments: &BenchArgs) -> Result<()> {
         return Err(Error::usage(format!("a comparison is about constraints, which this backend does not take: {backend}"))
             .hint("run it by itself"));
     }
+    if let Some(start) = &arguments.shards.start_at {
+        return Err(Error::usage(format!("several runs have no one begin: --start-at {start}"))
+            .hint("leave it out, or run one at a time"));
+    }
     if let Some(shard) = &arguments.shards.shard {
         return Err(Error::usage(format!(
             "several runs are not dealt out to clients, which would have to begin each together: --shard {shard}"

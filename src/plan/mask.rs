@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::mask::about::Sample;
 use crate::mask::plan::{CorpusSource, Effort, MAX_JOBS, MaskPlan};
 use crate::mask::row::Spelling;
+use crate::shard::Shard;
 
 /// A measurement and what becomes of it.
 #[derive(Clone, Debug, PartialEq)]
@@ -98,6 +99,7 @@ pub fn mask_plan(flags: &MaskArgs) -> Result<MeasurePlan> {
         warm: !flags.cold_only,
         batch_sizes: flags.batch.iter().copied().map(usize::from).collect(),
         prove: proves.then_some(Effort { seed: flags.seed, budget: flags.proof.budget }),
+        shard: shard(flags)?,
     };
     mask.check()?;
     Ok(MeasurePlan {
@@ -122,6 +124,21 @@ pub fn mask_plan(flags: &MaskArgs) -> Result<MeasurePlan> {
             replay: flags.proof.replay.clone(),
         },
     })
+}
+
+/// The part of the entries, where one was asked for. What it brings is kept, since by itself it is nothing.
+fn shard(flags: &MaskArgs) -> Result<Option<Shard>> {
+    let shard = super::shard::shard(flags.shard.as_deref(), &super::shard::variable)?;
+    let fail = |what: String, hint: &str| Err(Error::usage(what).hint(hint.to_owned()));
+    match shard {
+        Some(shard) if flags.proof.replay.is_some() => {
+            fail(format!("witnesses are not dealt out: --shard {shard}"), "leave it out: checking them again is quick")
+        }
+        Some(shard) if flags.output.rows.is_none() => {
+            fail(format!("a shard without rows cannot be merged with the others: --shard {shard}"), "name a file with --rows")
+        }
+        shard => Ok(shard),
+    }
 }
 
 /// Refuses what has no meaning where errors are proved, and a seed that nothing is drawn by.

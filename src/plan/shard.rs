@@ -1,11 +1,35 @@
 //! Flags and variables to a part of a load, and what cannot be dealt out. Opens nothing.
 
-use super::traffic::Traffic;
+use std::time::{Duration, SystemTime};
+
+use super::traffic::{Traffic, seconds};
 use super::{OutputPlan, RunLogPlan, Target};
-use crate::cli::BenchArgs;
+use crate::cli::{BenchArgs, ShardArgs};
+use crate::driver::CoordinatorOptions;
 use crate::driver::schedule::{Pace, Rate, Until};
 use crate::error::{Error, Result};
-use crate::shard::{MAX_SHARDS, Shard};
+use crate::shard::{MAX_SHARDS, Shard, Start};
+use crate::tokenizer::strftime::unix_s_of;
+
+/// Whose word the begin of a run is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StartPlan {
+    /// The run's own: it begins when it is ready.
+    Own,
+    At(SystemTime),
+    Coordinator(CoordinatorOptions),
+}
+
+impl StartPlan {
+    /// The same as a word.
+    pub fn whose(&self) -> Start {
+        match self {
+            Self::Own => Start::Own,
+            Self::At(_) => Start::StartAt,
+            Self::Coordinator(_) => Start::Coordinator,
+        }
+    }
+}
 
 /// The value that leaves the part to the environment.
 const AUTO: &str = "auto";
@@ -63,6 +87,53 @@ pub(super) fn shard(flag: Option<&str>, read: &dyn Fn(&str) -> Option<String>) -
                 .hint("count from 1, e.g. --shard 1/4 to --shard 4/4; auto asks the environment")
         }),
     }
+}
+
+/// When the run begins.
+///
+/// # Errors
+/// What was given is no instant, no place or no time.
+pub(super) fn start(flags: &ShardArgs) -> Result<StartPlan> {
+    if let Some(address) = &flags.coordinator {
+        let timeout = seconds("--coordinator-timeout", flags.coordinator_timeout)?;
+        let is_place = address
+            .rsplit_once(':')
+            .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0));
+        if !is_place {
+            return Err(Error::usage(format!("--coordinator is not HOST:PORT: {address}"))
+                .hint("name where the others find shard 1, e.g. 10.0.0.5:7070"));
+        }
+        return Ok(StartPlan::Coordinator(CoordinatorOptions { address: address.clone(), timeout }));
+    }
+    let Some(text) = &flags.start_at else { return Ok(StartPlan::Own) };
+    let start = since_1970(text).and_then(|since| SystemTime::UNIX_EPOCH.checked_add(since));
+    start.map(StartPlan::At).ok_or_else(|| {
+        Error::usage(format!("--start-at is no instant: {text}"))
+            .hint("give RFC 3339 in UTC, e.g. 2026-03-01T12:00:00Z, or seconds since 1970, e.g. \"$(($(date +%s) + 60))\"")
+    })
+}
+
+/// Seconds with or without decimals, or a date with its time in UTC (RFC 3339).
+fn since_1970(text: &str) -> Option<Duration> {
+    let (whole, decimals) = match text.strip_suffix(['Z', 'z']).or_else(|| text.strip_suffix("+00:00")) {
+        Some(utc) => {
+            let (second, decimals) = utc.split_once('.').map_or((utc, None), |(second, decimals)| (second, Some(decimals)));
+            (u64::try_from(unix_s_of(second)?).ok()?, decimals)
+        }
+        None => {
+            let (second, decimals) = text.split_once('.').map_or((text, None), |(second, decimals)| (second, Some(decimals)));
+            let is_whole = !second.is_empty() && second.bytes().all(|byte| byte.is_ascii_digit());
+            (second.parse().ok().filter(|_| is_whole)?, decimals)
+        }
+    };
+    let nanoseconds = match decimals {
+        None => 0,
+        Some(digits) if (1..=9).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit()) => {
+            format!("{digits:0<9}").parse().ok()?
+        }
+        Some(_) => return None,
+    };
+    Some(Duration::new(whole, nanoseconds))
 }
 
 /// A variable of the environment; one that is empty counts as not set.
@@ -169,6 +240,46 @@ mod tests {
         ] {
             assert_eq!(read(flag, variables).unwrap().as_deref(), expected, "{flag:?} {variables:?}");
         }
+    }
+
+    #[test]
+    fn a_begin_is_an_instant_or_a_place() {
+        let at = |text: &str| start(&ShardArgs { start_at: Some(text.to_owned()), ..ShardArgs::default() });
+        for (text, expected_ns) in [
+            ("1790000000", 1_790_000_000_000_000_000_u64),
+            ("1790000000.25", 1_790_000_000_250_000_000),
+            ("2026-09-21T14:13:20Z", 1_790_000_000_000_000_000),
+            ("2026-09-21t14:13:20.000000001+00:00", 1_790_000_000_000_000_001),
+            ("2024-02-29T00:00:00Z", 1_709_164_800_000_000_000),
+        ] {
+            let expected = SystemTime::UNIX_EPOCH + Duration::from_nanos(expected_ns);
+            assert_eq!(at(text).unwrap(), StartPlan::At(expected), "{text}");
+        }
+        for text in [
+            "",
+            "soon",
+            "-5",
+            "+5",
+            "1e9",
+            "1.",
+            ".5",
+            "2026-02-30T00:00:00Z",
+            "2026-09-21T14:13:20",
+            "2026-09-21 14:13:20Z",
+            "2026-09-21T24:00:00Z",
+        ] {
+            let error = at(text).unwrap_err();
+            assert_eq!((error.what, error.kind), (format!("--start-at is no instant: {text}"), crate::error::Kind::Usage));
+        }
+        let place = |address: &str, timeout_s: f64| {
+            start(&ShardArgs { coordinator: Some(address.to_owned()), coordinator_timeout: timeout_s, ..ShardArgs::default() })
+        };
+        let options = CoordinatorOptions { address: "one:7070".to_owned(), timeout: Duration::from_secs(5) };
+        assert_eq!(place("one:7070", 5.0).unwrap(), StartPlan::Coordinator(options));
+        for address in ["one", "one:", ":7070", "one:0", "one:70700"] {
+            assert_eq!(place(address, 5.0).unwrap_err().what, format!("--coordinator is not HOST:PORT: {address}"));
+        }
+        assert_eq!(place("one:7070", 0.0).unwrap_err().what, "--coordinator-timeout is not a time: 0");
     }
 
     #[test]

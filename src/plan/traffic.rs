@@ -95,7 +95,8 @@ fn probe_rate(rate: f64) -> Result<Option<f64>> {
     Err(Error::usage(format!("--probe-request-rate is no rate: {rate}")).hint("give requests per second, e.g. 1; 0 sends none"))
 }
 
-fn seconds(flag: &str, value: f64) -> Result<Duration> {
+/// A time above nothing.
+pub(super) fn seconds(flag: &str, value: f64) -> Result<Duration> {
     let time = Duration::try_from_secs_f64(value).ok().filter(|time| !time.is_zero());
     time.ok_or_else(|| Error::usage(format!("{flag} is not a time: {value}")).hint("give seconds above 0"))
 }

@@ -1,4 +1,5 @@
-//! `sobench merge`: the logs of all shards of a run made one log, and its report, by the code that any report is made by. Knows no server.
+//! `sobench merge`: the logs of all shards of a run made one log, and its report, by the code that any report is made by; the rows of a
+//! measurement of engines are `measure`'s. Knows no server.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -14,12 +15,18 @@ use crate::runlog::merge::Shards;
 use crate::runlog::write::{Access, Sink};
 use crate::runlog::{Keep, RunLog, Source};
 use crate::try_file::make_folder;
+use crate::{mask, measure};
 
 /// Makes one log, and its report.
 ///
 /// # Errors
 /// The logs are not those of all shards of one run; the merged log or the report cannot be written.
 pub fn command(plan: &MergePlan) -> Result<Ending> {
+    if let Some(first) = plan.logs.first().filter(|path| path.is_file())
+        && mask::is_rows_file(first)?
+    {
+        return measure::merged(plan);
+    }
     if let Some(path) = &plan.rendering.output {
         plan.logs.iter().try_for_each(|log| files::refuse_same(path, log))?;
     }

@@ -60,7 +60,9 @@ pub(super) fn header(
         evaluate: plan.evaluate,
         tokenizer: plan.tokenizer.clone(),
         known_constraints,
-        shard: plan.shard.map(|part| ShardAbout::new(part, &dataset.cases, &schedule.due)),
+        shard: plan
+            .shard
+            .map(|part| ShardAbout { start: plan.start.whose(), ..ShardAbout::new(part, &dataset.cases, &schedule.due) }),
         merged: Vec::new(),
         about: about(plan, session, dataset, tokenizer, before),
     };
@@ -83,7 +85,7 @@ pub(super) fn footer(session: &Session, driven: &Driven) -> Footer {
         interrupted: driven.interrupted,
         broken_off: driven.broken_off.clone(),
         notices: driven.notices.clone(),
-        clock: None,
+        clock: driven.clock,
     }
 }
 

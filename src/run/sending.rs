@@ -9,7 +9,7 @@ use crate::backend::{Adapter, RequestOptions, ServerKind, unsupported};
 use crate::case::{Arm, Case};
 use crate::constraint::{Constraint, GrammarDialect};
 use crate::driver::schedule::{Schedule, Until};
-use crate::driver::{self, InARow, Ran, Stop, Told};
+use crate::driver::{self, Beginning, InARow, Outside, Ran, Stop, Told};
 use crate::error::{Error, Result};
 use crate::observation::{Advice, Observation, Outcome, TransportCause, failure_words};
 use crate::printable::printable_body;
@@ -106,7 +106,14 @@ impl Sending<'_> {
     }
 
     /// The requests that are measured; each goes to the log when it has ended.
-    pub(super) async fn measure(&self, cases: &[Case], schedule: &Schedule, mode: Mode, log: Teller) -> Result<Ran> {
+    pub(super) async fn measure(
+        &self,
+        cases: &[Case],
+        schedule: &Schedule,
+        beginning: Beginning<'_>,
+        mode: Mode,
+        log: Teller,
+    ) -> Result<Ran> {
         let words = Words { unit: "requests", failed: "without an answer" };
         let runs = self.company.map_or(1, Company::runs);
         let begun = || match schedule.until {
@@ -117,7 +124,7 @@ impl Sending<'_> {
         let progress = self.company.map_or(&own, |company| &*company.progress).get_or_init(begun);
         let mut patience = Patience::new(self.breaker.as_ref());
         let tell = |told: Told| match told {
-            Told::Began { started } => log.began(started),
+            Told::Began { started, clock } => log.began(started, clock),
             Told::Sent { .. } => {}
             Told::BrokeOff => progress::say("stopping: too many errors; requests under way may end"),
             Told::Ended(observation) => {
@@ -127,7 +134,8 @@ impl Sending<'_> {
             }
         };
         let adapter = Arc::clone(&self.adapter);
-        let outside = Company::outside(self.company, &self.stop, self.breaker.clone());
+        let beginning = self.company.map_or(beginning, |company| Beginning::With(&company.seat));
+        let outside = Outside { stop: self.stop.clone(), breaker: self.breaker.clone(), beginning };
         let ran = driver::run_telling(&self.session.client, adapter, self.request, cases, schedule, outside, tell).await;
         // Where there are others, it is theirs as well.
         if let Some(own) = own.get() {

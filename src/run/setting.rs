@@ -8,7 +8,7 @@ use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 
 use crate::driver::schedule::Until;
-use crate::driver::{self, ErrorLimits, Outside, PHASE, Seat, Stop, StopState, Stopper};
+use crate::driver::{self, ErrorLimits, PHASE, Seat, Stop, StopState, Stopper};
 use crate::error::{Error, Result};
 use crate::progress::Progress;
 use crate::signals::Wishes;
@@ -155,11 +155,6 @@ pub(super) fn stopped_early() -> Error {
 }
 
 impl Company {
-    /// What the driver heeds.
-    pub(super) fn outside<'a>(company: Option<&'a Self>, stop: &Stop, breaker: Option<Breaking>) -> Outside<'a> {
-        Outside { stop: stop.clone(), breaker, seat: company.map(|it| &it.seat) }
-    }
-
     /// How many runs go on at once, this one included.
     pub(super) fn runs(&self) -> usize {
         self.others.len() + 1

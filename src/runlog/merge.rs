@@ -9,7 +9,6 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::line::{JudgedLine, Line, Numbers, ReadLine, RequestLine};
@@ -19,10 +18,12 @@ use super::{Footer, Header, Keep, MergedShard, RunLog, ShardAbout, ShardEnd, Sou
 use crate::case::Prompt;
 use crate::constraint::sha256_hex;
 use crate::error::{Error, Result};
+use crate::input::json;
 use crate::metrics::client::ClientCost;
 use crate::metrics::spec_decode::SpecDecode;
 use crate::observation::Timing;
 use crate::printable::printable;
+use crate::shard::{Shard, each_once};
 
 /// Characters of a differing value that are shown.
 const MAX_SHOWN: usize = 80;
@@ -113,7 +114,8 @@ impl Shards {
         logs.iter().try_for_each(|log| of_a_shard(log).map(|_| ()))?;
         logs.sort_by_key(|log| log.header.part().number);
         same_plan(&logs)?;
-        each_once(&logs)?;
+        let named: Vec<(Shard, String)> = logs.iter().map(|log| (log.header.part(), log.source().name())).collect();
+        each_once(&named)?;
         logs.iter().try_for_each(own_requests)?;
         let first = logs.iter().map(|log| log.header.begun_ns()).min().unwrap_or_default();
         let since = |log: &RunLog| u64::try_from(log.header.begun_ns() - first).unwrap_or(u64::MAX);
@@ -252,44 +254,15 @@ fn same_plan(logs: &[RunLog]) -> Result<()> {
     let Some(first) = logs.first() else { return Err(Error::usage("no logs to merge").hint("name the log of every shard")) };
     let Some(other) = logs.iter().find(|log| log.header.plan_sha256() != first.header.plan_sha256()) else { return Ok(()) };
     let (one, two) = (first.header.plan_terms(), other.header.plan_terms());
-    let (place, here, there) = difference("", &one, &two).unwrap_or_default();
+    let (place, here, there) = json::difference(&one, &two).unwrap_or_default();
     let [here, there] = [here, there].map(|value| printable(&value, MAX_SHOWN));
     Err(Error::usage(format!(
         "the logs are of different plans: {} is {here} in {} and {there} in {}",
-        place.trim_start_matches('.'),
+        place,
         first.source().name(),
         other.source().name()
     ))
     .hint("shards of one run have the same flags and files but for --shard, and the same version of sobench"))
-}
-
-/// The first place where two values differ, and both values there.
-fn difference(place: &str, one: &Value, two: &Value) -> Option<(String, String, String)> {
-    match (one, two) {
-        (Value::Object(here), Value::Object(there)) => here
-            .iter()
-            .find_map(|(name, one)| difference(&format!("{place}.{name}"), one, there.get(name).unwrap_or(&Value::Null))),
-        _ if one == two => None,
-        _ => Some((place.to_owned(), one.to_string(), two.to_string())),
-    }
-}
-
-/// The logs are in order of their numbers, of one plan.
-fn each_once(logs: &[RunLog]) -> Result<()> {
-    if let Some(pair) = logs.windows(2).find(|pair| pair[0].header.part() == pair[1].header.part()) {
-        let [one, two] = [&pair[0], &pair[1]].map(|log| log.source().name());
-        return Err(Error::usage(format!("two logs are of shard {}: {one} and {two}", pair[0].header.part()))
-            .hint("name the log of every shard once"));
-    }
-    let of = logs[0].header.part().of;
-    let numbers: Vec<usize> = logs.iter().map(|log| log.header.part().number).collect();
-    let missing: Vec<String> = (1..=of).filter(|number| !numbers.contains(number)).map(|number| number.to_string()).collect();
-    if missing.is_empty() {
-        return Ok(());
-    }
-    let (noun, verb) = if missing.len() == 1 { ("log of shard", "is") } else { ("logs of shards", "are") };
-    Err(Error::usage(format!("of {of} shards the {noun} {} {verb} missing", printable(&missing.join(", "), MAX_SHOWN)))
-        .hint("name the log of every shard; that of one that was killed counts as far as it goes"))
 }
 
 /// Refuses a log with requests of other shards, and one that ended without all of its own.

@@ -151,7 +151,7 @@ pub(super) fn footer() -> Footer {
 fn write(open: impl Fn() -> Sink + Sync) -> (Sink, bool) {
     let cases = cases();
     let (teller, told) = pair();
-    teller.began(UNIX_EPOCH + Duration::new(5, 7));
+    teller.began(UNIX_EPOCH + Duration::new(5, 7), None);
     observations().into_iter().for_each(|observation| teller.ended(Box::new(observation)));
     drop(teller);
     let failed = std::sync::atomic::AtomicBool::new(false);

@@ -22,6 +22,7 @@ use crate::case::{Case, Prompt};
 use crate::constraint::Constraint;
 use crate::error::Error;
 use crate::observation::{Advice, Observation, Outcome};
+use crate::shard::ClockAbout;
 
 /// The buffer goes to the file at this size, though more waits to be written.
 const FLUSH_BYTES: usize = 64 << 10;
@@ -53,7 +54,7 @@ pub struct Sink {
 
 /// What the run tells the writer.
 enum Message {
-    Began(SystemTime),
+    Began(SystemTime, Option<ClockAbout>),
     Ended(Box<Observation>),
 }
 
@@ -88,10 +89,10 @@ pub fn pair() -> (Teller, Told) {
 }
 
 impl Teller {
-    /// The run began.
-    pub fn began(&self, at: SystemTime) {
+    /// The run began, on a machine whose clock was found to be off shard 1's by so much, where somebody measured it.
+    pub fn began(&self, at: SystemTime, clock: Option<ClockAbout>) {
         // The writer ends after this side only; were it gone, there would be nobody to be told.
-        let _ = self.tell.send(Message::Began(at));
+        let _ = self.tell.send(Message::Began(at, clock));
     }
 
     /// A request ended.
@@ -193,7 +194,10 @@ impl Writing<'_, '_> {
                 }
             };
             match message {
-                Message::Began(at) => {
+                Message::Began(at, clock) => {
+                    if let Some(shard) = &mut self.header.shard {
+                        shard.clock = clock;
+                    }
                     sink = (self.open)(&self.header, at);
                     self.began(at, &mut sink);
                 }

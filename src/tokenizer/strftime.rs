@@ -29,6 +29,30 @@ pub fn strftime(format: &str, unix_s: i64) -> Result<String, String> {
     Ok(out)
 }
 
+/// The seconds since 1970 of a date and time of day in UTC, as `2026-03-01T12:00:00`; `None` where it is none.
+pub fn unix_s_of(text: &str) -> Option<i64> {
+    let (date, time) = text.split_once(['T', 't'])?;
+    let numbers = |text: &str, mark: char| {
+        let parts: Vec<&str> = text.split(mark).collect();
+        let parts: [&str; 3] = parts.try_into().ok()?;
+        let is_digits = |part: &&str| part.len() >= 2 && part.bytes().all(|byte| byte.is_ascii_digit());
+        let [one, two, three] =
+            if parts.iter().all(is_digits) { parts.map(|part| part.parse::<i64>().ok()) } else { return None };
+        Some((one?, two?, three?))
+    };
+    let ((year, month, day), (hour, minute, second)) = (numbers(date, '-')?, numbers(time, ':')?);
+    let is_time = (1..=9999).contains(&year) && hour < 24 && minute < 60 && second < 60;
+    // `days_from_civil`, the way back of what `Date::new` goes.
+    let year_from_march = if month <= 2 { year - 1 } else { year };
+    let year_of_era = year_from_march.rem_euclid(400);
+    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+    let unix_s = (year_from_march.div_euclid(400) * 146_097 + day_of_era - 719_468) * DAY_S + hour * 3600 + minute * 60 + second;
+    // A day that a month does not have would be another one's.
+    let back = Date::new(unix_s);
+    (is_time && (back.year, back.month, back.day) == (year, month, day)).then_some(unix_s)
+}
+
 struct Date {
     year: i64,
     /// From 1.

@@ -1,5 +1,8 @@
 //! One load from several clients: the union of the shards is, request for request, the run of one client.
 
+mod mask;
+mod together;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -231,7 +234,9 @@ fn split(log: &Path, of: usize, folder: &Path) -> Vec<String> {
         let part = Shard::new(number, of).unwrap();
         let mut header = whole.header.clone();
         let mut about = ShardAbout::new(part, &[], &[]);
-        header.about.trial_requests = if number == 1 { header.about.trial_requests } else { 0 };
+        if number > 1 {
+            (header.about.trial_requests, header.about.warmup_requests) = (0, 0);
+        }
         header.shard = Some(about.clone());
         about.plan_sha256 = header.plan_sha256();
         header.shard = Some(about);
@@ -289,11 +294,11 @@ fn a_run_taken_apart_and_merged_says_the_same_to_the_last_digit() {
         let json = merge(&shards, &["--output", merged.to_str().unwrap(), "--format", "json"]);
         assert_eq!(json.code, 0, "{}", json.stderr);
         let before = sobench(&["report", log.to_str().unwrap(), "--format", "json"]).stdout;
-        assert_eq!(
-            without_clients(&json.stdout),
-            without_clients(&before),
-            "every figure, and every request where it holds them"
-        );
+        let (found, expected) = (without_clients(&json.stdout), without_clients(&before));
+        for (name, value) in expected["sobench"].as_object().unwrap() {
+            assert_eq!(&found["sobench"][name], value, "{name}");
+        }
+        assert_eq!(found, expected, "every figure, and every request where it holds them");
         let page = sobench(&["report", merged.to_str().unwrap()]).stdout;
         assert_eq!(page, merge(&shards, &[]).stdout, "merge prints what report does");
         println!("{page}");
@@ -309,16 +314,17 @@ fn what_does_not_belong_together_is_not_merged() {
     let log = folder.path().join("one.jsonl");
     assert_eq!(run(&server, &[], &log).code, 0);
     let shards = split(&log, 3, folder.path());
-    assert_fails(&merge(&shards[..2], &[]), 2, &["of 3 shards the log of shard 3 is missing", "hint: "]);
-    assert_fails(&merge(&[&shards[..], &shards[..1]].concat(), &[]), 2, &["two logs are of shard 1/3: ", "hint: "]);
+    assert_fails(&merge(&shards[..2], &[]), 2, &["of 3 shards the file of shard 3 is missing", "hint: "]);
+    assert_fails(&merge(&[&shards[..], &shards[..1]].concat(), &[]), 2, &["two files are of shard 1/3: ", "hint: "]);
     assert_fails(&merge(&[log.to_str().unwrap().to_owned()], &[]), 2, &["not the log of a shard", "sobench report reads it"]);
     let taken = folder.path().join("one.jsonl");
     assert_fails(&merge(&shards, &["--output", taken.to_str().unwrap()]), 2, &["there is a file of this name already"]);
     assert_fails(&merge(&shards, &["--report", &shards[1]]), 2, &["would be written over its run log"]);
     // One that was killed counts as far as it went.
     let text = std::fs::read_to_string(&shards[1]).unwrap();
-    let begun: Vec<&str> = text.lines().take_while(|line| !line.starts_with("{\"judged\"")).collect();
-    std::fs::write(&shards[1], begun[..begun.len() - 1].join("\n") + "\n{\"reque").unwrap();
+    let last = text.lines().collect::<Vec<_>>().iter().rposition(|line| line.starts_with("{\"request\"")).unwrap();
+    let begun: Vec<&str> = text.lines().take(last).collect();
+    std::fs::write(&shards[1], begun.join("\n") + "\n{\"reque").unwrap();
     let merged = folder.path().join("merged.jsonl");
     let ran = merge(&shards, &["--output", merged.to_str().unwrap(), "--format", "json"]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
@@ -332,7 +338,10 @@ fn what_does_not_belong_together_is_not_merged() {
         (&json!(true), &json!("killed"), &Value::Null)
     );
     let said = own["notices"].to_string();
-    assert!(said.contains("partial: the log of shard 2 has no end") && said.contains("16 of its 17 requests had ended"), "{said}");
+    assert!(
+        said.contains("partial: the log of shard 2 has no end") && said.contains("16 of its 17 requests had ended"),
+        "{said}"
+    );
     assert_eq!(result["num_prompts"].as_u64(), Some(49));
 }
 

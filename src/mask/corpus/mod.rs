@@ -29,6 +29,7 @@ use crate::error::{Error, Result};
 use crate::input::json::Repeated;
 use crate::printable::printable;
 use crate::random::PythonRandom;
+use crate::shard::Shard;
 
 /// Notices kept of one corpus; what is past them is counted.
 const MAX_NOTICES: usize = 20;
@@ -119,7 +120,22 @@ pub(super) fn load(plan: &MaskPlan) -> Result<Corpora> {
         Some(sample) => drawn(sink.selected, sample),
         None => sink.selected,
     };
+    let selected = match plan.shard {
+        Some(shard) => part(selected, shard)?,
+        None => selected,
+    };
     Ok(Corpora { about, selected, notices })
+}
+
+/// Those of a shard: each so many-th of what all shards would select.
+fn part(selected: Vec<Selected>, shard: Shard) -> Result<Vec<Selected>> {
+    let whole = selected.len();
+    let own = selected.into_iter().enumerate().filter(|(place, _)| shard.takes(*place)).map(|(_, entry)| entry);
+    match own.collect::<Vec<_>>() {
+        own if own.is_empty() => Err(Error::usage(format!("{whole} entries are selected, none for --shard {shard}"))
+            .hint("take fewer shards, so that each has an entry at least")),
+        own => Ok(own),
+    }
 }
 
 /// Those of a sample, in their order.

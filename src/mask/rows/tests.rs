@@ -5,7 +5,7 @@ use crate::engine::EnginePolicy;
 use crate::mask::about::{EngineAbout, HostAbout, VocabularyAbout};
 use crate::mask::row::Spelling;
 
-fn about() -> About {
+pub(super) fn about() -> About {
     let engine = |engine: EngineName| EngineAbout {
         engine,
         version: "1".into(),
@@ -30,11 +30,12 @@ fn about() -> About {
         timeout_ms: 10,
         memory_limit_bytes: None,
         prove: None,
+        shard: None,
         host: HostAbout { os: "o".into(), arch: "a".into(), cpu: None, threads: 1, clock_ns: 20 },
     }
 }
 
-fn row(engine: EngineName, index: usize) -> Row {
+pub(super) fn row(engine: EngineName, index: usize) -> Row {
     Row {
         index,
         entry: "e".into(),
@@ -50,7 +51,7 @@ fn row(engine: EngineName, index: usize) -> Row {
     }
 }
 
-fn keys(rows: &Rows<Row>) -> Vec<(EngineName, usize)> {
+pub(super) fn keys(rows: &Rows<Row>) -> Vec<(EngineName, usize)> {
     rows.iter().map(|row| row.map(|row| (row.engine, row.index)).unwrap()).collect()
 }
 

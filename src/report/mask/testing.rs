@@ -45,6 +45,7 @@ pub(crate) fn measurement(engines: &[EngineName]) -> Measurement {
         timeout_ms: TIMEOUT_MS,
         memory_limit_bytes: Some(4 << 30),
         prove: None,
+        shard: None,
         host: HostAbout { os: "linux".into(), arch: "x86_64".into(), cpu: None, threads: 2, clock_ns: 25 },
     };
     Measurement {

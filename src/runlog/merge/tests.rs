@@ -3,10 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
+use serde_json::Value;
+
 use super::super::tests::{cases, footer, header, judged, observations};
 use super::super::write::{Access, Secrets, Writing, pair};
 use super::*;
-use crate::shard::{ClockAbout, Shard, Start};
+use crate::shard::{ClockAbout, Start};
 
 /// How a log is made otherwise than the others.
 struct Otherwise<'a> {
@@ -34,7 +36,7 @@ fn log(path: &Path, part: Option<Shard>, how: &Otherwise<'_>) -> PathBuf {
         shard.plan_sha256 = plan_sha256;
     }
     let (teller, told) = pair();
-    teller.began(UNIX_EPOCH + Duration::from_nanos(how.started_unix_ns));
+    teller.began(UNIX_EPOCH + Duration::from_nanos(how.started_unix_ns), None);
     let own = observations().into_iter().filter(|it| (how.holds)(it.case_index));
     let own: Vec<_> = own.filter(|it| part.is_none_or(|part| part.takes(it.case_index))).collect();
     let mut indices: Vec<usize> = own.iter().map(|it| it.case_index).collect();
@@ -157,9 +159,9 @@ fn what_does_not_belong_together_is_refused_by_name() {
     for (paths, words) in [
         (vec![], "no logs to merge"),
         (vec![whole], "not the log of a shard, for its run was the whole: "),
-        (vec![one.clone()], "of 2 shards the log of shard 2 is missing"),
-        (vec![three(2)], "of 3 shards the logs of shards 1, 3 are missing"),
-        (vec![one.clone(), two.clone(), again], "two logs are of shard 2/2: "),
+        (vec![one.clone()], "of 2 shards the file of shard 2 is missing"),
+        (vec![three(2)], "of 3 shards the files of shards 1, 3 are missing"),
+        (vec![one.clone(), two.clone(), again], "two files are of shard 2/2: "),
         (vec![one.clone(), seed], "the logs are of different plans: load.seed is 0 in "),
         (vec![one.clone(), three(2)], "the logs are of different plans: "),
         (vec![one.clone(), short], "shard 2/2 ended, and the request of index 3 is not in its log: "),

@@ -1,0 +1,192 @@
+//! Makes one rows file of those of all shards of a measurement. Knows no more of a row than whose it is, and of which entry.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{Header, MAX_LINE_BYTES, MAX_SHOWN, Rows, RowsFile, check_begin, not_rows, unusable};
+use crate::engine::EngineName;
+use crate::error::{Error, Result};
+use crate::input::{self, json};
+use crate::mask::about::{About, HostAbout};
+use crate::mask::row::Row;
+use crate::printable::printable;
+use crate::shard::{Shard, each_once};
+
+/// A rows file that is the whole.
+#[derive(Debug)]
+pub struct MergedRows {
+    /// Of the whole: what a measurement without shards would say.
+    pub about: About,
+    pub rows: Rows<Row>,
+    /// Rows that are in no file.
+    pub missing: usize,
+    /// What the reader has to know.
+    pub notices: Vec<String>,
+}
+
+/// One shard's file.
+struct Part {
+    path: PathBuf,
+    about: About,
+    version: String,
+    shard: Shard,
+    /// Where each row is: by engine and by the entry's place in the corpora.
+    rows: BTreeMap<(usize, usize), u64>,
+    is_torn: bool,
+}
+
+/// What a row is found by.
+#[derive(Deserialize)]
+struct Key {
+    engine: EngineName,
+    index: usize,
+}
+
+/// Whether a file begins as a rows file does.
+///
+/// # Errors
+/// It cannot be read.
+pub fn begins(path: &Path) -> Result<bool> {
+    let begin = input::beginning(path, u64::MAX)?;
+    Ok(super::is_begin(&begin))
+}
+
+/// Puts the rows of all shards into one file, in the order of the corpora; without a path for it, into a temporary one.
+///
+/// # Errors
+/// Usage, by name: a file is no shard's, is of another measurement, is there twice or is missing; two have the same row; a file that is
+/// there would be written over.
+pub fn merge(paths: &[PathBuf], to: Option<&Path>) -> Result<MergedRows> {
+    let mut parts = paths.iter().map(|path| Part::read(path)).collect::<Result<Vec<_>>>()?;
+    parts.sort_by_key(|part| part.shard.number);
+    same_measurement(&parts)?;
+    let named: Vec<(Shard, String)> = parts.iter().map(|part| (part.shard, part.path.display().to_string())).collect();
+    each_once(&named)?;
+    let mut order: BTreeMap<(usize, usize), (usize, u64)> = BTreeMap::new();
+    for (place, part) in parts.iter().enumerate() {
+        for (key, offset) in &part.rows {
+            if let Some((other, _)) = order.insert(*key, (place, *offset)) {
+                let engine = part.about.engines[key.0].engine.name();
+                let [one, two] = [&parts[other], part].map(|part| part.path.display());
+                return Err(Error::usage(format!("entry {} under {engine} is in two files: {one} and {two}", key.1))
+                    .hint("a file was changed; rows files are only ever added to"));
+            }
+        }
+    }
+    let first = &parts[0];
+    let selected = parts.iter().map(|part| part.about.selected).sum();
+    let about = About { shard: None, selected, ..first.about.clone() };
+    let mut file = RowsFile::<Row>::create(to, &about)?;
+    let mut readers = parts.iter().map(Part::open).collect::<Result<Vec<_>>>()?;
+    for (key, (place, offset)) in &order {
+        let line = line_at(&mut readers[*place], *offset).map_err(|error| unusable(&parts[*place].path, &error))?;
+        file.append_line(*key, &line)?;
+    }
+    let missing = selected * about.engines.len() - order.len().min(selected * about.engines.len());
+    Ok(MergedRows { rows: file.rows(), notices: notices(&parts), missing, about })
+}
+
+impl Part {
+    fn read(path: &Path) -> Result<Self> {
+        check_begin(path)?;
+        let mut reader = BufReader::new(File::open(path).map_err(|error| unusable(path, &error))?);
+        let mut line = Vec::new();
+        let mut length = next_line(&mut reader, &mut line).map_err(|error| unusable(path, &error))?;
+        let header = line.strip_prefix(input::BYTE_ORDER_MARK).unwrap_or(&line);
+        let header: Value = serde_json::from_slice(header).map_err(|_| not_rows(path))?;
+        let Header { sobench, about, .. } = serde_json::from_value(header).map_err(|_| not_rows(path))?;
+        let shard = about.shard.and_then(|shard| Shard::new(shard.number, shard.of)).ok_or_else(|| {
+            Error::usage(format!("not the rows of a shard, for they are of a whole: {}", path.display()))
+                .hint("sobench mask --rows FILE --resume reports on it; shards are measurements with --shard I/N")
+        })?;
+        let mut part = Self { path: path.to_owned(), about, version: sobench, shard, rows: BTreeMap::new(), is_torn: false };
+        for number in 2.. {
+            let read = next_line(&mut reader, &mut line).map_err(|error| unusable(path, &error))?;
+            if read == 0 {
+                break;
+            }
+            let key = line.ends_with(b"\n").then(|| part.key(&line)).flatten();
+            match key {
+                Some(key) => drop(part.rows.insert(key, length)),
+                None if reader.fill_buf().map_err(|error| unusable(path, &error))?.is_empty() => part.is_torn = true,
+                None => {
+                    return Err(Error::usage(format!("line {number} is no row: {}", path.display()))
+                        .hint("the file was changed or damaged"));
+                }
+            }
+            length += read;
+        }
+        Ok(part)
+    }
+
+    fn key(&self, line: &[u8]) -> Option<(usize, usize)> {
+        let Key { engine, index } = serde_json::from_slice(line).ok()?;
+        Some((self.about.engines.iter().position(|known| known.engine == engine)?, index))
+    }
+
+    fn open(&self) -> Result<BufReader<File>> {
+        File::open(&self.path).map(BufReader::new).map_err(|error| unusable(&self.path, &error))
+    }
+
+    /// What all shards have in common; what their machines are is each one's own.
+    fn terms(&self) -> Value {
+        let about = About { shard: None, selected: 0, host: HostAbout::default(), ..self.about.clone() };
+        serde_json::json!({"sobench": self.version, "shards": self.shard.of, "about": about})
+    }
+}
+
+fn next_line(reader: &mut BufReader<File>, line: &mut Vec<u8>) -> std::io::Result<u64> {
+    line.clear();
+    Ok(reader.take(MAX_LINE_BYTES).read_until(b'\n', line)? as u64)
+}
+
+fn line_at(reader: &mut BufReader<File>, offset: u64) -> std::io::Result<Vec<u8>> {
+    let mut line = Vec::new();
+    reader.seek(SeekFrom::Start(offset))?;
+    next_line(reader, &mut line)?;
+    Ok(line)
+}
+
+fn same_measurement(parts: &[Part]) -> Result<()> {
+    let Some((first, others)) = parts.split_first() else {
+        return Err(Error::usage("no rows to merge").hint("name the rows file of every shard"));
+    };
+    let expected = first.terms();
+    for other in others {
+        if let Some((place, here, there)) = json::difference(&expected, &other.terms()) {
+            let place = place.trim_start_matches("about.");
+            let [here, there] = [here, there].map(|value| printable(&value, MAX_SHOWN));
+            return Err(Error::usage(format!(
+                "the rows are of different measurements: {place} is {here} in {} and {there} in {}",
+                first.path.display(),
+                other.path.display()
+            ))
+            .hint("shards of one measurement have the same flags and files but for --shard, and the same version of sobench"));
+        }
+    }
+    Ok(())
+}
+
+fn notices(parts: &[Part]) -> Vec<String> {
+    let torn = parts.iter().filter(|part| part.is_torn);
+    let torn = torn.map(|part| format!("the last row of {} was not whole, and was left out", part.path.display()));
+    let short = parts.iter().filter_map(|part| {
+        let (found, planned) = (part.rows.len(), part.about.selected * part.about.engines.len());
+        (found < planned).then(|| format!("partial: shard {} has {found} of its {planned} rows", part.shard))
+    });
+    let cpu = |part: &Part| part.about.host.cpu.clone().unwrap_or_else(|| "unknown".to_owned());
+    let is_mixed = parts.iter().any(|part| cpu(part) != cpu(&parts[0]));
+    let mixed = is_mixed.then(|| {
+        let all: Vec<String> = parts.iter().map(|part| format!("{} (shard {})", cpu(part), part.shard.number)).collect();
+        format!("the shards ran on different processors, whose times are in the same figures: {}", all.join(", "))
+    });
+    torn.chain(short).chain(mixed).collect()
+}
+
+#[cfg(test)]
+mod tests;
