@@ -10,6 +10,9 @@ mod datasets;
 // A shell, and links between folders.
 #[cfg(unix)]
 mod docs;
+// Scripts for bash.
+#[cfg(unix)]
+mod deploy;
 mod engines;
 mod faults;
 // Limits of memory, pipes and devices as Linux has them.

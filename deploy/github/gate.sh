@@ -1,0 +1,142 @@
+#!/usr/bin/env bash
+# Runs sobench, holds the run against a baseline, and writes what a pull request should say. Needs bash 5.1 and sobench, and knows no CI.
+#
+#   gate.sh [--baseline FILE] [--write-baseline FILE] [--fail-on RULE]... [--require RULE]... [--undecided pass|fail] [--runs N]
+#           [--server COMMAND] [--server-url URL] [--results FOLDER] -- ARGUMENTS OF SOBENCH...
+#
+# Environment: SOBENCH is the program (default: sobench on the PATH).
+# Writes into FOLDER: runs/*.jsonl (run logs), comment.md, and what sobench and the server printed.
+# Exit codes are sobench's: 0 passed; 1 a rule was broken; 2 wrong input; 3 a run did not take place; 4 not comparable; 130 interrupted.
+set -euo pipefail
+
+sobench=${SOBENCH:-sobench}
+baseline='' written='' server='' url=http://127.0.0.1:8000 runs=1 folder=sobench-results
+fail_on=() require=() compare=()
+
+refuse() { printf 'error: %s\nhint: %s\n' "$1" "$2" >&2; exit 2; }
+
+while [ $# -gt 0 ] && [ "$1" != -- ]; do
+  case $1 in
+    --baseline | --write-baseline | --fail-on | --require | --undecided | --runs | --server | --server-url | --results) ;;
+    *) refuse "no such option: $1" "arguments of sobench come after --" ;;
+  esac
+  [ $# -ge 2 ] || refuse "no value for $1" "give it one"
+  case $1 in
+    --baseline) baseline=$2 ;;
+    --write-baseline) written=$2 ;;
+    --fail-on) fail_on+=(--fail-on "$2") ;;
+    --require) require+=(--require "$2") ;;
+    --undecided) compare+=(--undecided "$2") ;;
+    --runs) runs=$2 ;;
+    --server) server=$2 ;;
+    --server-url) url=$2 ;;
+    --results) folder=$2 ;;
+  esac
+  shift 2
+done
+[ $# -eq 0 ] || shift
+arguments=("$@")
+
+[[ $runs =~ ^[1-9][0-9]{0,2}$ ]] || refuse "runs is no number from 1 to 999: $runs" "--runs 5 makes five runs of the same requests"
+[ -z "$baseline" ] || [ -f "$baseline" ] || refuse "no baseline at $baseline" "make one with --write-baseline, and commit it"
+[ -n "$baseline$written" ] || [ ${#fail_on[@]} -eq 0 ] || refuse "rules of --fail-on need a baseline" "give --baseline, or --require alone"
+command -v "$sobench" >/dev/null || refuse "no program $sobench" "install sobench, or name it in the variable SOBENCH"
+
+mkdir -p "$folder/runs"
+[ -z "$(ls -A "$folder/runs")" ] || refuse "$folder/runs has runs already" "name a new folder in --results"
+
+# Ends what was started, and waits until it is gone. The server has a process group of its own, so that its workers go with it.
+server_pid='' run_pid=''
+# shellcheck disable=SC2317,SC2329  # the trap calls it
+tidy_up() {
+  trap - EXIT
+  [ -z "$run_pid" ] || kill -TERM "$run_pid" 2>/dev/null || true
+  if [ -n "$server_pid" ]; then
+    kill -TERM -- "-$server_pid" 2>/dev/null || true
+    for ((tenth = 0; tenth < 300; tenth++)); do
+      kill -0 -- "-$server_pid" 2>/dev/null || break
+      sleep 0.1
+    done
+    kill -KILL -- "-$server_pid" 2>/dev/null || true
+  fi
+  wait 2>/dev/null || true
+}
+trap tidy_up EXIT
+trap 'exit 130' INT TERM HUP
+
+if [ -n "$server" ]; then
+  set -m
+  bash -c "$server" >"$folder/server.log" 2>&1 &
+  server_pid=$!
+  set +m
+  arguments+=(--base-url "$url" --ready-check-timeout-sec 1800)
+fi
+
+# One run; its exit code. A server that ends before the run does takes it along: nobody is left to wait for.
+run_once() {
+  local log=$1 code=0 ended=''
+  shift
+  "$sobench" "${arguments[@]}" --disable-tqdm --run-log "$log" --markdown "$folder/run.md" "$@" >"$folder/run.txt" 2>"$folder/run.err" &
+  run_pid=$!
+  wait -n -p ended "$run_pid" ${server_pid:+"$server_pid"} || code=$?
+  if [ "$ended" != "$run_pid" ]; then
+    kill -TERM "$run_pid" 2>/dev/null || true
+    wait "$run_pid" || true
+    printf 'error: the server ended before the run did; it said last:\n%s\n' "$(tail -n 20 "$folder/server.log")" >>"$folder/run.err"
+    server_pid='' code=3
+  fi
+  run_pid=''
+  return "$code"
+}
+
+# Bounds of the run itself are checked beside the baseline where there is one, over all runs.
+bounds=()
+[ -n "$baseline" ] || bounds=(${require[@]+"${require[@]}"})
+code=0
+for ((run = 1; run <= runs && code < 2; run++)); do
+  once=0
+  run_once "$folder/runs/$(printf %03d "$run").jsonl" ${bounds[@]+"${bounds[@]}"} || once=$?
+  cat "$folder/run.err" >&2
+  [ "$once" -le "$code" ] || code=$once
+done
+
+if [ "$code" -lt 2 ] && [ -n "$written" ]; then
+  "$sobench" compare "$folder/runs" --write-baseline "$written" >/dev/null
+fi
+of_run=$code
+if [ "$code" -lt 2 ] && [ -n "$baseline" ]; then
+  [ ${#fail_on[@]} -gt 0 ] || fail_on=(--gate)
+  held=0
+  "$sobench" compare "$baseline" "$folder/runs" "${fail_on[@]}" ${require[@]+"${require[@]}"} ${compare[@]+"${compare[@]}"} \
+    --format markdown >"$folder/compare.md" 2>"$folder/compare.err" || held=$?
+  cat "$folder/compare.err" >&2
+  [ "$held" -le "$code" ] || code=$held
+fi
+
+case $code in
+  0) verdict=passed ;;
+  1) verdict='failed: a rule was broken' ;;
+  2) verdict='not done: wrong input' ;;
+  3) verdict='not done, or not to the end' ;;
+  4) verdict='not comparable with the baseline' ;;
+  *) verdict="interrupted (exit code $code)" ;;
+esac
+
+[ "$code" != 1 ] || [ "$of_run" = 0 ] || verdict='failed: a bound was not kept, or the client stood in the way'
+
+# What was said on stderr, in a block that its own words cannot end.
+# shellcheck disable=SC2016  # those are backticks of Markdown
+quoted() { [ ! -s "$1" ] || { printf '\n````text\n'; tail -n 30 "$1" | sed 's/````/` ` ` `/g'; printf '````\n'; }; }
+{
+  printf '### sobench: %s\n' "$verdict"
+  [ "$of_run" = 0 ] || quoted "$folder/run.err"
+  quoted "$folder/compare.err"
+  [ ! -s "$folder/compare.md" ] || { printf '\n'; cat "$folder/compare.md"; }
+  if [ -s "$folder/run.md" ]; then
+    printf '\n<details><summary>The last run</summary>\n\n'
+    cat "$folder/run.md"
+    printf '\n</details>\n'
+  fi
+} >"$folder/comment.md"
+printf 'sobench: %s\n' "$verdict" >&2
+exit "$code"
