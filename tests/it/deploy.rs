@@ -6,6 +6,7 @@ use std::process::Command;
 use crate::support::{Ran, cache, in_package};
 
 mod github;
+mod slurm;
 
 /// Runs a script of `deploy/` in a folder, with the program that was built, away from any proxy and key.
 fn script(path: &str, folder: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Ran {
