@@ -47,6 +47,7 @@ pages! {
     preflight: "docs/preflight.md",
     datasets: "docs/datasets.md",
     load: "docs/load.md",
+    shards: "docs/shards.md",
     metrics: "docs/metrics.md",
     run_log: "docs/run-log.md",
     reports: "docs/reports.md",
