@@ -102,6 +102,11 @@ fn both_now() -> Both {
     (1..READINGS).map(read).fold(first, |best, other| if other.0 < best.0 { other } else { best }).1
 }
 
+/// An instant so long from now, to wait until.
+pub(super) fn instant_in(time: Duration) -> Instant {
+    Instant::now() + time
+}
+
 /// A begin so long from now.
 pub(super) fn begin_in(lead: Duration) -> Begin {
     Begin { process_ns: process_ns() + as_ns(lead), wall: SystemTime::now() + lead }

@@ -47,6 +47,9 @@ const SLURM_STEP: &str = "SLURM_ARRAY_TASK_STEP";
 const JOB_INDEX: &str = "JOB_COMPLETION_INDEX";
 const SHARDS: &str = "SOBENCH_SHARDS";
 
+/// The longest that shards wait for each other: a week, as a queue of jobs may take.
+const LONGEST_TIMEOUT: Duration = Duration::from_secs(7 * 86_400);
+
 /// The part of a load, where one was asked for.
 ///
 /// # Errors
@@ -96,6 +99,10 @@ pub(super) fn shard(flag: Option<&str>, read: &dyn Fn(&str) -> Option<String>) -
 pub(super) fn start(flags: &ShardArgs) -> Result<StartPlan> {
     if let Some(address) = &flags.coordinator {
         let timeout = seconds("--coordinator-timeout", flags.coordinator_timeout)?;
+        if timeout > LONGEST_TIMEOUT {
+            return Err(Error::usage(format!("--coordinator-timeout is longer than a week: {}", flags.coordinator_timeout))
+                .hint("give seconds, e.g. 3600"));
+        }
         let is_place = address
             .rsplit_once(':')
             .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0));
@@ -280,6 +287,7 @@ mod tests {
             assert_eq!(place(address, 5.0).unwrap_err().what, format!("--coordinator is not HOST:PORT: {address}"));
         }
         assert_eq!(place("one:7070", 0.0).unwrap_err().what, "--coordinator-timeout is not a time: 0");
+        assert_eq!(place("one:7070", 1e18).unwrap_err().what, "--coordinator-timeout is longer than a week: 1000000000000000000");
     }
 
     #[test]

@@ -178,6 +178,7 @@ impl Shards {
         header.known_constraints = known;
         header.about.trial_requests = self.logs.iter().map(|log| log.header.about.trial_requests).sum();
         header.about.warmup_requests = self.logs.iter().map(|log| log.header.about.warmup_requests).sum();
+        header.about.enforcement.requests = self.logs.iter().map(|log| log.header.about.enforcement.requests).sum();
         header.about.notices = self.said(|log| log.header.about.notices.clone());
         header
     }

@@ -165,7 +165,7 @@ mod tests {
         let case = |index: usize| Case::new(format!("json-{index}"), Prompt::Text("?".into()), None, 8);
         let (cases, due) = (vec![case(0), case(1)], [0, 5].map(Duration::from_millis));
         let base = cases_sha256(&cases, &due);
-        assert_eq!((base.len(), base == cases_sha256(&cases.clone(), &due)), (64, true));
+        assert_eq!((base.len(), base == cases_sha256(&cases, &due)), (64, true));
         let changed = |change: &dyn Fn(&mut Case)| {
             let mut cases = cases.clone();
             change(&mut cases[1]);

@@ -170,8 +170,12 @@ fn four_shards_are_the_run_of_one_request_for_request() {
     let union: BTreeMap<usize, [String; 5]> = found.into_iter().flatten().collect();
     println!("union | {:8} of {}, every one equal: {}", union.len(), expected.len(), union == expected);
     assert_eq!(union, expected);
+    merged_they_say_the_same(folder.path(), &expected);
+}
 
-    let (paths, merged) = (paths(folder.path(), 4), folder.path().join("merged.jsonl"));
+/// Holds the merged log of [`run_shards`], and its result, against those of the run of one client.
+fn merged_they_say_the_same(folder: &Path, expected: &BTreeMap<usize, [String; 5]>) {
+    let (paths, merged) = (paths(folder, 4), folder.join("merged.jsonl"));
     let ran = merge(&paths, &["--output", merged.to_str().unwrap(), "--format", "json"]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     check_lines(&merged);
@@ -180,7 +184,7 @@ fn four_shards_are_the_run_of_one_request_for_request() {
     let instants_moved = facts(&log);
     // Each began when it was ready: its requests were due so much later.
     let but_due = |facts: &BTreeMap<usize, [String; 5]>| facts.values().map(|it| it[1..].to_vec()).collect::<Vec<_>>();
-    assert_eq!(but_due(&instants_moved), but_due(&expected));
+    assert_eq!(but_due(&instants_moved), but_due(expected));
     let result: Value = serde_json::from_str(&ran.stdout).unwrap();
     assert_eq!(contracts::check(&result), Ok(()));
     let own = &result["sobench"];
@@ -199,7 +203,7 @@ fn four_shards_are_the_run_of_one_request_for_request() {
         "{said}"
     );
     let alone: Value =
-        serde_json::from_str(&sobench(&["report", log_of_one(folder.path()).as_str(), "--format", "json"]).stdout).unwrap();
+        serde_json::from_str(&sobench(&["report", log_of_one(folder).as_str(), "--format", "json"]).stdout).unwrap();
     for place in [
         "/sobench/quality",
         "/sobench/outcomes",

@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::wire::{Link, Message, PROTOCOL};
 use super::{CoordinatorOptions, LEAD};
-use crate::driver::clock::{Begin, as_ns, begin_at_unix_ns, unix_ns};
+use crate::driver::clock::{Begin, as_ns, begin_at_unix_ns, instant_in, unix_ns};
 use crate::error::{Error, Result};
 use crate::shard::{ClockAbout, Shard};
 
@@ -70,7 +70,7 @@ impl Leader {
         let table = Arc::new(watch::Sender::new(Table::default()));
         let mut attending = JoinSet::new();
         attending.spawn(accept(listener, part, plan_sha256.to_owned(), Arc::clone(&table)));
-        let deadline = Instant::now() + options.timeout;
+        let deadline = instant_in(options.timeout);
         Ok(Self { part, options: options.clone(), deadline, table, _attending: attending })
     }
 

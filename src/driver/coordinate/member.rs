@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::CoordinatorOptions;
 use super::wire::{Link, Message, PROTOCOL};
-use crate::driver::clock::{Begin, begin_at_unix_ns, unix_ns};
+use crate::driver::clock::{Begin, begin_at_unix_ns, instant_in, unix_ns};
 use crate::error::{Error, Result};
 use crate::shard::{ClockAbout, Shard};
 
@@ -27,7 +27,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(200);
 pub(super) struct Member {
     link: Link,
     address: String,
-    /// Until when the others are waited for.
+    /// Until when a word of the leader is waited for.
     deadline: Instant,
 }
 
@@ -67,8 +67,7 @@ impl Member {
     /// Nobody listens there in time, or the leader has another plan.
     pub(super) async fn join(options: &CoordinatorOptions, part: Shard, plan_sha256: &str) -> Result<Self> {
         let CoordinatorOptions { address, timeout: limit } = options;
-        let deadline = Instant::now() + *limit;
-        let mut link = connect(address, deadline).await.map_err(|error| {
+        let mut link = connect(address, instant_in(*limit)).await.map_err(|error| {
             Error::environment(format!("shard {part} found no coordinator within {} s ({error}): {address}", limit.as_secs_f64()))
                 .hint("shard 1 listens there once it is ready: is it running, and is the port open? --coordinator-timeout waits longer")
         })?;
@@ -78,7 +77,11 @@ impl Member {
             link.receive().await
         };
         match timeout(ANSWER_TIMEOUT, welcome).await.map_err(io::Error::from).and_then(|answer| answer) {
-            Ok(Message::Welcome {}) => Ok(Self { link, address: address.clone(), deadline }),
+            Ok(Message::Welcome {}) => {
+                // The leader's patience began before this, and it has the last word.
+                let deadline = instant_in(*limit + ANSWER_TIMEOUT);
+                Ok(Self { link, address: address.clone(), deadline })
+            }
             Ok(Message::Refused { words }) => Err(refused(&words)),
             Ok(_) => Err(gone(address, "its answer makes no sense")),
             Err(error) => Err(gone(address, &error.to_string())),
@@ -89,9 +92,7 @@ impl Member {
         let address = self.address.clone();
         let lost = |error: io::Error| gone(&address, &error.to_string());
         self.link.send(&Message::Ready {}).await.map_err(lost)?;
-        // The leader has the same patience, and began it earlier or later by what it took to become ready.
-        let patience = self.deadline + ANSWER_TIMEOUT;
-        let word = timeout_at(patience.max(Instant::now() + ANSWER_TIMEOUT), self.link.receive()).await;
+        let word = timeout_at(self.deadline, self.link.receive()).await;
         let at_ns = match word.map_err(io::Error::from).and_then(|word| word).map_err(lost)? {
             Message::Start { at_ns } => at_ns,
             Message::Refused { words } => return Err(refused(&words)),
@@ -136,7 +137,7 @@ async fn connect(address: &str, deadline: Instant) -> io::Result<Link> {
         let connected = timeout_at(deadline, TcpStream::connect(address)).await.map_err(io::Error::from).and_then(|it| it);
         match connected.and_then(Link::new) {
             Ok(link) => return Ok(link),
-            Err(error) if Instant::now() + LOOK_AGAIN >= deadline => return Err(error),
+            Err(error) if instant_in(LOOK_AGAIN) >= deadline => return Err(error),
             Err(_) => sleep(LOOK_AGAIN).await,
         }
     }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::super::tests::{cases, footer, header, judged, observations};
 use super::super::write::{Access, Secrets, Writing, pair};
 use super::*;
-use crate::shard::{ClockAbout, Start};
+use crate::shard::ClockAbout;
 
 /// How a log is made otherwise than the others.
 struct Otherwise<'a> {
@@ -17,11 +17,19 @@ struct Otherwise<'a> {
     holds: &'a dyn Fn(usize) -> bool,
     started_unix_ns: u64,
     is_whole: bool,
+    clock_before: Option<ClockAbout>,
     clock_after: Option<ClockAbout>,
 }
 
 fn as_planned() -> Otherwise<'static> {
-    Otherwise { header: &|_| {}, holds: &|_| true, started_unix_ns: 5_000_000_007, is_whole: true, clock_after: None }
+    Otherwise {
+        header: &|_| {},
+        holds: &|_| true,
+        started_unix_ns: 5_000_000_007,
+        is_whole: true,
+        clock_before: None,
+        clock_after: None,
+    }
 }
 
 /// Writes the log of a part, or of the whole.
@@ -36,7 +44,7 @@ fn log(path: &Path, part: Option<Shard>, how: &Otherwise<'_>) -> PathBuf {
         shard.plan_sha256 = plan_sha256;
     }
     let (teller, told) = pair();
-    teller.began(UNIX_EPOCH + Duration::from_nanos(how.started_unix_ns), None);
+    teller.began(UNIX_EPOCH + Duration::from_nanos(how.started_unix_ns), how.clock_before);
     let own = observations().into_iter().filter(|it| (how.holds)(it.case_index));
     let own: Vec<_> = own.filter(|it| part.is_none_or(|part| part.takes(it.case_index))).collect();
     let mut indices: Vec<usize> = own.iter().map(|it| it.case_index).collect();
@@ -117,16 +125,10 @@ fn instants_are_on_one_time_line() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     let clock = |offset_ns, uncertainty_ns| Some(ClockAbout { offset_ns, uncertainty_ns, exchanges: 32 });
-    let measured = |offset_ns, uncertainty_ns| {
-        move |header: &mut Header| {
-            let shard = header.shard.as_mut().unwrap();
-            (shard.start, shard.clock) = (Start::Coordinator, clock(offset_ns, uncertainty_ns));
-        }
-    };
-    let (first, second) = (measured(0, 0), measured(-1_000, 40));
     for (started_unix_ns, begin_ns) in [(5_000_001_007, 0), (5_000_001_507, 500)] {
-        let one = log(&at("1"), Some(ONE), &Otherwise { header: &first, ..as_planned() });
-        let two = Otherwise { header: &second, started_unix_ns, clock_after: clock(-1_010, 30), ..as_planned() };
+        let one = log(&at("1"), Some(ONE), &Otherwise { clock_before: clock(0, 0), ..as_planned() });
+        let (clock_before, clock_after) = (clock(-1_000, 40), clock(-1_010, 30));
+        let two = Otherwise { started_unix_ns, clock_before, clock_after, ..as_planned() };
         let two = log(&at("2"), Some(TWO), &two);
         let merged = merge(&[one, two], &at("merged"));
         let told = &merged.header.merged[1];
@@ -164,7 +166,7 @@ fn what_does_not_belong_together_is_refused_by_name() {
         (vec![one.clone(), two.clone(), again], "two files are of shard 2/2: "),
         (vec![one.clone(), seed], "the logs are of different plans: load.seed is 0 in "),
         (vec![one.clone(), three(2)], "the logs are of different plans: "),
-        (vec![one.clone(), short], "shard 2/2 ended, and the request of index 3 is not in its log: "),
+        (vec![one, short], "shard 2/2 ended, and the request of index 3 is not in its log: "),
         (vec![at("foreign"), two.clone()], "request json-1 (index 1) is in the log of shard 1/2, and belongs to shard 2/2: "),
         (vec![at("changed"), two.clone()], "the header of shard 1/2 does not fit the digest of its own plan: "),
         (vec![at("merged"), two], "this log was merged from shards already: "),
