@@ -45,12 +45,15 @@ command -v "$sobench" >/dev/null || refuse "no program $sobench" "install sobenc
 mkdir -p "$folder/runs"
 [ -z "$(ls -A "$folder/runs")" ] || refuse "$folder/runs has runs already" "name a new folder in --results"
 
-# Ends what was started, and waits until it is gone. The server has a process group of its own, so that its workers go with it.
+# Ends what was started, the run first, and waits until it is gone. The server has a process group of its own, so that its workers go with it.
 server_pid='' run_pid=''
 # shellcheck disable=SC2317,SC2329  # the trap calls it
 tidy_up() {
   trap - EXIT
-  [ -z "$run_pid" ] || kill -TERM "$run_pid" 2>/dev/null || true
+  if [ -n "$run_pid" ]; then
+    kill -TERM "$run_pid" 2>/dev/null || true
+    wait "$run_pid" || true
+  fi
   if [ -n "$server_pid" ]; then
     kill -TERM -- "-$server_pid" 2>/dev/null || true
     for ((tenth = 0; tenth < 300; tenth++)); do
@@ -101,6 +104,7 @@ for ((run = 1; run <= runs && code < 2; run++)); do
 done
 
 if [ "$code" -lt 2 ] && [ -n "$written" ]; then
+  mkdir -p "$(dirname "$written")"
   "$sobench" compare "$folder/runs" --write-baseline "$written" >/dev/null
 fi
 of_run=$code
