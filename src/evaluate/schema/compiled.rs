@@ -2,10 +2,11 @@
 //! much a schema may ask for is the caller's to know.
 
 use jsonschema::error::ValidationErrorKind;
-use jsonschema::{PatternOptions, Retrieve, Uri, ValidationError, Validator};
+use jsonschema::{PatternOptions, ValidationError, Validator};
 use serde_json::Value;
 
 use super::counted::Counted;
+use super::outside::NothingOutside;
 use super::shape::Demand;
 use super::{bounds, clipped, formats, keywords, short_message};
 use crate::evaluate::{EvaluateOptions, stack};
@@ -80,15 +81,6 @@ fn build(schema: &Value, options: EvaluateOptions, given_up: &keywords::GivenUp)
         validator_options = formats::add_later(validator_options, schema);
     }
     validator_options.build(schema).map_err(|error| NotScored::Unsupported { what: unusable(&error) })
-}
-
-/// Refuses to leave the document: a schema never makes us open a socket or a file.
-pub(super) struct NothingOutside;
-
-impl Retrieve for NothingOutside {
-    fn retrieve(&self, uri: &Uri<String>) -> Result<Value, Box<dyn std::error::Error + Send + Sync>> {
-        Err(format!("{uri} is outside the document").into())
-    }
 }
 
 /// Why a schema cannot be judged by, in one line.

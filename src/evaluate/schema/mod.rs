@@ -15,6 +15,7 @@ mod counted;
 mod decimal;
 mod formats;
 mod keywords;
+mod outside;
 mod shape;
 mod size;
 mod survey;

@@ -9,10 +9,11 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use jsonschema::ValidationError;
-use referencing::{Draft, Error, List, Registry, Resolver, Uri, uri};
+use referencing::{Draft, Error, List, Resolver, Uri, uri};
 use serde_json::{Map, Value};
 
-use super::compiled::{NothingOutside, unusable};
+use super::compiled::unusable;
+use super::outside;
 use crate::verdict::NotScored;
 
 /// Schemas that the validator may compile: those of the largest schema that is taken, and some that are compiled more than once.
@@ -150,8 +151,7 @@ pub(super) fn with_survey<T>(schema: &Value, use_it: impl FnOnce(&Survey<'_>) ->
     let draft = Draft::default().detect(schema);
     let resource = draft.create_resource_ref(schema);
     let mut base = uri::from_str(resource.id().unwrap_or("json-schema:///")).map_err(refused)?;
-    let registry = Registry::new().retriever(NothingOutside).draft(draft).add(base.as_str(), resource);
-    let registry = registry.and_then(referencing::RegistryBuilder::prepare).map_err(refused)?;
+    let registry = outside::registry(base.as_str(), draft, resource).map_err(refused)?;
     if !registry.contains_resource(base.as_str()) {
         base.set_fragment(None);
     }
