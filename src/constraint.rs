@@ -118,8 +118,13 @@ impl Constraint {
 
 /// SHA-256 in lower-case hex.
 pub fn sha256_hex(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes))
+}
+
+/// A digest in lower-case hex.
+pub fn hex(digest: &[u8]) -> String {
     use fmt::Write as _;
-    Sha256::digest(bytes).iter().fold(String::with_capacity(64), |mut hex, byte| {
+    digest.iter().fold(String::with_capacity(2 * digest.len()), |mut hex, byte| {
         write!(hex, "{byte:02x}").expect("writing to a string does not fail");
         hex
     })

@@ -10,6 +10,7 @@ use crate::ending::Ending;
 use crate::engine::EngineName;
 use crate::error::{Error, Result};
 use crate::exit_codes::{DONE, INTERRUPTED};
+use crate::mask::row::Row;
 use crate::mask::{self, MaskEvent, MaskRun, MergedRows, WorkerCommand};
 use crate::plan::{Format, MeasureOutput, MeasurePlan, MergePlan};
 use crate::printable::printable;
@@ -36,12 +37,7 @@ pub fn run(plan: &MeasurePlan) -> Result<Ending> {
     watch_wishes(Arc::clone(&stop))?;
     let measured = measure(plan, &stop)?;
     let summary = Summary::build(measurement(&measured), || Ok(measured.rows()))?;
-    let mut stdout = match plan.output.format {
-        Format::Text => text::render(&summary),
-        Format::Json => pretty(&json::render(&summary)),
-        Format::Csv => String::from_utf8_lossy(&csv::render_rows(measured.rows(), &measured.about)?).into_owned(),
-        Format::Html => html::render(&summary),
-    };
+    let mut stdout = rendered(plan.output.format, &summary, measured.rows())?;
     let mut ending = Ending { exit_code: if measured.interrupted { INTERRUPTED } else { DONE }, ..Ending::default() };
     if plan.output.explain {
         let routes = explained(&measured)?;
@@ -82,7 +78,7 @@ pub(crate) fn merged(plan: &MergePlan) -> Result<Ending> {
         return Ok(ending);
     }
     let measurement = Measurement {
-        about: about.clone(),
+        about,
         batches: Vec::new(),
         sobench_version: env!("CARGO_PKG_VERSION").to_owned(),
         date: None,
@@ -91,17 +87,25 @@ pub(crate) fn merged(plan: &MergePlan) -> Result<Ending> {
         notices,
     };
     let summary = Summary::build(measurement, || Ok(rows.iter()))?;
-    let report = match format {
-        Format::Text => text::render(&summary).into_bytes(),
-        Format::Json => pretty(&json::render(&summary)).into_bytes(),
-        Format::Csv => csv::render_rows(rows.iter(), &about)?,
-        Format::Html => html::render(&summary).into_bytes(),
-    };
+    let report = rendered(format, &summary, rows.iter())?;
     match &plan.rendering.output {
-        None => ending.stdout = String::from_utf8_lossy(&report).into_owned(),
-        Some(path) => write_file(path, &report, &mut ending),
+        None => ending.stdout = report,
+        Some(path) => write_file(path, report.as_bytes(), &mut ending),
     }
     Ok(ending)
+}
+
+/// The report of rows in a format.
+///
+/// # Errors
+/// Rows that cannot be read.
+fn rendered(format: Format, summary: &Summary, rows: impl Iterator<Item = Result<Row>>) -> Result<String> {
+    Ok(match format {
+        Format::Text => text::render(summary),
+        Format::Json => pretty(&json::render(summary)),
+        Format::Csv => String::from_utf8_lossy(&csv::render_rows(rows, &summary.measurement.about)?).into_owned(),
+        Format::Html => html::render(summary),
+    })
 }
 
 fn measure(plan: &MeasurePlan, stop: &AtomicBool) -> Result<MaskRun> {

@@ -4,14 +4,16 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::error::{Error, Result};
+use crate::input::json;
 use crate::printable::printable;
 
 /// The most shards that one load or corpus is dealt out to.
 pub const MAX_SHARDS: usize = 100_000;
 
-/// Characters of a list of shards that are shown.
+/// Characters of a list of shards, or of a value, that are shown.
 const MAX_SHOWN: usize = 80;
 
 /// One of several parts. Every shard knows the whole, and takes each `of`-th item of it, beginning with item `number - 1`: parts do not
@@ -109,6 +111,21 @@ pub fn each_once(parts: &[(Shard, String)]) -> Result<()> {
     };
     Err(Error::usage(format!("of {of} shards the {words} missing"))
         .hint("name the file of every shard; that of one that was killed counts as far as it goes"))
+}
+
+/// Sees that all parts have the same terms, each with its file's name. `different` says what it means that they have not, `whole` what they
+/// are parts of.
+///
+/// # Errors
+/// Usage: the first place at which one differs from the first.
+pub fn same_terms(different: &str, whole: &str, parts: &[(Value, String)]) -> Result<()> {
+    let Some(((expected, one), others)) = parts.split_first() else { return Ok(()) };
+    let differing = others.iter().find_map(|(terms, two)| Some((json::difference(expected, terms)?, two)));
+    let Some(((place, here, there), two)) = differing else { return Ok(()) };
+    let place = place.trim_start_matches("about.");
+    let [here, there] = [here, there].map(|value| printable(&value, MAX_SHOWN));
+    Err(Error::usage(format!("{different}: {place} is {here} in {one} and {there} in {two}"))
+        .hint(format!("shards of one {whole} have the same flags and files but for --shard, and the same version of sobench")))
 }
 
 /// Digits alone: Rust's own reading takes a plus sign.

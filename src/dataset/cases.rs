@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 
 use super::{Constraints, Dataset, DatasetPlan, OutputLength, PromptForm, Row, Rows, RowsKind, Shortfall};
 use crate::case::{Arm, Case, Prompt};
-use crate::constraint::Constraint;
+use crate::constraint::{Constraint, hex};
 use crate::error::{Error, Result};
 use crate::random::PythonRandom;
 use crate::tokenizer::Tokenizer;
@@ -189,6 +189,6 @@ impl AskedHash {
     }
 
     fn hex(self) -> String {
-        self.hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+        hex(&self.hash.finalize())
     }
 }

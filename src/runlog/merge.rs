@@ -14,19 +14,14 @@ use serde_json::value::RawValue;
 use super::line::{JudgedLine, Line, Numbers, ReadLine, RequestLine};
 use super::read::{Lines, Seeker, changed};
 use super::write::Sink;
-use super::{Footer, Header, Keep, MergedShard, RunLog, ShardAbout, ShardEnd, Source};
+use super::{Footer, Header, Keep, MergedShard, RunLog, ShardEnd, Source};
 use crate::case::Prompt;
 use crate::constraint::sha256_hex;
 use crate::error::{Error, Result};
-use crate::input::json;
 use crate::metrics::client::ClientCost;
 use crate::metrics::spec_decode::SpecDecode;
 use crate::observation::Timing;
-use crate::printable::printable;
-use crate::shard::{Shard, each_once};
-
-/// Characters of a differing value that are shown.
-const MAX_SHOWN: usize = 80;
+use crate::shard::{Shard, each_once, same_terms};
 
 /// The logs of all shards of one run, in their order.
 #[derive(Debug)]
@@ -111,9 +106,13 @@ impl Shards {
     }
 
     fn of(mut logs: Vec<RunLog>) -> Result<Self> {
-        logs.iter().try_for_each(|log| of_a_shard(log).map(|_| ()))?;
+        logs.iter().try_for_each(of_a_shard)?;
         logs.sort_by_key(|log| log.header.part().number);
-        same_plan(&logs)?;
+        if logs.is_empty() {
+            return Err(Error::usage("no logs to merge").hint("name the log of every shard"));
+        }
+        let terms: Vec<_> = logs.iter().map(|log| (log.header.plan_terms(), log.source().name())).collect();
+        same_terms("the logs are of different plans", "run", &terms)?;
         let named: Vec<(Shard, String)> = logs.iter().map(|log| (log.header.part(), log.source().name())).collect();
         each_once(&named)?;
         logs.iter().try_for_each(own_requests)?;
@@ -230,7 +229,8 @@ fn flushed(failure: Option<Error>) -> Result<()> {
     failure.map_or(Ok(()), Err)
 }
 
-fn of_a_shard(log: &RunLog) -> Result<&ShardAbout> {
+/// Refuses what is no shard's log as the shard wrote it.
+fn of_a_shard(log: &RunLog) -> Result<()> {
     let name = log.source().name();
     if !log.header.merged.is_empty() {
         return Err(Error::usage(format!("this log was merged from shards already: {name}"))
@@ -247,23 +247,7 @@ fn of_a_shard(log: &RunLog) -> Result<&ShardAbout> {
         ))
         .hint("the file was changed; a run log is only ever added to"));
     }
-    Ok(shard)
-}
-
-/// Refuses logs of other plans than the first one's, by what differs.
-fn same_plan(logs: &[RunLog]) -> Result<()> {
-    let Some(first) = logs.first() else { return Err(Error::usage("no logs to merge").hint("name the log of every shard")) };
-    let Some(other) = logs.iter().find(|log| log.header.plan_sha256() != first.header.plan_sha256()) else { return Ok(()) };
-    let (one, two) = (first.header.plan_terms(), other.header.plan_terms());
-    let (place, here, there) = json::difference(&one, &two).unwrap_or_default();
-    let [here, there] = [here, there].map(|value| printable(&value, MAX_SHOWN));
-    Err(Error::usage(format!(
-        "the logs are of different plans: {} is {here} in {} and {there} in {}",
-        place,
-        first.source().name(),
-        other.source().name()
-    ))
-    .hint("shards of one run have the same flags and files but for --shard, and the same version of sobench"))
+    Ok(())
 }
 
 /// Refuses a log with requests of other shards, and one that ended without all of its own.

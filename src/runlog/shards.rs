@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 use super::Header;
 use crate::case::Case;
-use crate::constraint::sha256_hex;
+use crate::constraint::{hex, sha256_hex};
 use crate::metrics::client::ClientCost;
 use crate::report::Host;
 use crate::shard::{ClockAbout, Shard, Start};
@@ -152,7 +152,7 @@ fn cases_sha256(cases: &[Case], due: &[Duration]) -> String {
         hash.update(line.to_string());
         hash.update("\n");
     }
-    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&hash.finalize())
 }
 
 #[cfg(test)]

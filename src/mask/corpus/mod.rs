@@ -24,7 +24,7 @@ use super::plan::{CorpusSource, MAX_INSTANCE_BYTES, MaskPlan};
 use super::protocol;
 use super::row::Spelling;
 use super::spelling;
-use crate::constraint::Constraint;
+use crate::constraint::{Constraint, hex};
 use crate::error::{Error, Result};
 use crate::input::json::Repeated;
 use crate::printable::printable;
@@ -177,7 +177,7 @@ fn read_one(source: &CorpusSource, sink: &mut Sink) -> Result<CorpusAbout> {
         entries: corpus.entries,
         instances: corpus.instances,
         unreadable: corpus.unreadable,
-        sha256: hex(corpus.hash.clone()),
+        sha256: hex(&corpus.hash.clone().finalize()),
     })
 }
 
@@ -274,10 +274,6 @@ impl Instance {
             Content::Json(_) => spelling::spell(&self.content, Spelling::Pretty).map_or(0, |text| text.len()),
         }
     }
-}
-
-fn hex(hash: Sha256) -> String {
-    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

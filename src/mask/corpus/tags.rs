@@ -5,13 +5,14 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 /// Keywords that hold schemas by names that are the author's.
-const BY_NAME: [&str; 6] = ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"];
+pub(in crate::mask) const BY_NAME: [&str; 6] =
+    ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"];
 
 /// Keywords that hold values, in which nothing is a keyword.
 const VALUES: [&str; 6] = ["const", "enum", "default", "examples", "example", "required"];
 
 /// Keywords of annotation, which constrain nothing.
-const ANNOTATIONS: [&str; 9] =
+pub(in crate::mask) const ANNOTATIONS: [&str; 9] =
     ["$schema", "$id", "id", "$comment", "title", "description", "readOnly", "writeOnly", "deprecated"];
 
 /// Characters of a format's name that are kept.

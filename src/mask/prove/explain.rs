@@ -2,6 +2,7 @@
 //! engine is asked again. Knows no corpus.
 
 use std::cell::OnceCell;
+use std::ops::Range;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -84,17 +85,18 @@ impl<'a> Explainer<'a> {
     /// # Errors
     /// The library's own.
     pub(super) fn strict(&self, refusal: &Refusal<'_>, ground: &Ground<'_>) -> Result<Why, EngineError> {
-        let reading = self.declared(refusal, ground)?;
-        let cause = if reading == Reading::Error { self.cause(refusal, ground)? } else { None };
+        let piece = self.refused_piece(refusal, ground)?;
+        let reading = self.declared(refusal, piece.as_ref(), ground)?;
+        let cause = if reading == Reading::Error { self.cause(refusal, piece.as_ref(), ground)? } else { None };
         Ok(Why { reading, cause })
     }
 
     /// What is declared and explains it.
-    fn declared(&self, refusal: &Refusal<'_>, ground: &Ground<'_>) -> Result<Reading, EngineError> {
+    fn declared(&self, refusal: &Refusal<'_>, piece: Option<&Range<usize>>, ground: &Ground<'_>) -> Result<Reading, EngineError> {
         if departure::of(self.engine).next().is_none() {
             return Ok(Reading::Error);
         }
-        if let Some(departure) = self.by_piece(refusal, ground, true)? {
+        if let Some(departure) = self.by_piece(refusal.text, piece, true, ground)? {
             return Ok(Reading::Declared(vec![departure]));
         }
         let respelt = self.respelt(refusal.text);
@@ -124,9 +126,14 @@ impl<'a> Explainer<'a> {
     }
 
     /// What an error is about, by the same experiments: nothing declares it, but it names what is wrong.
-    fn cause(&self, refusal: &Refusal<'_>, ground: &Ground<'_>) -> Result<Option<Departure>, EngineError> {
+    fn cause(
+        &self,
+        refusal: &Refusal<'_>,
+        piece: Option<&Range<usize>>,
+        ground: &Ground<'_>,
+    ) -> Result<Option<Departure>, EngineError> {
         let Constraint::JsonSchema(schema) = self.constraint else { return Ok(None) };
-        if let Some(departure) = self.by_piece(refusal, ground, false)? {
+        if let Some(departure) = self.by_piece(refusal.text, piece, false, ground)? {
             return Ok(Some(departure));
         }
         if !self.declares(Departure::MemberOrder)
@@ -139,23 +146,38 @@ impl<'a> Explainer<'a> {
         Ok(is_named.then_some(Departure::AdditionalProperties))
     }
 
-    /// The departure that the text is refused for where it is refused, whatever comes after: undone in the one piece that is not let through,
-    /// it lets that piece through. Of the departures that the engine declares, or of the others.
-    fn by_piece(&self, refusal: &Refusal<'_>, ground: &Ground<'_>, declared: bool) -> Result<Option<Departure>, EngineError> {
+    /// The white space, string, number or other character of a JSON text that is not let through, whatever comes after it.
+    fn refused_piece(&self, refusal: &Refusal<'_>, ground: &Ground<'_>) -> Result<Option<Range<usize>>, EngineError> {
         if !self.is_json() {
             return Ok(None);
         }
-        let grammar = self.unforced().unwrap_or(self.grammar);
-        let Some(stuck) = stuck(grammar, refusal, ground)? else { return Ok(None) };
-        let Some(place) = respell::piece_around(refusal.text, stuck) else { return Ok(None) };
-        let is_outermost = place.start == 0 || place.end == refusal.text.len();
-        let (before, piece) = (&refusal.text[..place.start], &refusal.text[place]);
+        let stuck = stuck(self.freest(), refusal, ground)?;
+        Ok(stuck.and_then(|at| respell::piece_around(refusal.text, at)))
+    }
+
+    /// The engine without forced tokens, where it has any.
+    fn freest(&self) -> &'a dyn Grammar {
+        self.unforced().unwrap_or(self.grammar)
+    }
+
+    /// The departure that the text is refused for at this piece: undone there, it lets the piece through. Of the departures that the
+    /// engine declares, or of the others.
+    fn by_piece(
+        &self,
+        text: &str,
+        piece: Option<&Range<usize>>,
+        declared: bool,
+        ground: &Ground<'_>,
+    ) -> Result<Option<Departure>, EngineError> {
+        let Some(place) = piece else { return Ok(None) };
+        let is_outermost = place.start == 0 || place.end == text.len();
+        let (before, piece) = (&text[..place.start], &text[place.clone()]);
         for (departure, respell) in RESPELLINGS {
             let respelt = respell(piece);
             if self.declares(departure) == declared
                 && respelt != piece
                 && (is_outermost || departure != Departure::OuterWhiteSpace)
-                && begins(grammar, &format!("{before}{respelt}"), ground.vocabulary)?.is_some()
+                && begins(self.freest(), &format!("{before}{respelt}"), ground.vocabulary)?.is_some()
             {
                 return Ok(Some(departure));
             }

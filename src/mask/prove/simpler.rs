@@ -6,10 +6,7 @@ use std::collections::HashMap;
 use serde_json::{Map, Value};
 
 use super::respell;
-
-/// Keywords that say nothing of an instance.
-const SILENT: [&str; 11] =
-    ["$comment", "$id", "$schema", "default", "deprecated", "description", "examples", "id", "readOnly", "title", "writeOnly"];
+use crate::mask::corpus::tags::{ANNOTATIONS, BY_NAME};
 
 /// Keywords under which references find what they name.
 const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
@@ -82,10 +79,10 @@ fn drop_silent(schema: &mut Value) -> bool {
         match value {
             Value::Object(members) => {
                 let before = members.len();
-                members.retain(|name, _| is_map || !SILENT.contains(&name.as_str()));
+                members.retain(|name, _| is_map || !is_silent(name));
                 dropped |= members.len() < before;
                 let inner = members.iter_mut().filter(|(name, _)| is_map || !matches!(name.as_str(), "enum" | "const"));
-                open.extend(inner.map(|(name, value)| (value, !is_map && is_name_map(name))));
+                open.extend(inner.map(|(name, value)| (value, !is_map && BY_NAME.contains(&name.as_str()))));
             }
             Value::Array(items) => open.extend(items.iter_mut().map(|item| (item, false))),
             _ => {}
@@ -94,9 +91,9 @@ fn drop_silent(schema: &mut Value) -> bool {
     dropped
 }
 
-/// Whether a keyword's members are names, and not keywords.
-fn is_name_map(keyword: &str) -> bool {
-    matches!(keyword, "properties" | "patternProperties" | "dependentSchemas" | "dependencies") || DEFINITIONS.contains(&keyword)
+/// Whether a keyword says nothing of an instance.
+fn is_silent(keyword: &str) -> bool {
+    ANNOTATIONS.contains(&keyword) || matches!(keyword, "default" | "examples")
 }
 
 /// The schema of a member, of items, or of one alternative, each with the part of the text that it is about: what may hold the error alone.
@@ -105,6 +102,8 @@ pub(super) fn parts(schema: &Value, text: &[u8]) -> Vec<(Value, Vec<u8>)> {
     let (Value::Object(keywords), Ok(text)) = (schema, std::str::from_utf8(text)) else { return Vec::new() };
     let branches = ["allOf", "anyOf", "oneOf"].into_iter().filter_map(|name| keywords.get(name)?.as_array()).flatten();
     let reference = keywords.get("$ref").and_then(Value::as_str).and_then(|path| schema.pointer(path.strip_prefix('#')?));
+    // What refers to itself is no part of itself.
+    let reference = reference.filter(|part| *part != schema);
     let mut parts: Vec<(&Value, &str)> = branches.chain(reference).map(|part| (part, text)).collect();
     // What comes last is what a text that was refused ends in.
     for (name, member) in respell::children(text).into_iter().rev() {
@@ -170,7 +169,7 @@ impl Names {
                 self.shorten_of(keyword, value);
                 match value {
                     Value::Array(items) => open.extend(items),
-                    value if !is_name_map(keyword) => open.push(value),
+                    value if !BY_NAME.contains(&keyword.as_str()) => open.push(value),
                     Value::Object(members) => open.extend(members.values_mut()),
                     _ => {}
                 }

@@ -8,14 +8,13 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Header, MAX_LINE_BYTES, MAX_SHOWN, Rows, RowsFile, check_begin, not_rows, unusable};
+use super::{Header, MAX_LINE_BYTES, Rows, RowsFile, check_begin, not_rows, unusable};
 use crate::engine::EngineName;
 use crate::error::{Error, Result};
-use crate::input::{self, json};
+use crate::input;
 use crate::mask::about::{About, HostAbout};
 use crate::mask::row::Row;
-use crate::printable::printable;
-use crate::shard::{Shard, each_once};
+use crate::shard::{Shard, each_once, same_terms};
 
 /// A rows file that is the whole.
 #[derive(Debug)]
@@ -64,7 +63,11 @@ pub fn begins(path: &Path) -> Result<bool> {
 pub fn merge(paths: &[PathBuf], to: Option<&Path>) -> Result<MergedRows> {
     let mut parts = paths.iter().map(|path| Part::read(path)).collect::<Result<Vec<_>>>()?;
     parts.sort_by_key(|part| part.shard.number);
-    same_measurement(&parts)?;
+    if parts.is_empty() {
+        return Err(Error::usage("no rows to merge").hint("name the rows file of every shard"));
+    }
+    let terms: Vec<_> = parts.iter().map(|part| (part.terms(), part.path.display().to_string())).collect();
+    same_terms("the rows are of different measurements", "measurement", &terms)?;
     let named: Vec<(Shard, String)> = parts.iter().map(|part| (part.shard, part.path.display().to_string())).collect();
     each_once(&named)?;
     let mut order: BTreeMap<(usize, usize), (usize, u64)> = BTreeMap::new();
@@ -87,7 +90,7 @@ pub fn merge(paths: &[PathBuf], to: Option<&Path>) -> Result<MergedRows> {
         let line = line_at(&mut readers[*place], *offset).map_err(|error| unusable(&parts[*place].path, &error))?;
         file.append_line(*key, &line)?;
     }
-    let missing = selected * about.engines.len() - order.len().min(selected * about.engines.len());
+    let missing = (selected * about.engines.len()).saturating_sub(order.len());
     Ok(MergedRows { rows: file.rows(), notices: notices(&parts), missing, about })
 }
 
@@ -150,26 +153,6 @@ fn line_at(reader: &mut BufReader<File>, offset: u64) -> std::io::Result<Vec<u8>
     reader.seek(SeekFrom::Start(offset))?;
     next_line(reader, &mut line)?;
     Ok(line)
-}
-
-fn same_measurement(parts: &[Part]) -> Result<()> {
-    let Some((first, others)) = parts.split_first() else {
-        return Err(Error::usage("no rows to merge").hint("name the rows file of every shard"));
-    };
-    let expected = first.terms();
-    for other in others {
-        if let Some((place, here, there)) = json::difference(&expected, &other.terms()) {
-            let place = place.trim_start_matches("about.");
-            let [here, there] = [here, there].map(|value| printable(&value, MAX_SHOWN));
-            return Err(Error::usage(format!(
-                "the rows are of different measurements: {place} is {here} in {} and {there} in {}",
-                first.path.display(),
-                other.path.display()
-            ))
-            .hint("shards of one measurement have the same flags and files but for --shard, and the same version of sobench"));
-        }
-    }
-    Ok(())
 }
 
 fn notices(parts: &[Part]) -> Vec<String> {

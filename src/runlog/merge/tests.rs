@@ -5,6 +5,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use serde_json::Value;
 
+use super::super::ShardAbout;
 use super::super::tests::{cases, footer, header, judged, observations};
 use super::super::write::{Access, Secrets, Writing, pair};
 use super::*;
