@@ -14,6 +14,9 @@ pub struct EnginePolicy {
     pub guidance_forcing: bool,
     /// llguidance computes masks in slices of the vocabulary for JSON.
     pub guidance_slicer: bool,
+    /// References within one another that outlines-core follows; beyond them it leaves out the member that refers.
+    #[serde(default = "outlines_references")]
+    pub outlines_references: usize,
     /// `auto` stays with the engine of its first constraint, as a vLLM server does.
     pub auto_lock: bool,
     /// Threads of one compile, where a library can use several.
@@ -27,8 +30,14 @@ impl Default for EnginePolicy {
             xgrammar_strict: true,
             guidance_forcing: true,
             guidance_slicer: true,
+            outlines_references: outlines_references(),
             auto_lock: false,
             compile_threads: 1,
         }
     }
+}
+
+/// outlines-core's own (`json_schema`, Recursion).
+fn outlines_references() -> usize {
+    3
 }

@@ -13,6 +13,7 @@ pub(super) fn policy(flags: &EngineArgs) -> EnginePolicy {
         guidance_slicer: !flags.guidance_no_slicer,
         auto_lock: flags.auto_lock,
         compile_threads: usize::from(flags.compile_threads),
+        ..EnginePolicy::default()
     }
 }
 

@@ -30,6 +30,8 @@ pub(super) struct Outlines {
     vocabulary: Arc<Vocabulary>,
     /// Regex of the white space that JSON may have between its tokens.
     whitespace: &'static str,
+    /// References within one another that are followed.
+    references: usize,
 }
 
 impl Outlines {
@@ -45,7 +47,8 @@ impl Outlines {
                     .map_err(|error| Error::internal(format!("outlines-core does not take token {id}: {error}")))?;
             }
         }
-        Ok(Self { tokens, vocabulary, whitespace: if policy.any_whitespace { WHITESPACE } else { "" } })
+        let whitespace = if policy.any_whitespace { WHITESPACE } else { "" };
+        Ok(Self { tokens, vocabulary, whitespace, references: policy.outlines_references })
     }
 
     /// The regex that the library is given for a constraint, or makes of it.
@@ -54,7 +57,7 @@ impl Outlines {
             |feature: &str, words: &str| Err(EngineError::Unsupported { feature: feature.into(), words: words.into() });
         match constraint {
             Constraint::JsonSchema(schema) => {
-                regex_from_value(schema, Some(self.whitespace), None).map_err(|error| classified(&error))
+                regex_from_value(schema, Some(self.whitespace), Some(self.references)).map_err(|error| classified(&error))
             }
             Constraint::Regex(regex) => Ok(regex.to_string()),
             Constraint::Choice(choices) if choices.is_empty() => {
@@ -81,7 +84,7 @@ impl Outlines {
     /// The regex, unless the schema would make one of a length that is not compiled.
     fn bounded_regex(&self, constraint: &Constraint) -> Result<String, EngineError> {
         if let Constraint::JsonSchema(schema) = constraint {
-            text::regex_bytes(schema, self.whitespace)?;
+            text::regex_bytes(schema, self.whitespace, self.references)?;
         }
         self.regex(constraint)
     }

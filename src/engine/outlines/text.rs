@@ -1,6 +1,6 @@
 //! How long the regex is that outlines-core makes of a JSON Schema, without making it. Knows the library's templates, no regexes.
 //!
-//! The library repeats the text of every optional property, unrolls `$ref` three levels deep and nests its templates, so that a
+//! The library repeats the text of every optional property, unrolls `$ref` some levels deep and nests its templates, so that a
 //! schema of a kilobyte can become gigabytes of text. It walks here as the library (0.2.14, `json_schema/parsing.rs`) walks; a test
 //! holds the lengths to the real ones.
 
@@ -15,9 +15,6 @@ pub(super) const MAX_REGEX_BYTES: u64 = 1 << 20;
 /// Bytes that the library may write on its way to the regex, texts that it throws away included.
 const MAX_WRITTEN_BYTES: u64 = 16 << 20;
 
-/// Levels of `$ref` that the library follows.
-const MAX_REF_DEPTH: usize = 3;
-
 /// Levels of "any value" that the library unrolls unless a schema has a member `depth` of its own.
 const ANY_DEPTH: u64 = 2;
 
@@ -27,12 +24,12 @@ const MAX_ANY_DEPTH: u64 = 32;
 /// Bytes of the number templates with all bounds, at most.
 const MAX_NUMBER_BYTES: u64 = 256;
 
-/// The length of the regex for `schema`. Where the library will refuse the schema itself the length is that of what it has read.
+/// The length of the regex for `schema` with `references` levels of `$ref`. Where the library will refuse the schema itself the length is that of what it has read.
 ///
 /// # Errors
 /// [`EngineError::TooLarge`] if the text is longer than [`MAX_REGEX_BYTES`].
-pub(super) fn regex_bytes(schema: &Value, whitespace: &str) -> Result<u64, EngineError> {
-    let mut measure = Measure { root: schema, ws: whitespace.len() as u64, ref_depth: 0, written: 0 };
+pub(super) fn regex_bytes(schema: &Value, whitespace: &str, references: usize) -> Result<u64, EngineError> {
+    let mut measure = Measure { root: schema, ws: whitespace.len() as u64, references, ref_depth: 0, written: 0 };
     match measure.schema(schema) {
         Ok(bytes) => Ok(bytes),
         Err(Stop::Refused | Stop::RefDepth) => Ok(measure.written.min(MAX_REGEX_BYTES)),
@@ -55,6 +52,8 @@ enum Stop {
 struct Measure<'a> {
     root: &'a Value,
     ws: u64,
+    /// Levels of `$ref` that the library follows.
+    references: usize,
     ref_depth: usize,
     written: u64,
 }
@@ -154,7 +153,7 @@ impl Measure<'_> {
     }
 
     fn reference(&mut self, path: &Value) -> Result<u64, Stop> {
-        if self.ref_depth > MAX_REF_DEPTH {
+        if self.ref_depth > self.references {
             return Err(Stop::RefDepth);
         }
         self.ref_depth += 1;
@@ -330,9 +329,9 @@ mod tests {
             json!({"$id": "x", "properties": {"a": {"$ref": "x#/$defs/a"}, "b": {"$ref": "x#/$defs/a"}},
                 "$defs": {"a": {"anyOf": [{"type": "null"}, {"$ref": "#/$defs/b"}]}, "b": {"type": "object"}}}),
         ] {
-            for whitespace in [WHITESPACE, ""] {
-                let real = regex_from_value(&schema, Some(whitespace), None).unwrap().len() as u64;
-                let measured = regex_bytes(&schema, whitespace).unwrap();
+            for (whitespace, references) in [(WHITESPACE, 3), ("", 3), ("", 5)] {
+                let real = regex_from_value(&schema, Some(whitespace), Some(references)).unwrap().len() as u64;
+                let measured = regex_bytes(&schema, whitespace, references).unwrap();
                 assert!(
                     measured >= real
                         && measured <= real + 8 + real / 8 + MAX_NUMBER_BYTES * u64::from(schema.to_string().contains("Digits")),
@@ -362,7 +361,7 @@ mod tests {
             json!({"type": "object", "depth": 24}),
             json!({"enum": ["x".repeat(1 << 21)]}),
         ] {
-            assert!(matches!(regex_bytes(&schema, WHITESPACE), Err(EngineError::TooLarge { .. })));
+            assert!(matches!(regex_bytes(&schema, WHITESPACE, 3), Err(EngineError::TooLarge { .. })));
         }
     }
 }

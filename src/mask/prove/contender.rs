@@ -20,6 +20,9 @@ use crate::mask::plan::Effort;
 /// Findings of one proof and reading that are kept of one entry; more are counted.
 const MAX_KEPT: usize = 3;
 
+/// Levels of references more than an engine follows that are tried.
+const DEEPER: usize = 3;
+
 /// An engine, and the same engine with one departure undone in its policy each.
 pub(in crate::mask) struct Bench {
     pub(in crate::mask) name: EngineName,
@@ -64,6 +67,12 @@ fn relaxations(name: EngineName, policy: &EnginePolicy) -> Vec<(Departure, Engin
     }
     if matches!(name, EngineName::Xgrammar | EngineName::XgrammarCpp) && policy.xgrammar_strict {
         relaxations.push((Departure::AdditionalProperties, EnginePolicy { xgrammar_strict: false, ..policy.clone() }));
+    }
+    if name == EngineName::Outlines {
+        // One level more after the other: the regex grows with each, until it is none that is compiled.
+        let deeper = (1..=DEEPER).map(|more| policy.outlines_references + more);
+        let deeper = deeper.map(|references| EnginePolicy { outlines_references: references, ..policy.clone() });
+        relaxations.extend(deeper.map(|policy| (Departure::References, policy)));
     }
     if !policy.any_whitespace {
         relaxations.push((Departure::WhiteSpace, EnginePolicy { any_whitespace: true, ..policy.clone() }));

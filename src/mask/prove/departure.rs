@@ -29,6 +29,8 @@ pub enum Departure {
     CanonicalTokens,
     /// A keyword that the library does not list as supported has no effect.
     UnlistedKeyword,
+    /// References within one another are followed to some depth, and what refers on is left out.
+    References,
 }
 
 impl Departure {
@@ -44,6 +46,7 @@ impl Departure {
             Self::Numbers => "numbers",
             Self::CanonicalTokens => "canonical tokens",
             Self::UnlistedKeyword => "unlisted keyword",
+            Self::References => "references",
         }
     }
 }
@@ -64,7 +67,7 @@ const fn declared(engine: EngineName, departure: Departure, what: &'static str, 
 }
 
 /// Everything that is declared, by engine.
-pub const DECLARED: [Declared; 13] = [
+pub const DECLARED: [Declared; 14] = [
     declared(
         EngineName::Guidance,
         Departure::MemberOrder,
@@ -137,6 +140,12 @@ pub const DECLARED: [Declared; 13] = [
         Departure::UnlistedKeyword,
         "only the keywords that are listed have an effect",
         "outlines-core, json_schema, Supported constraints",
+    ),
+    declared(
+        EngineName::Outlines,
+        Departure::References,
+        "references are followed to a depth of 3, and what refers on is left out",
+        "outlines-core, json_schema, Recursion",
     ),
 ];
 

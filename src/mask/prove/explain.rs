@@ -32,8 +32,27 @@ impl Relaxed {
     }
 
     fn grammar(&self, constraint: &Constraint) -> Option<&dyn Grammar> {
-        self.grammar.get_or_init(|| self.engine.compile(constraint).ok()).as_deref()
+        let compile = || {
+            let can_matter = self.departure != Departure::References || refers(constraint);
+            can_matter.then(|| self.engine.check_quick(constraint).and_then(|()| self.engine.compile(constraint)).ok()).flatten()
+        };
+        self.grammar.get_or_init(compile).as_deref()
     }
+}
+
+/// Whether a schema refers to another.
+fn refers(constraint: &Constraint) -> bool {
+    let Constraint::JsonSchema(schema) = constraint else { return false };
+    let mut open = vec![&**schema];
+    while let Some(value) = open.pop() {
+        match value {
+            Value::Object(members) if members.contains_key("$ref") => return true,
+            Value::Object(members) => open.extend(members.values()),
+            Value::Array(items) => open.extend(items),
+            _ => {}
+        }
+    }
+    false
 }
 
 /// Explains the findings of one engine on one constraint.

@@ -250,6 +250,18 @@ fn a_refusal_is_read_by_what_is_refused_and_not_by_what_comes_after() {
 }
 
 #[test]
+fn what_refers_on_beyond_the_depth_that_outlines_follows_is_no_error() {
+    let (vocabulary, sorted) = small_vocabulary();
+    let list = json!({"type": "object", "properties": {"v": {"type": "null"}, "n": {"$ref": "#"}}, "required": ["v"]});
+    let nested = |depth: usize| (0..depth).fold(r#"{"v":null}"#.to_owned(), |inner, _| format!(r#"{{"v":null,"n":{inner}}}"#));
+    let beyond = (Reading::Declared(vec![Departure::References]), None);
+    for (depth, expected) in [(5, beyond.clone()), (7, beyond), (9, (Reading::Error, None))] {
+        let (_, case) = refused(&vocabulary, &sorted, EngineName::Outlines, &list, &nested(depth));
+        assert_eq!((case.finding.reading, case.finding.cause), expected, "{depth}");
+    }
+}
+
+#[test]
 fn a_finding_is_made_small_over_bytes_and_stands_over_the_tokens_it_was_found_with() {
     let (vocabulary, sorted) = small_vocabulary();
     let (guide, bytes) = (Guide::new(&vocabulary), Vocabulary::of_bytes());
