@@ -87,6 +87,7 @@ fn proving(proved: &ProofRun) -> Proving {
         date: Some(date(proved.began)),
         wall_ns: proved.wall_ns,
         shrink_ns: proved.shrink_ns,
+        resumed: proved.resumed,
         interrupted: proved.interrupted,
         notices: proved.notices.clone(),
         clusters: proved.clusters.clone(),

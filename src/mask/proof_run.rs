@@ -78,6 +78,8 @@ pub struct ProofRun {
     pub wall_ns: u64,
     /// Of which so much was spent on making findings small.
     pub shrink_ns: u64,
+    /// Entries whose rows were there before.
+    pub resumed: usize,
     pub interrupted: bool,
     pub notices: Vec<String>,
     rows: Rows<ProofRow>,
@@ -122,12 +124,13 @@ pub fn prove(
     notices.extend(notice);
     let supervisor = proving(plan, command, stop);
     let mut proving = Proving { plan, corpora: &corpora, supervisor: &supervisor, about: &about, on_event, file };
-    proving.entries(effort)?;
+    let resumed = proving.entries(effort)?;
     let proved_ns = watch.elapsed_ns();
     let clusters = if stop.load(Ordering::SeqCst) { Vec::new() } else { proving.clusters()? };
     let interrupted = stop.load(Ordering::SeqCst);
     let (wall_ns, rows) = (watch.elapsed_ns(), proving.file.rows());
-    Ok(ProofRun { about, effort, clusters, began, wall_ns, shrink_ns: wall_ns - proved_ns, interrupted, notices, rows })
+    let shrink_ns = wall_ns - proved_ns;
+    Ok(ProofRun { about, effort, clusters, began, wall_ns, shrink_ns, resumed, interrupted, notices, rows })
 }
 
 fn proving<'a>(plan: &MaskPlan, command: &'a WorkerCommand, stop: &'a AtomicBool) -> Supervisor<'a> {
@@ -155,11 +158,13 @@ struct Proving<'a> {
 }
 
 impl Proving<'_> {
-    fn entries(&mut self, effort: Effort) -> Result<()> {
+    /// Proves what is not proved yet; how many entries were.
+    fn entries(&mut self, effort: Effort) -> Result<usize> {
         let is_done = |entry: &&Selected| self.plan.engines.iter().all(|engine| self.file.has(*engine, entry.index));
         let selected = &self.corpora.selected;
         let pending: Vec<&Selected> = selected.iter().filter(|entry| !is_done(entry)).collect();
-        (self.on_event)(ProofEvent::Started { entries: selected.len(), resumed: selected.len() - pending.len() });
+        let resumed = selected.len() - pending.len();
+        (self.on_event)(ProofEvent::Started { entries: selected.len(), resumed });
         let (file, corpora, on_event) = (&mut self.file, self.corpora, self.on_event);
         self.supervisor.prove(&pending, effort, &mut |(index, results)| {
             let Some(entry) = at(corpora, index) else { return Ok(()) };
@@ -169,7 +174,8 @@ impl Proving<'_> {
             }
             on_event(ProofEvent::EntryDone);
             Ok(())
-        })
+        })?;
+        Ok(resumed)
     }
 
     /// Gathers all findings, and has one of each kind made small.

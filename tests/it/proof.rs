@@ -38,7 +38,7 @@ fn json(path: &Path) -> Value {
 /// A report without what differs from run to run.
 fn lasting(path: &Path) -> Value {
     let mut report = json(path);
-    for name in ["date", "wall_ns", "shrink_ns", "decisions_per_s", "about"] {
+    for name in ["date", "wall_ns", "shrink_ns", "resumed_entries", "decisions_per_s", "about"] {
         report.as_object_mut().unwrap().remove(name);
     }
     // How small a witness gets depends on the machine's speed.
@@ -130,6 +130,32 @@ fn the_same_seed_proves_the_same_and_a_run_goes_on_where_it_ended() {
     std::fs::write(&rows, kept[..5].join("\n") + "\n").unwrap();
     assert_eq!(first, run("d", "3", &["--jobs", "1", "--rows", &rows, "--resume"]));
     assert_eq!(std::fs::read_to_string(&rows).unwrap().lines().count(), 11);
+    // What an earlier run decided took a time that this one does not know.
+    let report = json(Path::new(&path("d")));
+    assert_eq!((&report["resumed_entries"], &report["decisions_per_s"]), (&2.into(), &Value::Null));
+    assert!(json(Path::new(&path("a")))["decisions_per_s"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn shards_of_a_proof_are_merged_and_say_what_one_run_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let filter = "^(integer|enum-of-values|order-of-members)$";
+    let run = |extra: &[&str]| {
+        let ran = prove(filter, "3", extra);
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+        ran
+    };
+    run(&["--json", &path("whole.json")]);
+    for shard in ["1", "2"] {
+        run(&["--shard", &format!("{shard}/2"), "--rows", &path(shard)]);
+    }
+    let merged = sobench(&["merge", &path("2"), &path("1"), "--output", &path("merged")]);
+    assert_eq!(merged.code, 0, "{}", merged.stderr);
+    assert!(merged.stderr.contains("--resume"), "{}", merged.stderr);
+    let resumed = run(&["--rows", &path("merged"), "--resume", "--json", &path("merged.json")]);
+    assert!(resumed.stdout.contains("3 entries were proved before"), "{}", resumed.stdout);
+    assert_eq!(lasting(Path::new(&path("merged.json"))), lasting(Path::new(&path("whole.json"))));
 }
 
 #[test]

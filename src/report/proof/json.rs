@@ -28,6 +28,7 @@ pub fn render(summary: &Summary) -> Value {
         "interrupted": proving.interrupted,
         "wall_ns": proving.wall_ns,
         "shrink_ns": proving.shrink_ns,
+        "resumed_entries": proving.resumed,
         "decisions_per_s": summary.decisions_per_second(),
         "about": proving.about,
         "engines": summary.engines.iter().map(engine).collect::<Vec<_>>(),

@@ -38,6 +38,8 @@ pub struct Proving {
     pub wall_ns: u64,
     /// Of which so much was spent on making findings small.
     pub shrink_ns: u64,
+    /// Entries that were proved by an earlier run, in whatever time.
+    pub resumed: usize,
     pub interrupted: bool,
     pub notices: Vec<String>,
     /// The most frequent first.
@@ -171,10 +173,10 @@ impl Summary {
         Ok(Self { proving, engines: summaries, tags })
     }
 
-    /// Masks and decisions in a second of one core's work, all engines together; making findings small is not in it.
+    /// Decisions in a second by the clock, all engines together; making findings small is not in it. `None` where an earlier run made some.
     pub fn decisions_per_second(&self) -> Option<f64> {
         let decided: u64 = self.engines.iter().map(|it| it.counts.totals().0).sum();
         let seconds = self.proving.wall_ns.saturating_sub(self.proving.shrink_ns) as f64 / 1e9;
-        (seconds > 0.0).then(|| decided as f64 / seconds)
+        (seconds > 0.0 && self.proving.resumed == 0).then(|| decided as f64 / seconds)
     }
 }

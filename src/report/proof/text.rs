@@ -77,6 +77,9 @@ fn conditions(summary: &Summary) -> Vec<(&'static str, String)> {
         "wall time",
         format!("{:.1} s{rate}; {shrinking:.1} s of it to make findings small", proving.wall_ns as f64 / 1e9),
     ));
+    if proving.resumed > 0 {
+        lines.push(("resumed", format!("{} entries were proved before, in a time of their own", proving.resumed)));
+    }
     lines
 }
 
