@@ -407,6 +407,7 @@ fn logged(
     let warning = Mutex::new(None);
     let open = |header: &Header, started: SystemTime| {
         let opened = place::open(plan, &header.about, &header.load, started);
+        opened.replaced.iter().for_each(|words| progress::say(words));
         opened.warning.iter().for_each(|words| progress::warn(words));
         *warning.lock().unwrap_or_else(PoisonError::into_inner) = opened.warning;
         opened.sink

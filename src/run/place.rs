@@ -1,6 +1,7 @@
 //! Where a run's log goes: the file that the user named, one beside the saved result, or one in the user's cache folder. Knows no
 //! line of it.
 
+use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -19,13 +20,26 @@ const MAX_SAME_NAMES: u32 = 1000;
 /// What names of logs end in.
 const ENDING: &str = "jsonl";
 
+/// What the name of a log ends in that another one took the place of.
+const KEPT: &str = ".old";
+
 /// The folder of logs that nobody named a place for.
 const CACHE_FOLDER: [&str; 2] = ["sobench", "runs"];
 
 /// A log that was opened, and what the user has to know of it.
 pub(super) struct Opened {
     pub(super) sink: Sink,
+    /// Belongs into the record of the run.
     pub(super) warning: Option<String>,
+    /// Another log that it took the place of; nothing to this run.
+    pub(super) replaced: Option<String>,
+}
+
+impl Opened {
+    /// There is nothing to know.
+    fn quietly(sink: Sink) -> Self {
+        Self { sink, warning: None, replaced: None }
+    }
 }
 
 /// Sees that the file that the user named can be made, before anything is sent.
@@ -48,21 +62,39 @@ pub(super) fn open(plan: &RunPlan, about: &About, load: &LoadTerms, started: Sys
     };
     let output = &plan.output;
     let asked = |made: io::Result<Sink>, path: &Path| match made {
-        Ok(sink) => Opened { sink, warning: None },
-        Err(error) => Opened { sink: Sink::failed(cannot_write(path, &error)), warning: None },
+        Ok(sink) => Opened::quietly(sink),
+        Err(error) => Opened::quietly(Sink::failed(cannot_write(path, &error))),
+    };
+    let named = |path: &Path| match make_folder(path).and_then(|()| kept_aside(path)) {
+        Ok(replaced) => Opened { replaced, ..asked(Sink::create(path, Access::Usual), path) },
+        Err(error) => asked(Err(error), path),
     };
     match (&output.run_log, &output.filename) {
-        (RunLogPlan::Off, _) => Opened { sink: Sink::in_memory(), warning: None },
-        (RunLogPlan::At(path), _) => asked(make_folder(path).and_then(|()| Sink::create(path, Access::Usual)), path),
+        (RunLogPlan::Off, _) => Opened::quietly(Sink::in_memory()),
+        (RunLogPlan::At(path), _) => named(path),
         // What the result is added to holds other runs, and each has a log of its own.
         (RunLogPlan::Default, Some(_)) if output.append => asked(fresh(directory(plan), &stem(), Access::Usual), directory(plan)),
-        (RunLogPlan::Default, Some(name)) if output.save => {
-            let path = beside(&directory(plan).join(name));
-            asked(Sink::create(&path, Access::Usual), &path)
-        }
+        (RunLogPlan::Default, Some(name)) if output.save => named(&beside(&directory(plan).join(name))),
         (RunLogPlan::Default, None) if output.save => asked(fresh(directory(plan), &stem(), Access::Usual), directory(plan)),
         (RunLogPlan::Default, _) => in_cache(&stem()),
     }
+}
+
+/// Keeps what another run wrote to this file under another name, and says so: a log is all that is left of hours of load.
+///
+/// # Errors
+/// It cannot be kept, and is where it was.
+fn kept_aside(path: &Path) -> io::Result<Option<String>> {
+    let is_something = fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() > 0);
+    if !is_something {
+        return Ok(None);
+    }
+    // Behind a link it is the file that is moved, and the link leads to the new one.
+    let file = fs::canonicalize(path)?;
+    let mut kept = file.clone().into_os_string();
+    kept.push(KEPT);
+    fs::rename(&file, &kept)?;
+    Ok(Some(format!("{} was there: what was in it is kept as {}", path.display(), Path::new(&kept).display())))
 }
 
 /// Gives the log the name of the result that it stands beside, which only the end of the run made known. A log that keeps its name
@@ -73,7 +105,7 @@ pub(super) fn follow(plan: &RunPlan, sink: &mut Sink, result: &Path) {
     }
     let named = beside(result);
     let Some(path) = sink.path().filter(|path| plan.output.run_log == RunLogPlan::Default && *path != named) else { return };
-    if !named.exists() && std::fs::rename(path, &named).is_ok() {
+    if !named.exists() && fs::rename(path, &named).is_ok() {
         sink.renamed(named);
     }
 }
@@ -90,14 +122,14 @@ fn in_cache(stem: &str) -> Opened {
         None => Err(io::Error::new(ErrorKind::NotFound, "there is no cache folder")),
         Some(cache) => {
             let folder = CACHE_FOLDER.iter().fold(cache, |path, part| path.join(part));
-            std::fs::create_dir_all(&folder).and_then(|()| fresh(&folder, stem, Access::Private))
+            fs::create_dir_all(&folder).and_then(|()| fresh(&folder, stem, Access::Private))
         }
     };
     match made {
-        Ok(sink) => Opened { sink, warning: None },
+        Ok(sink) => Opened::quietly(sink),
         Err(error) => Opened {
-            sink: Sink::in_memory(),
             warning: Some(format!("no run log is kept ({error}): --run-log names a file for it, --no-run-log wants none")),
+            ..Opened::quietly(Sink::in_memory())
         },
     }
 }
@@ -129,6 +161,34 @@ mod tests {
         ] {
             assert_eq!(beside(Path::new(result)), Path::new(expected));
         }
+    }
+
+    #[test]
+    fn what_was_in_a_log_that_is_named_again_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.jsonl");
+        assert_eq!(kept_aside(&path).unwrap(), None);
+        fs::write(&path, "").unwrap();
+        assert_eq!(kept_aside(&path).unwrap(), None, "nothing is lost");
+        for text in ["first", "second"] {
+            fs::write(&path, text).unwrap();
+            let told = kept_aside(&path).unwrap().unwrap();
+            assert!(told.ends_with("run.jsonl.old") && !path.exists(), "{told}");
+            assert_eq!(fs::read_to_string(folder.path().join("run.jsonl.old")).unwrap(), text);
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn behind_a_link_the_new_log_is_where_the_link_leads() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link) = (folder.path().join("far.jsonl"), folder.path().join("run.jsonl"));
+        fs::write(&file, "first").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        kept_aside(&link).unwrap().unwrap();
+        Sink::create(&link, Access::Usual).unwrap();
+        assert!(file.exists() && link.is_symlink());
+        assert_eq!(fs::read_to_string(folder.path().join("far.jsonl.old")).unwrap(), "first");
     }
 
     #[test]
