@@ -32,8 +32,10 @@ pub enum Ruling {
     Kept,
     /// The interval reaches both past the rule's size and to nothing.
     TooFew,
-    /// There is no interval, or no value.
+    /// There is no interval.
     Unknown(Why),
+    /// The user asked for a figure that a side does not have: no sample would bring it.
+    Absent,
 }
 
 /// A change that was ruled on.
@@ -81,6 +83,7 @@ pub fn limits(rules: &[Limit], side: &Side) -> Vec<LimitRuling> {
         let ruling = match found {
             Ok(value) if rule.is_met(value) => Ruling::Kept,
             Ok(_) => Ruling::Broken,
+            Err(Why::NoValue) => Ruling::Absent,
             Err(why) => Ruling::Unknown(why),
         };
         LimitRuling { rule: *rule, value: found.ok(), ruling }
@@ -92,7 +95,7 @@ impl Ruling {
     /// Whether the gate fails for it.
     pub fn fails(self, undecided: Undecided) -> bool {
         match self {
-            Self::Broken => true,
+            Self::Broken | Self::Absent => true,
             Self::Kept => false,
             Self::TooFew | Self::Unknown(_) => undecided == Undecided::Fail,
         }
@@ -116,7 +119,9 @@ fn change(rule: Change, measured: &Measured, level: f64) -> ChangeRuling {
         Way::Up => Ordering::Greater,
         Way::Down => Ordering::Less,
     };
+    let is_absent = measured.a.is_none() || measured.b.is_none();
     let ruling = match (change, interval, &measured.spread) {
+        _ if is_absent && !rule.is_default => Ruling::Absent,
         (_, _, super::measure::Spread::None(why)) => Ruling::Unknown(*why),
         (None, _, _) | (_, None, _) => Ruling::Unknown(Why::NoValue),
         (Some(change), Some(_), spread) if rule.is_past(change) && spread.sign(level, measured.floor) == Some(bad) => {
@@ -187,6 +192,17 @@ mod tests {
     }
 
     #[test]
+    fn a_figure_that_is_not_there_breaks_the_rule_that_names_it_and_no_default() {
+        let named = Change::parse("correct_rate<-0.5pp").unwrap();
+        let spread = Spread::None(Why::NoValue);
+        let measured =
+            [Measured { metric: named.metric, a: None, b: Some(98.0), difference: None, n: (None, None), floor: None, spread }];
+        let ruling = |rule: Change| changes(&[rule], &measured, level(1))[0].ruling;
+        assert_eq!(ruling(named), Ruling::Absent);
+        assert_eq!(ruling(Change { is_default: true, ..named }), Ruling::Unknown(Why::NoValue));
+    }
+
+    #[test]
     fn more_rules_make_wider_intervals() {
         assert!((level(1) - 0.98).abs() < 1e-12 && (level(6) - 0.996_666_666).abs() < 1e-8);
     }
@@ -198,7 +214,8 @@ mod tests {
         assert_eq!(ruling("correct_rate>=99.5"), Ruling::Kept);
         assert_eq!(ruling("median_ttft_ms<=9"), Ruling::Broken);
         assert_eq!(ruling("p99_ttft_ms<=200"), Ruling::Unknown(Why::TooFew { n: 20, needs: 662 }));
-        assert_eq!(ruling("control_rate>=1"), Ruling::Unknown(Why::NoValue));
+        assert_eq!(ruling("control_rate>=1"), Ruling::Absent);
+        assert!(Ruling::Absent.fails(Undecided::Pass));
         assert!(Ruling::TooFew.fails(Undecided::Fail) && !Ruling::TooFew.fails(Undecided::Pass));
     }
 }

@@ -20,6 +20,8 @@ pub struct Change {
     /// At least 0: how far it may go.
     pub size: f64,
     pub unit: Unit,
+    /// Nobody named it: not to have its figure is no failure.
+    pub is_default: bool,
 }
 
 /// A bound on a run of its own.
@@ -102,7 +104,15 @@ impl Change {
             (_, unit) if unit.is_empty() || unit == metric.unit() => Unit::Own,
             _ => return Err(bad(rule).hint(format!("{metric} changes in `%` or in `{}`", metric.unit()))),
         };
-        Ok(Self { metric, way, size, unit })
+        Ok(Self { metric, way, size, unit, is_default: false })
+    }
+
+    /// [`DEFAULT_RULES`].
+    ///
+    /// # Errors
+    /// None: a test reads them.
+    pub fn defaults() -> Result<Vec<Self>> {
+        DEFAULT_RULES.iter().map(|rule| Ok(Self { is_default: true, ..Self::parse(rule)? })).collect()
     }
 
     /// Whether a change of this size is past the rule's.

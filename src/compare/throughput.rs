@@ -30,6 +30,9 @@ pub enum TooShort {
 
 /// What a side comes to: all that came over all its time. `None` where a count or a time is not known.
 pub fn value(side: &Side, flow: Flow) -> Option<f64> {
+    if flow == Flow::Valid && is_unjudged(side) {
+        return None;
+    }
     let mut total = 0.0;
     let mut seconds = 0.0;
     for run in &side.runs {
@@ -39,6 +42,12 @@ pub fn value(side: &Side, flow: Flow) -> Option<f64> {
         }
     }
     (seconds > 0.0).then(|| total / seconds)
+}
+
+/// Whether answers came, and none of them was judged.
+fn is_unjudged(side: &Side) -> bool {
+    let mut answered = side.runs.iter().filter_map(|run| run.requests.as_ref()).flatten().filter(|it| it.answered).peekable();
+    answered.peek().is_some() && answered.all(|it| it.correct.is_none())
 }
 
 /// Draws the blocks of both sides again: a circular block bootstrap (Politis and Romano, 1992) in each drawn run. A resample draws
@@ -151,6 +160,13 @@ mod tests {
         let bursts = side("b", vec![steady(|place| if place / 10 % 2 == 0 { 10 } else { 0 })]);
         let (low, high) = bootstrap(&a, &bursts, Flow::Output, 500, 0).unwrap().interval(0.95).unwrap();
         assert!(high - low > 10.0, "{low} to {high}: seconds come and go together");
+    }
+
+    #[test]
+    fn of_answers_that_nobody_judged_no_number_is_valid() {
+        let unjudged = steady(|_| 4).into_iter().map(|it| Request { correct: None, ..it }).collect();
+        assert_eq!(value(&side("a", vec![unjudged]), Flow::Valid), None);
+        assert_eq!(value(&side("a", vec![steady(|_| 4)]), Flow::Valid), Some(10.0));
     }
 
     #[test]

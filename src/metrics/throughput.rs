@@ -56,6 +56,10 @@ impl Throughput {
             }
         };
         let valid = |it: &&&Sample<'_>| *it.verdict() == Verdict::Valid;
+        // Of answers that nobody judged there is no number of valid ones.
+        let is_told = answers.is_empty() || answers.iter().any(|it| !matches!(it.verdict(), Verdict::NotScored { .. }));
+        let valid_of =
+            |answers: &[&Sample<'_>]| is_told.then(|| per_second(answers.iter().filter(valid).count() as f64)).flatten();
         let good: Option<Vec<&Sample<'_>>> = options.goodput.and_then(|slo| good(&answers, slo, options));
         let peaks = Peaks::of(&answers, options.answers);
         Self {
@@ -63,8 +67,8 @@ impl Throughput {
             output_throughput: output.and_then(|output| per_second(output as f64)),
             total_token_throughput: total.and_then(|total| per_second(total as f64)),
             request_goodput: good.as_ref().and_then(|good| per_second(good.len() as f64)),
-            valid_goodput: good.as_ref().and_then(|good| per_second(good.iter().filter(valid).count() as f64)),
-            valid_throughput: per_second(answers.iter().filter(valid).count() as f64),
+            valid_goodput: good.as_ref().and_then(|good| valid_of(good)),
+            valid_throughput: valid_of(&answers),
             max_output_tokens_per_s: peaks.tokens,
             max_output_chunks_per_s: peaks.chunks,
             max_concurrent_requests: peaks.touching,
@@ -172,7 +176,7 @@ mod tests {
     use super::*;
     use crate::metrics::testing::{Made, made, with_samples};
     use crate::observation::Outcome;
-    use crate::verdict::Reason;
+    use crate::verdict::{NotScored, Reason};
 
     const MS: u64 = 1_000_000;
 
@@ -193,6 +197,14 @@ mod tests {
         assert_eq!(throughput.total_token_throughput, Some(5.0));
         assert_eq!(throughput.valid_throughput, Some(0.5));
         assert_eq!((throughput.request_goodput, throughput.valid_goodput), (None, None));
+    }
+
+    #[test]
+    fn of_answers_that_nobody_judged_no_number_is_valid() {
+        let unjudged = Made { verdict: Verdict::NotScored { why: NotScored::NoConstraint }, ..made() };
+        assert_eq!(measured(std::slice::from_ref(&unjudged), 1000, &MetricsOptions::default()).valid_throughput, None);
+        assert_eq!(measured(&[unjudged, made()], 1000, &MetricsOptions::default()).valid_throughput, Some(1.0));
+        assert_eq!(measured(&[], 1000, &MetricsOptions::default()).valid_throughput, Some(0.0));
     }
 
     #[test]

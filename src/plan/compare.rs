@@ -3,7 +3,7 @@
 use crate::cli::{CompareArgs, CompareFormat, UndecidedName};
 use crate::compare::command::{Format, Plan};
 use crate::compare::gate::Undecided;
-use crate::compare::rules::{Change, DEFAULT_RULES, Limit};
+use crate::compare::rules::{Change, Limit};
 use crate::compare::side::{Field, Weight};
 use crate::compare::{Gate, LEAST_RESAMPLES, MAX_RESAMPLES, Options};
 use crate::error::{Error, Result};
@@ -71,7 +71,7 @@ fn gate(flags: &CompareArgs) -> Result<Option<Gate>> {
     let mut changes = flags.fail_on.iter().map(|rule| Change::parse(rule)).collect::<Result<Vec<Change>>>()?;
     let limits = limits(&flags.require)?;
     if flags.gate && changes.is_empty() {
-        changes = DEFAULT_RULES.iter().map(|rule| Change::parse(rule)).collect::<Result<Vec<Change>>>()?;
+        changes = Change::defaults()?;
     }
     let undecided = undecided(flags.undecided);
     if changes.is_empty() && limits.is_empty() {
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn a_gate_has_rules() {
         assert_eq!(plan(&["a", "b"]).unwrap().options.gate, None);
-        assert_eq!(plan(&["a", "b", "--gate"]).unwrap().options.gate.unwrap().changes.len(), DEFAULT_RULES.len());
+        assert_eq!(plan(&["a", "b", "--gate"]).unwrap().options.gate.unwrap().changes, Change::defaults().unwrap());
         let own = plan(&["a", "b", "--gate", "--fail-on", "failed>+3", "--require", "failed<=9", "--undecided", "fail"]).unwrap();
         let gate = own.options.gate.unwrap();
         assert_eq!((gate.changes.len(), gate.limits.len(), gate.undecided), (1, 1, Undecided::Fail));

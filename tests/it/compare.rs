@@ -98,7 +98,7 @@ fn a_run_is_no_different_from_itself_and_its_figures_are_the_files() {
         checked += 1;
     }
     assert!(checked >= 20, "{checked}");
-    assert!(ran.stderr.contains("gate passed: 6 rules"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("gate passed: 0 of 6 rules broken"), "{}", ran.stderr);
 }
 
 #[test]
@@ -125,9 +125,11 @@ fn what_got_worse_is_named_with_its_cases_and_fails_the_gate() {
     assert_eq!((pairs["only_first"].as_u64(), pairs["only_other"].as_u64()), (Some(worse), Some(0)));
     assert!(against["changes"].as_array().unwrap().iter().all(|it| it["ruling"] == "broken"), "{against}");
     assert_eq!(against["bounds"][0]["ruling"], "broken");
-    for said in
-        ["gate failed: 3 rules", "gate: B: correct_rate<-0.5pp: correct_rate went from", "correct_rate>=99.5: correct_rate is"]
-    {
+    for said in [
+        "gate failed: 3 of 3 rules broken, 0 undecided",
+        "gate: B: correct_rate<-0.5pp: correct_rate went from",
+        "correct_rate>=99.5: correct_rate is",
+    ] {
         assert!(ran.stderr.contains(said), "{said}: {}", ran.stderr);
     }
     let text = compare(&[&a, &b, "--changed", "1"]).stdout;

@@ -168,5 +168,6 @@ fn ruling(ruling: Ruling) -> &'static str {
         Ruling::Broken => "broken",
         Ruling::Kept => "kept",
         Ruling::TooFew | Ruling::Unknown(_) => "undecided",
+        Ruling::Absent => "absent",
     }
 }

@@ -33,12 +33,13 @@ pub fn closing(comparison: &Comparison) -> Vec<String> {
         ];
     }
     let mut lines = Vec::new();
-    let (mut rules, mut undecided) = (0, 0);
+    let (mut rules, mut broken, mut undecided) = (0, 0, 0);
     for against in &comparison.against {
         let changes = against.changes.iter().map(|it| (words::broken_change(it), it.ruling));
         let limits = against.limits.iter().map(|it| (words::broken_limit(it), it.ruling));
         for (words, ruling) in changes.chain(limits) {
             rules += 1;
+            broken += usize::from(matches!(ruling, Ruling::Broken | Ruling::Absent));
             undecided += usize::from(matches!(ruling, Ruling::TooFew | Ruling::Unknown(_)));
             if ruling.fails(comparison.undecided) {
                 lines.push(format!("gate: {}: {words}", words::side(against.other)));
@@ -47,14 +48,12 @@ pub fn closing(comparison: &Comparison) -> Vec<String> {
     }
     if rules > 0 {
         let result = if comparison.is_failed() { "failed" } else { "passed" };
-        let of_them = if undecided > 0 { format!(", {undecided} of them too few samples to tell") } else { String::new() };
-        lines.push(format!("gate {result}: {rules} rules{of_them}"));
-        if comparison.is_failed() {
-            let runs = comparison.sides.iter().flat_map(|side| &side.runs);
-            let doubts =
-                runs.flat_map(|run| run.notices.iter().map(|notice| format!("note: {}: {notice}", printable(&run.file, 60))));
-            lines.extend(doubts);
-        }
+        lines.push(format!("gate {result}: {broken} of {rules} rules broken, {undecided} undecided"));
+        // Whoever reads only the verdict has to know what it rests on.
+        let runs = comparison.sides.iter().flat_map(|side| &side.runs);
+        lines.extend(
+            runs.flat_map(|run| run.notices.iter().map(|notice| format!("note: {}: {notice}", printable(&run.file, 60)))),
+        );
     }
     lines
 }

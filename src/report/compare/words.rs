@@ -135,6 +135,7 @@ pub(super) fn ruling(ruling: Ruling) -> String {
             Some(why) => format!("cannot be told: {why}"),
             None => "cannot be told: a run has it only once; --require can bound it".to_owned(),
         },
+        Ruling::Absent => "NO SUCH FIGURE: a side has no value".to_owned(),
     }
 }
 

@@ -10,7 +10,7 @@ use sobench::compare::Gate;
 use sobench::compare::draw::{Random, resamples_for};
 use sobench::compare::gate::{Undecided, level, ruled};
 use sobench::compare::measure::Resampling;
-use sobench::compare::rules::{Change, DEFAULT_RULES};
+use sobench::compare::rules::Change;
 use sobench::compare::side::{Field, FileKind, Gaps, Request, Run, Side};
 
 /// What was made worse on the second side.
@@ -52,8 +52,7 @@ const VALID: f64 = 0.999;
 
 /// Which of the default rules the pair of this number breaks.
 pub(crate) fn broken(setting: Setting, pair: u64) -> Vec<Change> {
-    let changes: Vec<Change> =
-        DEFAULT_RULES.iter().map(|rule| Change::parse(rule).expect("the default rules are rules")).collect();
+    let changes = Change::defaults().expect("the default rules are rules");
     let gate = Gate { changes, limits: Vec::new(), undecided: Undecided::Pass };
     let none = PLANTED[0];
     let side = |name: &str, planted: Planted, from: u64| Side {
