@@ -48,7 +48,10 @@ pub const TABLE: [Meaning; 19] = [
         USAGE,
         "a wrong flag or input file, a file that is no run log, a constraint of one's own that is broken or that no answer could be judged by",
     ),
-    every(COULD_NOT, "what was needed was not there: a server, a file, a port; or the report could not be printed or written"),
+    every(
+        COULD_NOT,
+        "what was needed was not there: a server, a port, room for a file; or what was asked for could not be printed or written",
+    ),
     of(
         COULD_NOT,
         "bench",
@@ -59,7 +62,11 @@ pub const TABLE: [Meaning; 19] = [
         "bench",
         "gave up on the server (`--max-error-rate`, `--max-consecutive-errors`): what was done is reported, marked partial",
     ),
-    of(COULD_NOT, "bench", "result or run log could not be written: the report is whole"),
+    of(
+        COULD_NOT,
+        "bench",
+        "result or run log could not be written: the report is whole; a log that nobody asked for, in the cache folder, costs a warning alone",
+    ),
     of(
         COULD_NOT,
         "preflight",

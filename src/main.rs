@@ -2,11 +2,13 @@
 
 use std::io::{BufReader, ErrorKind, Write};
 use std::process::ExitCode;
+use std::sync::Arc;
 
-use sobench::cli::{Cli, Command, completions, config, man};
+use clap::FromArgMatches;
+use sobench::cli::{Cli, Command, completions, config, man, overwrites};
 use sobench::ending::Ending;
 use sobench::error::Result;
-use sobench::exit_codes::{COULD_NOT, USAGE};
+use sobench::exit_codes::{COULD_NOT, DONE, USAGE};
 use sobench::plan::{
     BenchPlan, MeasurePlan, bench_plan, calibrate_plan, compare_plan, mask_plan, merge_plan, preflight_plan, report_plan,
     score_plan, serve_plan,
@@ -22,20 +24,45 @@ fn main() -> ExitCode {
             return ExitCode::from(error.exit_code());
         }
     };
-    let command = match Cli::parse_arguments(arguments) {
-        Ok(cli) => cli.into_command(),
-        Err(error) => {
-            // A closed stdout or stderr leaves nobody to tell.
-            let _ = error.print();
-            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(USAGE));
-        }
+    let matches = match Cli::matches(arguments) {
+        Ok(matches) => matches,
+        Err(error) => return said(&error),
     };
-    match run_command(&command) {
+    if let Err(error) = overwrites::refuse(&matches) {
+        progress::say(&format!("error: {error}"));
+        return ExitCode::from(error.exit_code());
+    }
+    let command = match Cli::from_arg_matches(&matches) {
+        Ok(cli) => Arc::new(cli.into_command()),
+        Err(error) => return said(&error),
+    };
+    match done_or_ended(&command) {
         Ok(ending) => print(&ending, files_of(&command)),
         Err(error) => {
             progress::say(&format!("error: {error}"));
             ExitCode::from(error.exit_code())
         }
+    }
+}
+
+/// What the parser has to say: an error, the help or the version.
+fn said(words: &clap::Error) -> ExitCode {
+    let code = u8::try_from(words.exit_code()).unwrap_or(USAGE);
+    match words.print() {
+        Err(error) if code == DONE && error.kind() != ErrorKind::BrokenPipe => not_printed(&error, "a redirection"),
+        // A closed stdout or stderr leaves nobody to tell.
+        _ => ExitCode::from(code),
+    }
+}
+
+/// Commands that have nothing to report before they are done end where they are when they are told to.
+fn done_or_ended(command: &Arc<Command>) -> Result<Ending> {
+    let command = Arc::clone(command);
+    match &*command {
+        Command::Calibrate(_) | Command::Compare(_) | Command::Preflight(_) | Command::Report(_) | Command::Score(_) => {
+            signals::done_or_ended(move || run_command(&command))
+        }
+        _ => run_command(&command),
     }
 }
 
@@ -61,7 +88,7 @@ fn run_command(command: &Command) -> Result<Ending> {
         Command::Completions(arguments) => Ok(completions::run(arguments)),
         Command::Man(arguments) => man::run(arguments),
         Command::Mask(arguments) => mask_command(&mask_plan(arguments)?),
-        Command::Merge(arguments) => run::merge::command(&merge_plan(arguments)?),
+        Command::Merge(arguments) => run::merge::command(&merge_plan(arguments)),
         Command::Preflight(arguments) => preflight::command::run(&preflight_plan(arguments, api_key().as_deref())?),
         Command::Report(arguments) => run::again::command(&report_plan(arguments)),
         Command::Score(arguments) => score::command::run(&score_plan(arguments)?),
@@ -116,10 +143,12 @@ fn print(ending: &Ending, files: &str) -> ExitCode {
         progress::say(line);
     }
     match printed {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            progress::say(&format!("error: the report could not be printed: {error}\nhint: keep it with {files}"));
-            ExitCode::from(COULD_NOT)
-        }
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => not_printed(&error, files),
         _ => ExitCode::from(ending.exit_code),
     }
+}
+
+fn not_printed(error: &std::io::Error, files: &str) -> ExitCode {
+    progress::say(&format!("error: what was asked for could not be printed: {error}\nhint: keep it with {files}"));
+    ExitCode::from(COULD_NOT)
 }

@@ -4,7 +4,6 @@ use std::fs::OpenOptions;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 
 use crate::ending::Ending;
 use crate::engine::EngineName;
@@ -18,7 +17,7 @@ use crate::progress::{self, Mode, Progress, Words};
 use crate::report::format;
 use crate::report::mask::{Measurement, Summary, csv, html, json, text};
 use crate::run::date;
-use crate::signals::Wishes;
+use crate::signals;
 
 /// What every form of a report says of a measurement that was stopped.
 const PARTIAL: &str = "partial: the measurement was stopped before its end; every figure is over the rows that were done by then";
@@ -208,18 +207,8 @@ pub(crate) fn pretty(value: &serde_json::Value) -> String {
 
 /// The first wish to end stops the measurement, with a report of what was done.
 pub(crate) fn watch_wishes(stop: Arc<AtomicBool>) -> Result<()> {
-    let failed = |error: std::io::Error| Error::environment(format!("no thread to watch for signals: {error}"));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
-    let watch = move || {
-        runtime.block_on(async {
-            let mut wishes = Wishes::listen();
-            loop {
-                wishes.next().await;
-                progress::say("stopping: what was measured is reported");
-                stop.store(true, Ordering::SeqCst);
-            }
-        });
-    };
-    thread::Builder::new().name("signals".into()).spawn(watch).map_err(failed)?;
-    Ok(())
+    signals::on_each_wish(move || {
+        progress::say("stopping: what was measured is reported");
+        stop.store(true, Ordering::SeqCst);
+    })
 }

@@ -1,7 +1,16 @@
 //! What the system tells a program by signals: to end, and that a file may not grow. Knows no run.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc;
+use std::thread;
+
 #[cfg(unix)]
 use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::error::{Error, Result};
+
+/// Stack of a command's thread: that of a main thread.
+const STACK_BYTES: usize = 8 << 20;
 
 /// Listens for wishes to end: Ctrl-C, and where there are such things the signal that asks a program to end (SIGTERM: `kill`,
 /// service managers, `docker stop`) and the one of a terminal that goes away (SIGHUP).
@@ -44,6 +53,53 @@ impl Wishes {
             std::future::pending::<()>().await;
         }
     }
+}
+
+/// Does `work` on a thread of its own until it is done, or until a wish to end comes: what is done of it by then is lost.
+///
+/// # Errors
+/// Those of the work; interrupted; there is no thread to be had.
+pub fn done_or_ended<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    let (done, told) = mpsc::channel();
+    let ended = done.clone();
+    let interrupted = || Error::interrupted("interrupted before there was anything to report");
+    on_each_wish(move || {
+        let _ = ended.send(Err(interrupted()));
+    })?;
+    let work = move || {
+        let result = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(Error::internal("the command panicked")));
+        // Nobody listens any more once the end has come.
+        let _ = done.send(result);
+    };
+    thread::Builder::new().name("command".into()).stack_size(STACK_BYTES).spawn(work).map_err(|error| no_thread(&error))?;
+    told.recv().unwrap_or_else(|_| Err(interrupted()))
+}
+
+/// Calls `heard` at each wish to end from now on, on a thread of its own, as long as the program runs.
+///
+/// # Errors
+/// There is no thread to be had.
+pub fn on_each_wish(heard: impl Fn() + Send + 'static) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| no_thread(&error))?;
+    let mut wishes = {
+        let _guard = runtime.enter();
+        Wishes::listen()
+    };
+    let watch = move || {
+        runtime.block_on(async {
+            loop {
+                wishes.next().await;
+                heard();
+            }
+        });
+    };
+    thread::Builder::new().name("signals".into()).spawn(watch).map_err(|error| no_thread(&error))?;
+    Ok(())
+}
+
+fn no_thread(error: &std::io::Error) -> Error {
+    Error::environment(format!("no thread beside which signals are heard: {error}"))
+        .hint("raise the limit of processes (ulimit -u)")
 }
 
 #[cfg(unix)]

@@ -234,7 +234,8 @@ fn failure(contender: &ContenderPlan, finished: &run::Finished) -> Option<String
 
 fn finish(plan: &ArmsPlan, gathered: &Gathered, stopped: bool) -> Result<Ending> {
     if stopped && gathered.is_empty() {
-        return Err(Error::interrupted("stopped before a run was done").hint("nothing can be compared"));
+        return Err(Error::interrupted("stopped before a run was whole, and only whole runs are compared")
+            .hint("what was done is in the log of its run: sobench report"));
     }
     let comparison = gather::comparison(plan, gathered, stopped);
     let mut ending = Ending { stdout: render(&comparison, Form::Text), lines: Vec::new(), exit_code: DONE };

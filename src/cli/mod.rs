@@ -12,6 +12,7 @@ pub mod foreign;
 pub mod man;
 mod mask;
 mod merge;
+pub mod overwrites;
 mod preflight;
 mod report;
 mod score;
@@ -20,7 +21,7 @@ mod shard;
 
 use std::ffi::OsString;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 pub use arms::{ArmOrder, ArmsArgs};
 pub use bench::{BenchArgs, ConstraintArgs, LoraAssignmentName, OutputArgs, RampUpName, SamplingArgs, ServerArgs, TrafficArgs};
@@ -94,9 +95,17 @@ impl Cli {
     /// # Errors
     /// Clap's own error, which also carries `--help` and `--version`.
     pub fn parse_arguments(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
+        Self::from_arg_matches(&Self::matches(arguments)?)
+    }
+
+    /// The same, before it is anything but what was typed.
+    ///
+    /// # Errors
+    /// As [`Cli::parse_arguments`].
+    pub fn matches(arguments: impl IntoIterator<Item = OsString>) -> Result<ArgMatches, clap::Error> {
         let command = Self::command();
         let known = long_names(&command);
-        Self::try_parse_from(arguments.into_iter().map(|argument| dashes_for_underscores(argument, &known)))
+        command.try_get_matches_from(arguments.into_iter().map(|argument| dashes_for_underscores(argument, &known)))
     }
 
     /// What is to be done; a benchmark where no command was typed.

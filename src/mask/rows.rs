@@ -221,7 +221,7 @@ impl<R: Line> RowsFile<R> {
                 match key {
                     Some(key) => offsets.insert(key, length),
                     None if reader.fill_buf().map_err(|error| unusable(&path, &error))?.is_empty() => break true,
-                    None => return Err(unusable(&path, &format!("line {number} is no row")).hint("name another with --rows")),
+                    None => return Err(unusable(&path, &format!("line {number} is no row")).hint("name one that --rows wrote")),
                 };
             }
             length += read;
@@ -304,7 +304,7 @@ fn is_begin(bytes: &[u8]) -> bool {
 }
 
 fn not_rows(path: &Path) -> Error {
-    Error::usage(format!("not a rows file of sobench mask: {}", path.display())).hint("name another with --rows")
+    Error::usage(format!("not a rows file of sobench mask: {}", path.display())).hint("name one that --rows wrote")
 }
 
 impl Header {

@@ -1,6 +1,6 @@
 //! The flags of `sobench mask`, checked and turned into what is measured and what is written. Opens no file.
 
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::thread;
 
 use super::engines;
@@ -181,18 +181,11 @@ fn check_files(flags: &MaskArgs) -> Result<()> {
         ("--witnesses", &proof.witnesses),
         ("--issues", &proof.issues),
     ];
-    let mut seen: Vec<(&str, PathBuf)> = Vec::new();
     for (flag, path) in files.into_iter().filter_map(|(flag, path)| Some((flag, path.as_deref()?))) {
         if path == Path::new("-") {
             return Err(Error::usage(format!("{flag} takes the name of a file, and not -"))
                 .hint("stdout gets what --format names, e.g. --format html; a file of that name is ./-"));
         }
-        let place: PathBuf = path.components().filter(|part| *part != Component::CurDir).collect();
-        if let Some((earlier, _)) = seen.iter().find(|(_, known)| *known == place) {
-            return Err(Error::usage(format!("{earlier} and {flag} name the same file: {}", path.display()))
-                .hint("the later one would replace the other; name a file for each"));
-        }
-        seen.push((flag, place));
     }
     Ok(())
 }

@@ -104,7 +104,7 @@ fn goodput(pairs: &[String]) -> Result<Option<Slo>> {
 }
 
 /// # Errors
-/// A bound, a pair or a metric that is none; two outputs in one file.
+/// A bound, a pair or a metric that is none.
 pub(super) fn output(flags: &OutputArgs, backend: ServerKind) -> Result<OutputPlan> {
     use format::Format;
     let files = [
@@ -114,7 +114,6 @@ pub(super) fn output(flags: &OutputArgs, backend: ServerKind) -> Result<OutputPl
         (Format::Junit, &flags.junit),
     ];
     let files: Vec<(Format, PathBuf)> = files.into_iter().filter_map(|(format, path)| Some((format, path.clone()?))).collect();
-    refuse_one_file_twice(&files, flags.run_log.as_ref())?;
     let (latencies, queue_metrics) = percentile_metrics(&flags.percentile_metrics)?;
     Ok(OutputPlan {
         save: flags.save_result || flags.save_detailed || flags.append_result,
@@ -165,15 +164,6 @@ fn percentile_metrics(names: &[String]) -> Result<(Vec<LatencyMetric>, Vec<Queue
         }
     }
     Ok((latencies, queueing))
-}
-
-/// Two reports in one file, or a report over the log, would leave one of them.
-fn refuse_one_file_twice(files: &[(format::Format, PathBuf)], run_log: Option<&PathBuf>) -> Result<()> {
-    let paths: Vec<&PathBuf> = files.iter().map(|(_, path)| path).chain(run_log).collect();
-    let twice = paths.iter().enumerate().find(|(place, path)| paths[..*place].contains(path));
-    twice.map_or(Ok(()), |(_, path)| {
-        Err(Error::usage(format!("two outputs would be one file: {}", path.display())).hint("name a file for each"))
-    })
 }
 
 /// Pairs of a flag, in the order given.

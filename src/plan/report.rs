@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use crate::cli::{MergeArgs, RenderingArgs, ReportArgs};
-use crate::error::{Error, Result};
 use crate::report::format::Format;
 use crate::report::junit::JunitPer;
 
@@ -40,15 +39,10 @@ pub fn report_plan(flags: &ReportArgs) -> ReportPlan {
     ReportPlan { log: flags.log.clone(), rendering: rendering(&flags.rendering, flags.output.as_ref()) }
 }
 
-/// # Errors
-/// Two outputs in one file.
-pub fn merge_plan(flags: &MergeArgs) -> Result<MergePlan> {
-    if let Some(path) = flags.output.as_ref().filter(|path| flags.report.as_ref() == Some(*path)) {
-        return Err(Error::usage(format!("--output and --report name the same file: {}", path.display()))
-            .hint("--output is the merged log, --report what is said of it"));
-    }
+/// As [`report_plan`].
+pub fn merge_plan(flags: &MergeArgs) -> MergePlan {
     let rendering = rendering(&flags.rendering, flags.report.as_ref());
-    Ok(MergePlan { logs: flags.logs.clone(), output: flags.output.clone(), rendering })
+    MergePlan { logs: flags.logs.clone(), output: flags.output.clone(), rendering }
 }
 
 fn rendering(flags: &RenderingArgs, output: Option<&PathBuf>) -> Rendering {

@@ -36,9 +36,6 @@ const MAX_OUTAGES: usize = 3;
 /// # Errors
 /// The file is no whole run log, or the report cannot be written to the file that was named.
 pub fn command(plan: &ReportPlan) -> Result<Ending> {
-    if let Some(path) = &plan.rendering.output {
-        files::refuse_same(path, &plan.log)?;
-    }
     let mut log = RunLog::read(&plan.log, Keep::AsSaved)?;
     verdicts(&mut log)?;
     rendered(&log, &plan.rendering)

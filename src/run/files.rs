@@ -158,19 +158,6 @@ impl Write for Noting {
     }
 }
 
-/// A report is not to take the place of the log that it is made from.
-///
-/// # Errors
-/// Both paths are of one file.
-pub(super) fn refuse_same(path: &Path, log: &Path) -> Result<()> {
-    let is_same = matches!((path.canonicalize(), log.canonicalize()), (Ok(one), Ok(other)) if one == other);
-    if !is_same {
-        return Ok(());
-    }
-    Err(Error::usage(format!("the report would be written over its run log: {}", path.display()))
-        .hint("give the report another file"))
-}
-
 fn cannot_write(path: &Path, error: &io::Error) -> Error {
     Error::environment(format!("the report cannot be written ({error}): {}", path.display()))
         .hint("make room, or name a file in a folder that can be written to")

@@ -6,7 +6,6 @@ use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
 use super::again::{rendered, verdicts};
-use super::files;
 use super::record::timestamp;
 use crate::ending::Ending;
 use crate::error::{Error, Result};
@@ -26,9 +25,6 @@ pub fn command(plan: &MergePlan) -> Result<Ending> {
         && mask::is_rows_file(first)?
     {
         return measure::merged(plan);
-    }
-    if let Some(path) = &plan.rendering.output {
-        plan.logs.iter().try_for_each(|log| files::refuse_same(path, log))?;
     }
     let mut shards = Shards::read(plan.logs.iter().map(|path| Source::file(path)))?;
     for log in shards.logs_mut() {

@@ -89,7 +89,11 @@ fn a_form_goes_to_a_file_and_never_over_its_log() {
     let printed = report(&run.log, &["--format", "csv"]).stdout;
     assert_eq!(std::fs::read_to_string(&path).unwrap(), printed);
     let before = std::fs::read(&run.log).unwrap();
-    assert_fails(&report(&run.log, &["--output", run.log.to_str().unwrap()]), 2, &["over its run log", "hint: "]);
+    assert_fails(
+        &report(&run.log, &["--output", run.log.to_str().unwrap()]),
+        2,
+        &["--output would be written over what is read", "hint: "],
+    );
     assert_eq!(std::fs::read(&run.log).unwrap(), before);
     assert_fails(&report(&run.log, &["--output", run.folder.path().to_str().unwrap()]), 3, &["cannot be written"]);
 }
@@ -140,7 +144,7 @@ fn results_are_added_to_a_file_a_line_each_and_keep_their_logs() {
 fn vllms_records_for_pytorch_stand_beside_the_result() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_str().unwrap();
-    for (switch, files) in [("", 2), ("0", 3)] {
+    for (switch, files) in [("", 2), ("0", 4)] {
         let output = Command::new(env!("CARGO_BIN_EXE_sobench"))
             .args(["--num-prompts", "3", "--disable-tqdm", "--save-result", "--result-dir", path, "--result-filename", "r.json"])
             .env("SAVE_TO_PYTORCH_BENCHMARK_FORMAT", switch)
@@ -148,7 +152,11 @@ fn vllms_records_for_pytorch_stand_beside_the_result() {
             .output()
             .unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), files, "{switch:?}");
+        assert_eq!(
+            std::fs::read_dir(folder.path()).unwrap().count(),
+            files,
+            "{switch:?}: result, log, the log before it, records"
+        );
     }
     let records: Value = serde_json::from_str(&std::fs::read_to_string(folder.path().join("r.pytorch.json")).unwrap()).unwrap();
     assert_eq!(records[0]["metric"]["name"], "median_ttft_ms");
@@ -160,7 +168,7 @@ fn files_that_cannot_be_are_found_before_anything_is_sent() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("one").to_str().unwrap().to_owned();
     let run = ["--num-prompts", "3", "--disable-tqdm", "--no-run-log"];
-    assert_fails(&sobench(&[&run[..], &["--csv", &path, "--html", &path]].concat()), 2, &["two outputs would be one file"]);
+    assert_fails(&sobench(&[&run[..], &["--csv", &path, "--html", &path]].concat()), 2, &["--csv and --html name the same file"]);
     assert_fails(&sobench(&[&run[..], &["--csv", folder.path().to_str().unwrap()]].concat()), 3, &["cannot be written"]);
     assert_fails(&sobench(&[&run[..2], &["--repeat", "2", "--html", &path]].concat()), 2, &["several runs have no one report"]);
     assert_fails(&sobench(&[&run[..], &["--junit-per", "dataset"]].concat()), 2, &["--junit"]);

@@ -323,7 +323,7 @@ fn what_does_not_belong_together_is_not_merged() {
     assert_fails(&merge(&[log.to_str().unwrap().to_owned()], &[]), 2, &["not the log of a shard", "sobench report reads it"]);
     let taken = folder.path().join("one.jsonl");
     assert_fails(&merge(&shards, &["--output", taken.to_str().unwrap()]), 2, &["there is a file of this name already"]);
-    assert_fails(&merge(&shards, &["--report", &shards[1]]), 2, &["would be written over its run log"]);
+    assert_fails(&merge(&shards, &["--report", &shards[1]]), 2, &["--report would be written over what is read"]);
     // One that was killed counts as far as it went.
     let text = std::fs::read_to_string(&shards[1]).unwrap();
     let last = text.lines().collect::<Vec<_>>().iter().rposition(|line| line.starts_with("{\"request\"")).unwrap();

@@ -1,10 +1,12 @@
 //! Faults around runs side by side: what keeps one of them from beginning, and what one of them could not write.
 
+use std::io::Read;
 use std::process::Stdio;
 use std::time::Duration;
 
 use super::machine::{POLLS, ran, through_shell};
-use crate::scripted::{Scripted, whole};
+use super::run::failing_after;
+use crate::scripted::{Scripted, Then, whole};
 
 #[cfg(unix)]
 #[test]
@@ -30,6 +32,28 @@ fn a_wish_to_end_is_heard_while_a_server_is_waited_for() {
         assert_eq!(output.status.code(), Some(130), "{order}: {stderr}");
         assert!(stderr.contains("stopped while a server was waited for") && output.stdout.is_empty(), "{order}: {stderr}");
     }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_command_without_a_report_yet_ends_with_the_code_of_an_interruption() {
+    let silent = failing_after(0, |stream| {
+        // Until the program is gone.
+        let _ = stream.read(&mut [0]);
+        Then::Close
+    });
+    let flags = ["preflight", "--base-url", &silent.base_url, "--model", "m"];
+    let child = through_shell("exec \"$@\"", &flags).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let waits = |_: &usize| {
+        std::thread::sleep(Duration::from_millis(10));
+        !silent.requests().is_empty()
+    };
+    assert!((0..POLLS).any(|poll| waits(&poll)), "nobody asked anything");
+    rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::TERM).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(130), 0), "{stderr}");
+    assert!(stderr.contains("interrupted before there was anything to report"), "{stderr}");
 }
 
 /// The system would end the program with SIGXFSZ.
