@@ -279,7 +279,8 @@ fn checked_url(url: &str) -> Result<String> {
     if known {
         return Ok(url.to_owned());
     }
-    Err(Error::usage(format!("--base-url is not an http or https URL: {url}")).hint(format!("try http://{url}")))
+    let address = url.split_once("://").map_or(url, |(_, address)| address);
+    Err(Error::usage(format!("--base-url is not an http or https URL: {url}")).hint(format!("try http://{address}")))
 }
 
 /// An IPv6 address goes into brackets in a URL.

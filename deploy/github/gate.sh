@@ -13,14 +13,15 @@ sobench=${SOBENCH:-sobench}
 baseline='' written='' server='' url=http://127.0.0.1:8000 runs=1 folder=sobench-results
 fail_on=() require=() compare=()
 
-refuse() { printf 'error: %s\nhint: %s\n' "$1" "$2" >&2; exit 2; }
+fail() { printf 'error: %s\nhint: %s\n' "$2" "$3" >&2; exit "$1"; }
+refuse() { fail 2 "$@"; }
 
 while [ $# -gt 0 ] && [ "$1" != -- ]; do
   case $1 in
     --baseline | --write-baseline | --fail-on | --require | --undecided | --runs | --server | --server-url | --results) ;;
     *) refuse "no such option: $1" "arguments of sobench come after --" ;;
   esac
-  [ $# -ge 2 ] || refuse "no value for $1" "give it one"
+  [ $# -ge 2 ] && [ -n "$2" ] || refuse "no value for $1" "give it one, or leave it out"
   case $1 in
     --baseline) baseline=$2 ;;
     --write-baseline) written=$2 ;;
@@ -36,13 +37,20 @@ while [ $# -gt 0 ] && [ "$1" != -- ]; do
 done
 [ $# -eq 0 ] || shift
 arguments=("$@")
+for argument in ${arguments[@]+"${arguments[@]}"}; do
+  case ${argument//_/-} in
+    --disable-tqdm | --run-log | --run-log=* | --markdown | --markdown=* | --no-run-log)
+      refuse "$argument is not for the runs of a gate" "leave it out: logs and pages are in the folder of --results" ;;
+  esac
+done
 
 [[ $runs =~ ^[1-9][0-9]{0,2}$ ]] || refuse "runs is no number from 1 to 999: $runs" "--runs 5 makes five runs of the same requests"
 [ -z "$baseline" ] || [ -f "$baseline" ] || refuse "no baseline at $baseline" "make one with --write-baseline, and commit it"
 [ -n "$baseline$written" ] || [ ${#fail_on[@]} -eq 0 ] || refuse "rules of --fail-on need a baseline" "give --baseline, or --require alone"
 command -v "$sobench" >/dev/null || refuse "no program $sobench" "install sobench, or name it in the variable SOBENCH"
 
-mkdir -p "$folder/runs"
+mkdir -p "$folder/runs" 2>/dev/null || fail 3 "no folder can be made at $folder/runs" "name one in --results that can be written to"
+[ -z "$written" ] || mkdir -p "$(dirname "$written")" 2>/dev/null || fail 3 "no folder can be made for $written" "name another file in --write-baseline"
 [ -z "$(ls -A "$folder/runs")" ] || refuse "$folder/runs has runs already" "name a new folder in --results"
 
 # Ends what was started, the run first, and waits until it is gone. The server has a process group of its own, so that its workers go with it.
@@ -85,7 +93,10 @@ run_once() {
   if [ "$ended" != "$run_pid" ]; then
     kill -TERM "$run_pid" 2>/dev/null || true
     wait "$run_pid" || true
-    printf 'error: the server ended before the run did; it said last:\n%s\n' "$(tail -n 20 "$folder/server.log")" >>"$folder/run.err"
+    {
+      printf 'error: the server ended before the run did, with status %s\n' "$code"
+      printf 'hint: it said last (all of it is in %s):\n%s\n' "$folder/server.log" "$(tail -n 20 "$folder/server.log")"
+    } >>"$folder/run.err"
     server_pid='' code=3
   fi
   run_pid=''
@@ -104,8 +115,10 @@ for ((run = 1; run <= runs && code < 2; run++)); do
 done
 
 if [ "$code" -lt 2 ] && [ -n "$written" ]; then
-  mkdir -p "$(dirname "$written")"
-  "$sobench" compare "$folder/runs" --write-baseline "$written" >/dev/null
+  kept=0
+  "$sobench" compare "$folder/runs" --write-baseline "$written" >/dev/null 2>"$folder/baseline.err" || kept=$?
+  tee -a "$folder/run.err" <"$folder/baseline.err" >&2
+  [ "$kept" -le "$code" ] || code=$kept
 fi
 of_run=$code
 if [ "$code" -lt 2 ] && [ -n "$baseline" ]; then
@@ -126,6 +139,11 @@ case $code in
   *) verdict="interrupted (exit code $code)" ;;
 esac
 
+# What was held against nothing has passed nothing.
+if [ "$code$baseline" = 0 ] && [ ${#require[@]} -eq 0 ]; then
+  verdict='done, with no baseline and no bound to hold it against'
+  [ -z "$written" ] || verdict='the baseline was written'
+fi
 [ "$code" != 1 ] || [ "$of_run" = 0 ] || verdict='failed: a bound was not kept, or the client stood in the way'
 
 # What was said on stderr, in a block that its own words cannot end.

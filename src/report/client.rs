@@ -53,6 +53,9 @@ pub(super) fn table(report: &Report) -> Option<String> {
 /// The verdict in words, for console and stderr.
 pub fn sentence(part: &ClientPart) -> String {
     match part.verdict {
+        ClientVerdict::NotTheBottleneck if part.cost.includes_server => {
+            "the client sent in time; how busy this machine was is not judged, since the embedded server is on it".to_owned()
+        }
         ClientVerdict::NotTheBottleneck => "the client was not the bottleneck".to_owned(),
         ClientVerdict::DoNotTrust => {
             let doubts: Vec<String> = part.doubts.iter().map(words).collect();
@@ -76,6 +79,7 @@ fn words(doubt: &Doubt) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::client::ClientCost;
 
     #[test]
     fn the_verdict_names_every_measure_that_is_past_its_bound() {
@@ -95,5 +99,7 @@ mod tests {
              the machine was 100 % busy (at most 90 %)"
         );
         assert_eq!(sentence(&ClientPart::default()), "the client was not the bottleneck");
+        let cost = ClientCost { includes_server: true, ..ClientCost::default() };
+        assert!(sentence(&ClientPart { cost, ..ClientPart::default() }).contains("not judged"));
     }
 }

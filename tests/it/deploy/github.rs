@@ -26,7 +26,7 @@ fn runs_are_held_against_the_baseline_and_the_comment_says_how() {
     let folder = tempfile::tempdir().unwrap();
     let (code, stderr, comment) = gate(folder.path(), &["--write-baseline", "base.json", "--results", "first"], &RUN);
     assert_eq!(code, 0, "{stderr}");
-    assert!(comment.starts_with("### sobench: passed\n") && !comment.contains("Comparison"), "{comment}");
+    assert!(comment.starts_with("### sobench: the baseline was written\n") && !comment.contains("Comparison"), "{comment}");
 
     let kept = ["--baseline", "base.json", "--fail-on", "correct_rate<-0.5pp", "--require", "correct_rate>=99.5"];
     let twice = [&kept[..], &["--runs", "2", "--results", "second"]].concat();
@@ -72,7 +72,10 @@ fn what_is_not_comparable_and_what_did_not_run_does_not_pass() {
     let ends = ["--server", "echo no such model; exit 1", "--results", "third"];
     let (code, _, comment) = gate(folder.path(), &ends, &RUN);
     assert_eq!(code, 3, "{comment}");
-    assert!(comment.contains("the server ended before the run did") && comment.contains("no such model"), "{comment}");
+    assert!(
+        comment.contains("the server ended before the run did, with status 1") && comment.contains("no such model"),
+        "{comment}"
+    );
 
     for (options, words) in [
         (&["--baseline", "none.json"][..], "no baseline at none.json"),
@@ -80,9 +83,19 @@ fn what_is_not_comparable_and_what_did_not_run_does_not_pass() {
         (&["--runs", "0"], "runs is no number"),
         (&["--results", "first"], "first/runs has runs already"),
         (&["--gate"], "no such option: --gate"),
+        (&["--baseline", ""], "no value for --baseline"),
     ] {
         let (code, stderr, _) = gate(folder.path(), options, &RUN);
         assert!(code == 2 && stderr.contains(words) && stderr.contains("hint: "), "{options:?}: {code}, {stderr}");
+    }
+    let (code, stderr, _) = gate(folder.path(), &[], &[&RUN[..], &["--disable_tqdm"]].concat());
+    assert!(code == 2 && stderr.contains("--disable_tqdm is not for the runs of a gate"), "{code}, {stderr}");
+    for options in [["--results", "/dev/null/x"], ["--write-baseline", "/dev/null/x/base.json"]] {
+        let (code, stderr, _) = gate(folder.path(), &options, &RUN);
+        assert!(
+            code == 3 && stderr.contains("no folder can be made") && stderr.contains("hint: "),
+            "{options:?}: {code}, {stderr}"
+        );
     }
 }
 
