@@ -73,7 +73,10 @@ fn add_block(page: &mut String, report: &Report) {
     row(page, "Request throughput (req/s):", &figure(throughput.request_throughput));
     if metrics.options.goodput.is_some() {
         row(page, "Request goodput (req/s):", &figure(throughput.request_goodput));
-        row(page, "Valid request goodput (req/s):", &figure(throughput.valid_goodput));
+        // Where nothing was judged, none of them is known to be valid.
+        if throughput.valid_goodput.is_some() || throughput.request_goodput.is_none() {
+            row(page, "Valid request goodput (req/s):", &figure(throughput.valid_goodput));
+        }
     }
     if generated {
         row(page, "Output token throughput (tok/s):", &figure(throughput.output_throughput));
