@@ -21,7 +21,7 @@ while [ $# -gt 0 ] && [ "$1" != -- ]; do
     --baseline | --write-baseline | --fail-on | --require | --undecided | --runs | --server | --server-url | --results) ;;
     *) refuse "no such option: $1" "arguments of sobench come after --" ;;
   esac
-  [ $# -ge 2 ] && [ -n "$2" ] || refuse "no value for $1" "give it one, or leave it out"
+  [ -n "${2:-}" ] || refuse "no value for $1" "give it one, or leave it out"
   case $1 in
     --baseline) baseline=$2 ;;
     --write-baseline) written=$2 ;;
