@@ -59,10 +59,14 @@ fn said(words: &clap::Error) -> ExitCode {
 fn done_or_ended(command: &Arc<Command>) -> Result<Ending> {
     let command = Arc::clone(command);
     match &*command {
-        Command::Calibrate(_) | Command::Compare(_) | Command::Preflight(_) | Command::Report(_) | Command::Score(_) => {
-            signals::done_or_ended(move || run_command(&command))
-        }
-        _ => run_command(&command),
+        // These listen themselves, or are told to end by who started them.
+        Command::Bench(_)
+        | Command::Mask(_)
+        | Command::Serve(_)
+        | Command::CalibrateFloor { .. }
+        | Command::CalibrateServer
+        | Command::MaskWorker => run_command(&command),
+        _ => signals::done_or_ended(move || run_command(&command)),
     }
 }
 

@@ -1,7 +1,7 @@
-//! Sees that no command writes over a file that it reads, nor two of its outputs into one file. Knows which flags name files that are read and
-//! which name files that are written; what is in them, and what a command does with them, it does not know.
+//! Sees that no command writes over a file that it reads, nor two of its outputs into one file. Knows which flags name files that are
+//! read and which name files that are written; what is in them, and what a command does with them, it does not know.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -67,7 +67,9 @@ struct Named {
 pub fn refuse(matches: &ArgMatches) -> Result<()> {
     let matches = matches.subcommand().map_or(matches, |(_, of_command)| of_command);
     let written = written(matches);
-    let read: Vec<PathBuf> = READ.iter().flat_map(|id| values(matches, id)).flat_map(|value| names_in(&value)).collect();
+    // What is no file is a name of another kind, and nothing that could be lost.
+    let read = READ.iter().flat_map(|id| values(matches, id)).flat_map(|value| names_in(&value));
+    let read: Vec<PathBuf> = read.filter(|path| path.is_file()).collect();
     for (place, Named { flag, path }) in written.iter().enumerate() {
         if let Some(read) = read.iter().find(|read| is_same(path, read)) {
             return Err(Error::usage(format!("{flag} would be written over what is read: {}", read.display()))
@@ -95,7 +97,7 @@ fn written(matches: &ArgMatches) -> Vec<Named> {
 }
 
 /// What was typed for an argument; nothing where the command has no such argument.
-fn values(matches: &ArgMatches, id: &str) -> Vec<std::ffi::OsString> {
+fn values(matches: &ArgMatches, id: &str) -> Vec<OsString> {
     if !matches!(matches.try_contains_id(id), Ok(true)) || matches.value_source(id) != Some(ValueSource::CommandLine) {
         return Vec::new();
     }
@@ -176,6 +178,7 @@ mod tests {
             &["mask", "--rows", &file, "--resume"],
             &["--csv", "/dev/null", "--html", "/dev/null"],
             &["--label", &file, "--run-log", &file],
+            &["--mix", "json:0.5,choice:0.5", "--html", "choice"],
             &["serve"],
         ] {
             assert_eq!(refused(typed), None, "{typed:?}");
