@@ -52,7 +52,7 @@ struct LexerCopy {
 
 #[derive(Default)]
 struct Health {
-    crashed: AtomicBool,
+    broken: AtomicBool,
     served: AtomicUsize,
 }
 
@@ -63,7 +63,7 @@ impl LexerCopy {
     }
 
     fn is_spent(&self) -> bool {
-        self.health.crashed.load(Ordering::SeqCst) || self.health.served.load(Ordering::Relaxed) >= MATCHERS_PER_LEXER
+        self.health.broken.load(Ordering::SeqCst) || self.health.served.load(Ordering::Relaxed) >= MATCHERS_PER_LEXER
     }
 }
 
@@ -98,30 +98,58 @@ impl Grammar for GuidanceGrammar {
 struct GuidanceMatcher {
     core: Arc<Core>,
     copy: LexerCopy,
-    /// What was committed, without the end token: to start again on a fresh lexer when a neighbour crashed ours.
+    /// What was committed, without the end token: to start again on a fresh lexer when ours broke.
     tokens: Vec<TokenId>,
     ended: bool,
 }
 
 impl GuidanceMatcher {
-    /// Runs a step. If another matcher's panic has poisoned the shared lexer, moves to a fresh one and runs the step again.
+    /// Runs a step. If the shared lexer is broken, moves to a fresh one and runs the step again: another matcher's panic may have poisoned
+    /// it, or more steps than its effort is meant for may have come without a mask, which alone renews that.
     fn run<T, E: Display>(&mut self, step: impl Fn(&mut LlMatcher) -> Result<T, E>) -> Result<T, EngineError> {
-        let error = match step(&mut self.copy.matcher) {
-            Ok(value) => return Ok(value),
-            Err(error) => error.to_string(),
-        };
-        if !error.contains("PoisonError") {
-            let error = classified(&error);
-            if matches!(error, EngineError::Crashed { .. }) {
-                self.copy.health.crashed.store(true, Ordering::SeqCst);
+        match step(&mut self.copy.matcher).map_err(|error| error.to_string()) {
+            Ok(value) => Ok(value),
+            Err(error) if is_broken_lexer(&error) => {
+                self.copy.health.broken.store(true, Ordering::SeqCst);
+                self.copy = self.core.start();
+                let again = self.catch_up().and_then(|()| step(&mut self.copy.matcher).map_err(|error| error.to_string()));
+                again.map_err(|error| self.gives_out(&error))
             }
-            return Err(error);
+            Err(error) => Err(self.gives_out(&error)),
         }
-        self.copy.health.crashed.store(true, Ordering::SeqCst);
-        self.copy = self.core.start();
-        self.copy.matcher.consume_tokens(&self.tokens).map_err(|error| classified(&error.to_string()))?;
-        step(&mut self.copy.matcher).map_err(|error| classified(&error.to_string()))
     }
+
+    /// Commits everything again on a matcher at the start, masked at every step as an answer is.
+    fn catch_up(&mut self) -> Result<(), String> {
+        self.tokens.iter().try_for_each(|token| {
+            let masked = self.copy.matcher.compute_mask_or_eos();
+            masked.and_then(|_| self.copy.matcher.consume_token(*token)).map_err(|error| error.to_string())
+        })
+    }
+
+    /// The error, sorted; nobody starts on a lexer that it has broken.
+    fn gives_out(&self, error: &str) -> EngineError {
+        let classified = classified(error);
+        if is_broken_lexer(error) || matches!(classified, EngineError::Crashed { .. }) {
+            self.copy.health.broken.store(true, Ordering::SeqCst);
+        }
+        classified
+    }
+}
+
+/// Whether an error is of the lexer that matchers share, and stays with it.
+fn is_broken_lexer(error: &str) -> bool {
+    error.contains("PoisonError") || error.contains("lexer error: ")
+}
+
+/// Tries to take a token: whether it was taken. Where its lexer is broken the library refuses every token, and says so only when made to
+/// take one.
+fn took(matcher: &mut LlMatcher, token: TokenId) -> Result<bool, String> {
+    if matcher.try_consume_tokens(&[token]).map_err(|error| error.to_string())? == 1 {
+        return Ok(true);
+    }
+    let forced = matcher.clone().consume_token(token).map_err(|error| error.to_string());
+    forced.err().filter(|error| is_broken_lexer(error)).map_or(Ok(false), Err)
 }
 
 impl Matcher for GuidanceMatcher {
@@ -142,7 +170,7 @@ impl Matcher for GuidanceMatcher {
             // Kept here and not told to the library, which would take some ends into its history and others not.
             self.ended = self.is_accepting()?;
             self.ended
-        } else if self.run(|matcher| matcher.try_consume_tokens(&[token]))? == 1 {
+        } else if self.run(|matcher| took(matcher, token))? {
             self.tokens.push(token);
             true
         } else {
@@ -216,7 +244,7 @@ mod tests {
         let error = rogue.run(LlMatcher::test_trigger_lexer_error).unwrap_err();
         assert_eq!(error, EngineError::Crashed { words: "panic: synthetic error".into() });
         // The first has shared its lexer with the rogue.
-        assert!(matchers[0].copy.health.crashed.load(Ordering::SeqCst));
+        assert!(matchers[0].copy.health.broken.load(Ordering::SeqCst));
         let mut fork = matchers[0].clone();
         for (matcher, before) in matchers.iter_mut().zip(&before) {
             assert_eq!(&mask(matcher), before);
@@ -227,6 +255,26 @@ mod tests {
         }
         assert_eq!(mask(&mut fork), before[0]);
         take(&mut grammar.start(), "abbabbabc");
+    }
+
+    #[test]
+    fn tokens_that_come_without_masks_lead_where_they_do_with_masks() {
+        let schema = serde_json::json!({"type": "string", "maxLength": 300, "pattern": r"^(?:\S+\s+){0,29}\S+$"});
+        let parser = engine().factory.create_parser(TopLevelGrammar::from_json_schema(schema));
+        let grammar = GuidanceGrammar::with_copies(LlMatcher::new(parser), &shared(), COPIES);
+        let text = format!("\"{}", "some words and others ".repeat(7));
+        let (mut masked, mut unmasked) = (grammar.start(), grammar.start());
+        assert_eq!(mask(&mut masked), mask(&mut unmasked));
+        let [of_masked, of_unmasked] = [&masked, &unmasked].map(|it| Arc::clone(&it.copy.health));
+        for token in shared().encode(&text) {
+            masked.commit(token).unwrap();
+            mask(&mut masked);
+            unmasked.commit(token).unwrap();
+        }
+        assert_eq!(mask(&mut masked), mask(&mut unmasked));
+        let is_broken = |health: &Health| health.broken.load(Ordering::SeqCst);
+        assert!(is_broken(&of_unmasked) && !is_broken(&of_masked));
+        assert!(!is_broken(&grammar.start().copy.health), "what broke serves nobody");
     }
 
     #[test]

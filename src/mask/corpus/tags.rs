@@ -9,7 +9,7 @@ pub(in crate::mask) const BY_NAME: [&str; 6] =
     ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"];
 
 /// Keywords that hold values, in which nothing is a keyword.
-const VALUES: [&str; 6] = ["const", "enum", "default", "examples", "example", "required"];
+pub(in crate::mask) const VALUES: [&str; 6] = ["const", "enum", "default", "examples", "example", "required"];
 
 /// Keywords of annotation, which constrain nothing.
 pub(in crate::mask) const ANNOTATIONS: [&str; 9] =

@@ -13,6 +13,7 @@ use super::departure::{self, Departure};
 use super::finding::{Reading, Why};
 use super::json_prefix::JsonPrefix;
 use super::respell;
+use super::simpler;
 use crate::constraint::Constraint;
 use crate::engine::{Engine, EngineError, EngineName, Grammar, Matcher, TokenId, Vocabulary};
 
@@ -33,26 +34,12 @@ impl Relaxed {
 
     fn grammar(&self, constraint: &Constraint) -> Option<&dyn Grammar> {
         let compile = || {
-            let can_matter = self.departure != Departure::References || refers(constraint);
+            let refers = || matches!(constraint, Constraint::JsonSchema(schema) if simpler::refers(schema));
+            let can_matter = self.departure != Departure::References || refers();
             can_matter.then(|| self.engine.check_quick(constraint).and_then(|()| self.engine.compile(constraint)).ok()).flatten()
         };
         self.grammar.get_or_init(compile).as_deref()
     }
-}
-
-/// Whether a schema refers to another.
-fn refers(constraint: &Constraint) -> bool {
-    let Constraint::JsonSchema(schema) = constraint else { return false };
-    let mut open = vec![&**schema];
-    while let Some(value) = open.pop() {
-        match value {
-            Value::Object(members) if members.contains_key("$ref") => return true,
-            Value::Object(members) => open.extend(members.values()),
-            Value::Array(items) => open.extend(items),
-            _ => {}
-        }
-    }
-    false
 }
 
 /// Explains the findings of one engine on one constraint.

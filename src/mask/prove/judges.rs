@@ -61,8 +61,9 @@ impl Judges {
         match self.strict.judge(&self.constraint, None, text) {
             Verdict::Valid if second(true) != Some(false) => Judged::Matches,
             Verdict::Invalid { .. } => match self.lenient.judge(&self.constraint, None, text) {
-                // Of two members of one name the second oracle sees the last alone, and says what it says of another text.
-                Verdict::Invalid { reason: Reason::DuplicateKey { .. } } => Judged::Open,
+                // Of two members of one name the second oracle sees the last alone, and says what it says of another text. Half a surrogate
+                // pair is spelt as RFC 8259 has it, which leaves open what it stands for (8.2).
+                Verdict::Invalid { reason: Reason::DuplicateKey { .. } | Reason::LoneSurrogate { .. } } => Judged::Open,
                 Verdict::Invalid { reason } if second(false) != Some(true) => Judged::Breaks { how: how(&reason) },
                 _ => Judged::Open,
             },
@@ -134,6 +135,7 @@ mod tests {
             (r#"{"n": 1"#, Judged::Breaks { how: "not_json".into() }),
             (r#"{"when": "yesterday"}"#, Judged::Open),
             (r#"{"n": "x", "n": 1}"#, Judged::Open),
+            (r#"{"n": 1, "m": "\ud800"}"#, Judged::Open),
         ] {
             assert_eq!(judges.judge(text), expected, "{text}");
         }

@@ -4,7 +4,7 @@
 //! In reading order: [`finding`] says what a proof is, `judges` whether a text matches, `syntax` what can follow a prefix at all
 //! (`json_prefix`, `sorted`), `along` proves along one text, `prover` chooses the texts (`mutant`, `walks`), `difference`, `dead_end` and
 //! `consistency` prove the rest; [`departure`] is what engines declare, `explain` finds out by experiment (`respell`); `shrink`
-//! makes a finding small, [`cluster`] gathers what is alike, [`witness`] is one with all that is needed to check it.
+//! makes a finding small (`simpler`, `plainer`), [`cluster`] gathers what is alike, [`witness`] is one with all that is needed to check it.
 
 mod along;
 pub mod cluster;
@@ -19,6 +19,7 @@ pub mod finding;
 mod json_prefix;
 mod judges;
 mod mutant;
+mod plainer;
 pub(super) mod prover;
 #[cfg(test)]
 mod reference;

@@ -6,13 +6,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::Value;
-
 use super::along::{Ground, Text, along};
 use super::consistency;
 use super::contender::{Bench, Contender};
 use super::finding::{Finding, Origin, Proof};
 use super::judges::{Judged, Judges};
+use super::plainer;
 use super::prover::{Tools, Watch};
 use super::simpler;
 use super::syntax::Syntax;
@@ -137,9 +136,13 @@ impl<'a> Shrinker<'a> {
         for _ in 0..MAX_ROUNDS {
             let before = self.left;
             let deeper = self.within(&mut constraint, &mut text);
-            let smaller_schema = self.schema(&mut constraint, &text);
+            let smaller_schema = self.simpler(&mut constraint, &text, |it, number| match it {
+                Constraint::JsonSchema(schema) => Some(Constraint::JsonSchema(Arc::new(simpler::without_piece(schema, number)?))),
+                _ => None,
+            });
+            let is_plainer = self.simpler(&mut constraint, &text, plainer::plainer);
             let smaller_text = self.shorter(&constraint, &mut text);
-            if !(deeper || smaller_schema || smaller_text) || !self.is_on() || self.left == before {
+            if !(deeper || smaller_schema || is_plainer || smaller_text) || !self.is_on() || self.left == before {
                 break;
             }
         }
@@ -162,7 +165,6 @@ impl<'a> Shrinker<'a> {
 
     /// A finding of the kind on this constraint along this text.
     fn found(&mut self, constraint: &Constraint, bytes: &[u8]) -> Option<Finding> {
-        self.left = self.left.saturating_sub(1);
         self.watch.at(None);
         let constraint = Arc::new(constraint.clone());
         let vocabulary = self.tools.vocabulary;
@@ -181,6 +183,7 @@ impl<'a> Shrinker<'a> {
         if is_hopeless {
             return None;
         }
+        self.left = self.left.saturating_sub(1);
         self.watch.at(Some(self.engine.name));
         let contender = Contender::new(self.engine, &constraint);
         let grammar = contender.grammar().ok()?;
@@ -227,17 +230,19 @@ impl<'a> Shrinker<'a> {
         }
     }
 
-    /// Takes pieces of the schema away; whether it could.
-    fn schema(&mut self, constraint: &mut Constraint, text: &[u8]) -> bool {
-        let Constraint::JsonSchema(schema) = &*constraint else { return false };
-        let mut schema = Value::clone(schema);
+    /// Goes on with one candidate after the other that shows the error, each made from the last one; whether there was any.
+    fn simpler(
+        &mut self,
+        constraint: &mut Constraint,
+        text: &[u8],
+        candidate: impl Fn(&Constraint, usize) -> Option<Constraint>,
+    ) -> bool {
         let mut is_smaller = false;
         let mut next = 0;
         while self.is_on() {
-            let Some(candidate) = simpler::without_piece(&schema, next) else { break };
-            let tried = Constraint::JsonSchema(Arc::new(candidate.clone()));
+            let Some(tried) = candidate(constraint, next) else { break };
             if self.found(&tried, text).is_some() {
-                (schema, *constraint, is_smaller) = (candidate, tried, true);
+                (*constraint, is_smaller) = (tried, true);
             } else {
                 next += 1;
             }
@@ -265,7 +270,11 @@ impl<'a> Shrinker<'a> {
     }
 }
 
-/// Pieces of a JSON text that can be taken away with the comma beside them, the longest first: members, items, halves of what strings hold.
+/// Pieces of one string or number that are tried: down to the 32nd part of it.
+const MAX_PIECES: usize = 62;
+
+/// Pieces of a JSON text that can be taken away, the longest first: members and items with the comma beside them, what strings hold, white
+/// space, and of these and of numbers halves, quarters and so on.
 fn pieces(text: &[u8]) -> Vec<std::ops::Range<usize>> {
     let mut pieces = Vec::new();
     // Where the member or item at hand began, for every bracket that is open.
@@ -276,13 +285,8 @@ fn pieces(text: &[u8]) -> Vec<std::ops::Range<usize>> {
             b'"' => {
                 let end = at + string_length(&text[at..]);
                 let inner = at + 1..end.saturating_sub(1).max(at + 1);
-                if inner.len() > 1 {
-                    let middle = inner.start + inner.len() / 2;
-                    pieces.extend([inner.start..middle, middle..inner.end]);
-                }
-                if !inner.is_empty() {
-                    pieces.push(inner);
-                }
+                pieces.extend(parts(inner.clone()));
+                pieces.extend((!inner.is_empty()).then_some(inner));
                 at = end;
                 continue;
             }
@@ -300,13 +304,27 @@ fn pieces(text: &[u8]) -> Vec<std::ops::Range<usize>> {
                     open.pop();
                 }
             }
-            b' ' | b'\n' | b'\r' | b'\t' => pieces.push(at..at + 1),
+            first @ (b' ' | b'\n' | b'\r' | b'\t' | b'-' | b'0'..=b'9') => {
+                let same = if first.is_ascii_whitespace() { b" \n\r\t".as_slice() } else { b"+-.eE0123456789" };
+                let end = at + text[at..].iter().take_while(|byte| same.contains(byte)).count();
+                pieces.extend(parts(at..end));
+                pieces.extend(first.is_ascii_whitespace().then_some(at..end));
+                at = end;
+                continue;
+            }
             _ => {}
         }
         at += 1;
     }
     pieces.sort_by_key(|piece| std::cmp::Reverse(piece.len()));
     pieces
+}
+
+/// Halves, quarters and so on of what stands there.
+fn parts(all: std::ops::Range<usize>) -> impl Iterator<Item = std::ops::Range<usize>> {
+    let (start, length) = (all.start, all.len());
+    let parts = simpler::chunks(length).into_iter().filter(move |it| it.len() < length).take(MAX_PIECES);
+    parts.map(move |it| start + it.start..start + it.end)
 }
 
 #[cfg(test)]
@@ -325,11 +343,14 @@ mod tests {
             r#"{"a":[2],"b":"x\"yz"}"#,
             r#"{"a":[1],"b":"x\"yz"}"#,
             r#"{"a":[1,2],"b":""}"#,
+            r#"{"a":[1,2],"b":"x\"y"}"#,
         ] {
             assert!(all.iter().any(|text| text == expected), "{expected} of {all:#?}");
         }
         assert_eq!(simpler::chunks(3), [0..2, 2..3, 0..1, 1..2, 2..3]);
         assert!(simpler::chunks(0).is_empty());
         assert!(pieces(b"{\"a").iter().all(|piece| piece.end <= 3));
+        let shown = |text: &'static str| -> Vec<&str> { pieces(text.as_bytes()).into_iter().map(|piece| &text[piece]).collect() };
+        assert_eq!(shown("[ \n, 2.5"), [" \n,", " \n", "2.", " ", "\n", " ", "5", "2", ".", "5"]);
     }
 }

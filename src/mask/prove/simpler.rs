@@ -162,6 +162,12 @@ impl Names {
     }
 
     fn shorten(&mut self, schema: &mut Value) {
+        for keyword in DEFINITIONS {
+            if let Some(Value::Object(members)) = schema.get_mut(keyword) {
+                let short = |name: &String| if is_plain(name) { self.short(name) } else { name.clone() };
+                *members = renamed(members, short);
+            }
+        }
         let mut open = vec![schema];
         while let Some(value) = open.pop() {
             let Value::Object(keywords) = value else { continue };
@@ -183,7 +189,12 @@ impl Names {
             ("required" | "enum", Value::Array(items)) => items.iter_mut().for_each(|item| self.shorten_text(item)),
             ("const", value) => self.shorten_text(value),
             ("properties" | "dependentSchemas", Value::Object(members)) => {
-                *members = std::mem::take(members).into_iter().map(|(name, it)| (self.short(&name), it)).collect();
+                *members = renamed(members, |name| self.short(name));
+            }
+            ("$ref", Value::String(reference)) => {
+                if let Some((keyword, name)) = definition(reference) {
+                    *reference = format!("#/{keyword}/{}", self.short(name));
+                }
             }
             _ => {}
         }
@@ -194,6 +205,38 @@ impl Names {
             *text = self.short(text);
         }
     }
+}
+
+fn renamed(members: &mut Map<String, Value>, mut other: impl FnMut(&String) -> String) -> Map<String, Value> {
+    std::mem::take(members).into_iter().map(|(name, value)| (other(&name), value)).collect()
+}
+
+/// The keyword and the name by which a reference names a definition of the root, where it spells the name as it is.
+fn definition(reference: &str) -> Option<(&'static str, &str)> {
+    let path = reference.strip_prefix("#/")?;
+    DEFINITIONS.into_iter().find_map(|keyword| {
+        let name = path.strip_prefix(keyword)?.strip_prefix('/')?;
+        is_plain(name).then_some((keyword, name))
+    })
+}
+
+/// Whether there is a reference in a schema.
+pub(super) fn refers(schema: &Value) -> bool {
+    let mut open = vec![schema];
+    while let Some(next) = open.pop() {
+        match next {
+            Value::Object(members) if members.contains_key("$ref") => return true,
+            Value::Object(members) => open.extend(members.values()),
+            Value::Array(items) => open.extend(items),
+            _ => {}
+        }
+    }
+    false
+}
+
+/// Whether a pointer spells a name as it is.
+pub(super) fn is_plain(name: &str) -> bool {
+    !name.is_empty() && name.chars().all(|it| it.is_ascii_alphanumeric() || matches!(it, '_' | '-' | '.'))
 }
 
 #[cfg(test)]
@@ -255,5 +298,10 @@ mod tests {
         assert_eq!(schema, json!({"properties": {"a": {"enum": ["b", "c"]}, "x": {"const": "a"}}, "required": ["a"]}));
         assert_eq!(String::from_utf8(text).unwrap(), r#"{ "a": "c", "x":"other"}"#);
         assert_eq!(with_short_names(&json!({"required": ["a"]}), b"{}"), None);
+        let schema =
+            json!({"$ref": "#/definitions/node", "definitions": {"node": {"items": {"$ref": "#/definitions/node"}}, "a b": {}}});
+        let (schema, _) = with_short_names(&schema, b"[]").unwrap();
+        let short = json!({"$ref": "#/definitions/a", "definitions": {"a": {"items": {"$ref": "#/definitions/a"}}, "a b": {}}});
+        assert_eq!(schema, short);
     }
 }
