@@ -86,7 +86,7 @@ pub struct ProofArgs {
     #[arg(long, value_name = "FOLDER", requires = "prove")]
     pub issues: Option<PathBuf>,
     /// Check the witnesses of a file again, with this program's engines
-    #[arg(long, value_name = "PATH", conflicts_with_all = ["prove", "rows", "csv", "csv_tags", "html", "explain"])]
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["prove", "witnesses", "issues", "rows", "csv", "csv_tags", "html", "explain"])]
     pub replay: Option<PathBuf>,
 }
 

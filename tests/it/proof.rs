@@ -187,6 +187,7 @@ fn what_makes_no_sense_is_refused() {
         (&["--seed", "1"], 2, "--seed has nothing to draw: 1"),
         (&["--replay", missing], 2, missing),
         (&["--replay", empty.to_str().unwrap()], 2, "is no witness"),
+        (&["--replay", missing, "--witnesses", "w"], 2, "cannot be used with '--witnesses <PATH>'"),
     ] {
         let ran = sobench(&[&["mask"], flags].concat());
         assert_eq!(ran.code, code, "{flags:?}: {}", ran.stderr);

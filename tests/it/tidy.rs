@@ -154,3 +154,17 @@ fn every_module_is_on_the_code_map() {
         .collect();
     assert!(missing.is_empty(), "ARCHITECTURE.md does not name: {}", missing.join(", "));
 }
+
+#[test]
+fn witnesses_are_checked_with_packages_of_the_versions_that_were_proved() {
+    let lock = fs::read_to_string(root().join("Cargo.lock")).unwrap();
+    let packages = fs::read_to_string(root().join("tests/live/witnesses.requirements.txt")).unwrap();
+    let locked = |name: &str| {
+        let (_, rest) = lock.split_once(&format!("name = \"{name}\"\nversion = \"")).unwrap();
+        rest.split('"').next().unwrap().to_owned()
+    };
+    for (package, library) in [("llguidance", "llguidance"), ("outlines_core", "outlines-core")] {
+        let line = format!("{package}=={}", locked(library));
+        assert!(packages.lines().any(|it| it == line), "{line} is not in witnesses.requirements.txt");
+    }
+}
