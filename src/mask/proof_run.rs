@@ -186,7 +186,7 @@ impl Proving<'_> {
             let row = row?;
             let bytes = at(self.corpora, row.index).map_or(0, |entry| entry.json.len());
             for finding in row.proved.findings {
-                gathering.add(row.engine, row.index, bytes, finding, &vocabulary);
+                gathering.add(row.engine, row.index, (&row.kind, bytes), finding, &vocabulary);
             }
         }
         let gathered = gathering.sorted();

@@ -17,6 +17,8 @@ use crate::mask::corpus::tags;
 pub(in crate::mask) struct Key {
     pub(in crate::mask) engine: EngineName,
     proof: Proof,
+    /// [`Constraint::kind`].
+    kind: String,
     /// What it is about, where the prefix stands, what the text breaks, or how the engine contradicts itself.
     place: String,
     /// The kind of the token's first character, where it is not known what it is about.
@@ -38,19 +40,19 @@ pub(in crate::mask) struct Gathered {
 pub(in crate::mask) struct Gathering(BTreeMap<Key, Gathered>);
 
 impl Gathering {
-    /// Takes in a finding of the entry at `index`, whose constraint takes so many bytes. One that is declared is none.
+    /// Takes in a finding of the entry at `index`, whose constraint is of this kind and takes so many bytes. One that is declared is none.
     pub(in crate::mask) fn add(
         &mut self,
         engine: EngineName,
         index: usize,
-        bytes: usize,
+        (kind, bytes): (&str, usize),
         finding: Finding,
         vocabulary: &Vocabulary,
     ) {
         if finding.reading != Reading::Error {
             return;
         }
-        let key = Key::of(engine, &finding, vocabulary);
+        let key = Key::of(engine, kind, &finding, vocabulary);
         let size = bytes + finding.text.as_ref().map_or(0, String::len) + finding.prefix.len();
         match self.0.get_mut(&key) {
             Some(gathered) => {
@@ -75,7 +77,7 @@ impl Gathering {
 }
 
 impl Key {
-    fn of(engine: EngineName, finding: &Finding, vocabulary: &Vocabulary) -> Self {
+    fn of(engine: EngineName, kind: &str, finding: &Finding, vocabulary: &Vocabulary) -> Self {
         let first = finding.token.map(|token| vocabulary.bytes(token).first().copied());
         let token = match (finding.cause, first) {
             (Some(_), _) => None,
@@ -83,12 +85,12 @@ impl Key {
             (None, Some(None)) => Some("a special token"),
             (None, Some(Some(byte))) => Some(class(byte)),
         };
-        Self { engine, proof: alike(finding.proof), place: place_of(finding, vocabulary), token }
+        Self { engine, proof: alike(finding.proof), kind: kind.to_owned(), place: place_of(kind, finding, vocabulary), token }
     }
 
     /// Where the finding that was made small stands; else where all of them do.
     pub(in crate::mask) fn place(&self, finding: Option<&Finding>, vocabulary: &Vocabulary) -> String {
-        finding.map_or_else(|| self.place.clone(), |finding| place_of(finding, vocabulary))
+        finding.map_or_else(|| self.place.clone(), |finding| place_of(&self.kind, finding, vocabulary))
     }
 }
 
@@ -101,16 +103,23 @@ fn alike(proof: Proof) -> Proof {
     }
 }
 
-/// What it is about, what the text breaks, how the engine contradicts itself, or where the prefix stands.
-fn place_of(finding: &Finding, vocabulary: &Vocabulary) -> String {
+/// What it is about, what the text breaks, how the engine contradicts itself, or where the prefix of a text of this kind stands.
+fn place_of(kind: &str, finding: &Finding, vocabulary: &Vocabulary) -> String {
     let said = [
         finding.cause.map(|it| format!("{}, which is not declared", it.name())),
         finding.breaks.clone(),
         finding.contradiction.map(|it| it.says().to_owned()),
     ];
     said.into_iter().flatten().next().unwrap_or_else(|| {
-        let state = JsonPrefix::after(&vocabulary.decode(&finding.prefix));
-        state.map_or("after what is no JSON", |state| state.place()).to_owned()
+        let is_json = matches!(kind, "json" | "json_object");
+        let state = JsonPrefix::after(&vocabulary.decode(&finding.prefix)).filter(|_| is_json);
+        let place = match state {
+            Some(state) => state.place(),
+            None if finding.prefix.is_empty() => "at the beginning",
+            None if is_json => "after what is no JSON",
+            None => "within the text",
+        };
+        place.to_owned()
     })
 }
 
@@ -184,6 +193,25 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::mask::prove::finding::Origin;
+
+    #[test]
+    fn where_a_text_stands_is_said_as_its_kind_is() {
+        let bytes = Vocabulary::of_bytes();
+        let place = |kind: &str, prefix: &str| {
+            let tokens: Vec<u32> = prefix.bytes().map(u32::from).collect();
+            place_of(kind, &Finding::new(Proof::AllowsToken, &tokens, None, Origin::Other), &bytes)
+        };
+        for (kind, prefix, expected) in [
+            ("json", "", "at a value"),
+            ("json", "{\"a", "in a name"),
+            ("json", "}", "after what is no JSON"),
+            ("regex", "", "at the beginning"),
+            ("grammar", "1", "within the text"),
+        ] {
+            assert_eq!(place(kind, prefix), expected, "{kind}: {prefix}");
+        }
+    }
 
     #[test]
     fn keywords_are_those_of_a_corpus_or_the_kind() {
