@@ -35,6 +35,17 @@ const KNOWN: &str = "give a run log, the JSON of vLLM's structured-output script
 /// # Errors
 /// Usage, naming the file and the place in it.
 pub(super) fn answers(path: &Path, plan: &ScorePlan) -> Result<Answers> {
+    let mut answers = read(path, plan)?;
+    if let Some(dataset) = plan.dataset.as_ref().filter(|_| matches!(answers.kind, FileKind::RunLog | FileKind::Rows)) {
+        let name = dataset.name.name();
+        answers
+            .notices
+            .push(format!("the file holds its constraints, by which it is judged: --dataset {name} says nothing of it"));
+    }
+    Ok(answers)
+}
+
+fn read(path: &Path, plan: &ScorePlan) -> Result<Answers> {
     // Looked at before the rest is read, since a run log may be longer than any other file is taken.
     if RunLog::begins(path)? {
         return run_log(path);

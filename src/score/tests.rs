@@ -109,7 +109,11 @@ fn rows_bring_their_constraints() {
     assert_eq!((agreement.compared, agreement.only_file.count, agreement.only_ours.count), (3, 1, 1));
     assert_eq!(score.quality.not_scored[0].count, 1, "what nobody here can judge is in no rate");
     let single = scored(&text[0], None).unwrap();
-    assert_eq!((single.kind, single.answers), (FileKind::Rows, 1));
+    assert_eq!((single.kind, single.answers, single.notices.len()), (FileKind::Rows, 1, 0));
+    let named = scored(&text[0], Some(dataset(DatasetName::Json))).unwrap();
+    assert_eq!((named.kind, named.notices.len()), (FileKind::Rows, 1));
+    let page = crate::report::score::text(&[named]);
+    assert!(page.contains("--dataset json says nothing of it"), "{page}");
 }
 
 #[test]
