@@ -30,6 +30,11 @@ pub enum Constraint {
     StructuralTag(Arc<Value>),
 }
 
+/// Whether an answer is JSON under a constraint of this [`Constraint::kind`].
+pub fn is_json_kind(kind: &str) -> bool {
+    matches!(kind, "json" | "json_object")
+}
+
 /// The value of `json_object`, for which `false` has no meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "bool", into = "bool")]
@@ -107,6 +112,11 @@ impl Constraint {
             Self::Grammar { .. } => "grammar",
             Self::StructuralTag(_) => "structural_tag",
         }
+    }
+
+    /// Whether an answer is JSON.
+    pub fn is_json(&self) -> bool {
+        is_json_kind(self.kind())
     }
 
     /// SHA-256, in hex, of the constraint's JSON text; equal constraints have equal fingerprints.

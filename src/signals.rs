@@ -115,7 +115,7 @@ async fn heard(signal: &mut Option<Signal>) {
 
 /// Whether the program was started with SIGHUP ignored, as far as the system tells (Linux).
 #[cfg(unix)]
-fn is_hang_up_ignored() -> bool {
+pub fn is_hang_up_ignored() -> bool {
     std::fs::read_to_string("/proc/self/status").is_ok_and(|status| ignores(&status, SignalKind::hangup().as_raw_value()))
 }
 

@@ -112,12 +112,26 @@ def is_so(witness):
     return {"P1": not goes_on, "P4": goes_on}[proof] if token else is_accepting() == (proof == "P3")
 
 
+def read(path):
+    """The witnesses of a file, each with the number of its line."""
+    try:
+        lines = enumerate(path.read_text().splitlines(), 1)
+        witnesses = [(number, json.loads(line)) for number, line in lines if line.strip()]
+        if all(witness["sobench_witness"] == 1 for _, witness in witnesses):
+            return witnesses
+        raise ValueError("a version that is not known")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        print(
+            f"error: no file of witnesses: {path}: {error!r}\nhint: sobench mask --prove --witnesses writes one", file=sys.stderr
+        )
+        sys.exit(2)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("witnesses", type=Path, help="JSONL of sobench mask --prove --witnesses")
     tally = Counter()
-    for number, line in enumerate(parser.parse_args().witnesses.read_text().splitlines(), 1):
-        witness = json.loads(line)
+    for number, witness in read(parser.parse_args().witnesses):
         try:
             standing = "holds" if is_so(witness) else "DOES NOT HOLD"
         except LeftOut as error:

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use llguidance::Matcher as LlMatcher;
 
-use super::words::classified;
+use super::words::{classified, is_of_broken_lexer};
 use crate::engine::{EngineError, Grammar, Matcher, TokenId, TokenMask, Vocabulary};
 
 /// Copies of a grammar's lexer at most; fewer where the machine has fewer threads. Matchers of one copy share its automaton, which
@@ -107,39 +107,34 @@ impl GuidanceMatcher {
     /// Runs a step. If the shared lexer is broken, moves to a fresh one and runs the step again: another matcher's panic may have poisoned
     /// it, or more steps than its effort is meant for may have come without a mask, which alone renews that.
     fn run<T, E: Display>(&mut self, step: impl Fn(&mut LlMatcher) -> Result<T, E>) -> Result<T, EngineError> {
-        match step(&mut self.copy.matcher).map_err(|error| error.to_string()) {
-            Ok(value) => Ok(value),
-            Err(error) if is_broken_lexer(&error) => {
-                self.copy.health.broken.store(true, Ordering::SeqCst);
+        let result = match self.run_once(&step) {
+            Err(error) if is_of_broken_lexer(&error) => {
                 self.copy = self.core.start();
-                let again = self.catch_up().and_then(|()| step(&mut self.copy.matcher).map_err(|error| error.to_string()));
-                again.map_err(|error| self.gives_out(&error))
+                self.catch_up().and_then(|()| self.run_once(&step))
             }
-            Err(error) => Err(self.gives_out(&error)),
-        }
+            result => result,
+        };
+        result.map_err(|error| classified(&error))
+    }
+
+    /// Runs a step; nobody starts any more on a lexer that it breaks.
+    fn run_once<T, E: Display>(&mut self, step: impl Fn(&mut LlMatcher) -> Result<T, E>) -> Result<T, String> {
+        step(&mut self.copy.matcher).map_err(|error| {
+            let error = error.to_string();
+            if is_of_broken_lexer(&error) || matches!(classified(&error), EngineError::Crashed { .. }) {
+                self.copy.health.broken.store(true, Ordering::SeqCst);
+            }
+            error
+        })
     }
 
     /// Commits everything again on a matcher at the start, masked at every step as an answer is.
     fn catch_up(&mut self) -> Result<(), String> {
-        self.tokens.iter().try_for_each(|token| {
-            let masked = self.copy.matcher.compute_mask_or_eos();
-            masked.and_then(|_| self.copy.matcher.consume_token(*token)).map_err(|error| error.to_string())
-        })
-    }
-
-    /// The error, sorted; nobody starts on a lexer that it has broken.
-    fn gives_out(&self, error: &str) -> EngineError {
-        let classified = classified(error);
-        if is_broken_lexer(error) || matches!(classified, EngineError::Crashed { .. }) {
-            self.copy.health.broken.store(true, Ordering::SeqCst);
+        for token in self.tokens.clone() {
+            self.run_once(|matcher| matcher.compute_mask_or_eos().and_then(|_| matcher.consume_token(token)))?;
         }
-        classified
+        Ok(())
     }
-}
-
-/// Whether an error is of the lexer that matchers share, and stays with it.
-fn is_broken_lexer(error: &str) -> bool {
-    error.contains("PoisonError") || error.contains("lexer error: ")
 }
 
 /// Tries to take a token: whether it was taken. Where its lexer is broken the library refuses every token, and says so only when made to
@@ -149,7 +144,7 @@ fn took(matcher: &mut LlMatcher, token: TokenId) -> Result<bool, String> {
         return Ok(true);
     }
     let forced = matcher.clone().consume_token(token).map_err(|error| error.to_string());
-    forced.err().filter(|error| is_broken_lexer(error)).map_or(Ok(false), Err)
+    forced.err().filter(|error| is_of_broken_lexer(error)).map_or(Ok(false), Err)
 }
 
 impl Matcher for GuidanceMatcher {

@@ -28,6 +28,11 @@ pub(super) fn classified(raw: &str) -> EngineError {
     }
 }
 
+/// Whether a message is of the lexer that matchers share, and stays with it: it is out of effort, or a panic held its lock.
+pub(super) fn is_of_broken_lexer(raw: &str) -> bool {
+    raw.contains("PoisonError") || raw.contains("lexer error: ")
+}
+
 /// Features that llguidance's messages name by a phrase of their own.
 const FEATURES: [(&str, &str); 14] = [
     ("oneOf constraints are not supported", "oneOf"),

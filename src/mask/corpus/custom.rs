@@ -141,7 +141,7 @@ fn instance(item: &Value, data: Option<&RawValue>, constraint: &Constraint) -> s
         None => None,
     };
     let content = match (data, members.get("text")) {
-        (Some(data), None) if matches!(constraint, Constraint::JsonSchema(_) | Constraint::JsonObject(_)) => Content::json(data),
+        (Some(data), None) if constraint.is_json() => Content::json(data),
         (Some(_), None) => return Err("data is for json and json_object; give the text".to_owned()),
         (None, Some(Value::String(text))) => Content::Text(text.clone()),
         (None, Some(_)) => return Err("text has to be a text".to_owned()),

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::finding::{Finding, Proof, Reading};
 use super::json_prefix::JsonPrefix;
 use super::witness::Witness;
-use crate::constraint::Constraint;
+use crate::constraint::{Constraint, is_json_kind};
 use crate::engine::{EngineName, Vocabulary};
 use crate::mask::corpus::tags;
 
@@ -111,7 +111,7 @@ fn place_of(kind: &str, finding: &Finding, vocabulary: &Vocabulary) -> String {
         finding.contradiction.map(|it| it.says().to_owned()),
     ];
     said.into_iter().flatten().next().unwrap_or_else(|| {
-        let is_json = matches!(kind, "json" | "json_object");
+        let is_json = is_json_kind(kind);
         let state = JsonPrefix::after(&vocabulary.decode(&finding.prefix)).filter(|_| is_json);
         let place = match state {
             Some(state) => state.place(),

@@ -79,7 +79,7 @@ impl<'a> Explainer<'a> {
     }
 
     fn is_json(&self) -> bool {
-        matches!(self.constraint, Constraint::JsonSchema(_) | Constraint::JsonObject(_))
+        self.constraint.is_json()
     }
 
     fn declares(&self, departure: Departure) -> bool {

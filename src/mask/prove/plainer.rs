@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Number, Value, json};
 
-use super::simpler::{chunks, is_plain, refers};
+use super::simpler::{chunks, is_plain, refers, without};
 use crate::constraint::Constraint;
 use crate::mask::corpus::tags::{BY_NAME, VALUES};
 
@@ -34,43 +34,52 @@ const MAX_PIECES: usize = 510;
 pub(super) fn plainer(constraint: &Constraint, number: usize) -> Option<Constraint> {
     match constraint {
         Constraint::JsonSchema(schema) => {
-            let (path, value) = replacements(schema).into_iter().nth(number)?;
-            let mut changed = Value::clone(schema);
-            if let Replaced::Moved { name } = &value {
-                let definitions = changed.as_object_mut()?.entry("$defs").or_insert_with(|| json!({}));
-                definitions.as_object_mut()?.insert(name.clone(), schema.pointer(&path)?.clone());
-                point_to(&mut changed, &format!("#{path}"), &format!("#/$defs/{name}"));
-            } else if let Replaced::By(value) = value {
-                *changed.pointer_mut(&path)? = value;
-            }
+            let changed = changes(schema).into_iter().nth(number)?.made_in(schema)?;
             Some(Constraint::JsonSchema(Arc::new(changed)))
         }
         Constraint::Regex(pattern) => shorter(pattern).nth(number).map(|it| Constraint::Regex(it.into())),
         Constraint::Choice(choices) => {
             let range = chunks(choices.len()).into_iter().nth(number)?;
-            let left = [&choices[..range.start], &choices[range.end..]].concat();
-            Some(Constraint::Choice(left.into()))
+            Some(Constraint::Choice(without(choices, range).into()))
         }
         Constraint::Grammar { dialect, text } => {
             let lines: Vec<&str> = text.lines().collect();
             let range = chunks(lines.len()).into_iter().nth(number)?;
-            let text = [&lines[..range.start], &lines[range.end..]].concat().join("\n");
-            Some(Constraint::Grammar { dialect: *dialect, text: text.into() })
+            Some(Constraint::Grammar { dialect: *dialect, text: without(&lines, range).join("\n").into() })
         }
         _ => None,
     }
 }
 
-enum Replaced {
-    By(Value),
+/// What can be changed in a schema, where, by JSON pointers.
+enum Change {
+    Put {
+        at: String,
+        value: Value,
+    },
     /// A schema that references name by a path of the author's, which goes to `$defs` by this name.
-    Moved {
+    Move {
+        from: String,
         name: String,
     },
 }
 
-/// What can be put where in a schema, by JSON pointers.
-fn replacements(schema: &Value) -> Vec<(String, Replaced)> {
+impl Change {
+    fn made_in(self, schema: &Value) -> Option<Value> {
+        let mut changed = schema.clone();
+        match self {
+            Self::Put { at, value } => *changed.pointer_mut(&at)? = value,
+            Self::Move { from, name } => {
+                let definitions = changed.as_object_mut()?.entry("$defs").or_insert_with(|| json!({}));
+                definitions.as_object_mut()?.insert(name.clone(), schema.pointer(&from)?.clone());
+                point_to(&mut changed, &format!("#{from}"), &format!("#/$defs/{name}"));
+            }
+        }
+        Some(changed)
+    }
+}
+
+fn changes(schema: &Value) -> Vec<Change> {
     let mut all = Vec::new();
     let mut open = vec![(String::new(), schema)];
     while let Some((path, next)) = open.pop() {
@@ -81,8 +90,8 @@ fn replacements(schema: &Value) -> Vec<(String, Replaced)> {
                 }
                 for (keyword, value) in keywords {
                     let place = format!("{path}/{}", escaped(keyword));
-                    let by = |value: Value| (place.clone(), Replaced::By(value));
-                    all.extend(of_keyword(keyword, value).into_iter().map(by));
+                    let put = |value: Value| Change::Put { at: place.clone(), value };
+                    all.extend(of_keyword(keyword, value).into_iter().map(put));
                     match value {
                         _ if VALUES.contains(&keyword.as_str()) => {}
                         Value::Object(named) if BY_NAME.contains(&keyword.as_str()) => {
@@ -100,16 +109,16 @@ fn replacements(schema: &Value) -> Vec<(String, Replaced)> {
 }
 
 /// A schema in place of the reference to it; or, where it refers on, among the definitions where it is not.
-fn without_reference(schema: &Value, path: &str, reference: &str, stands_alone: bool) -> Option<(String, Replaced)> {
+fn without_reference(schema: &Value, path: &str, reference: &str, stands_alone: bool) -> Option<Change> {
     let pointer = reference.strip_prefix('#').filter(|pointer| !pointer.is_empty())?;
     let target = schema.pointer(pointer)?;
     if stands_alone && !refers(target) {
-        return Some((path.to_owned(), Replaced::By(target.clone())));
+        return Some(Change::Put { at: path.to_owned(), value: target.clone() });
     }
     let (first, last) = pointer[1..].split_once('/')?;
     let is_taken = schema.get("$defs").is_some_and(|it| it.get(last).is_some());
-    (!BY_NAME.contains(&first) && !is_taken && is_plain(last))
-        .then(|| (pointer.to_owned(), Replaced::Moved { name: last.to_owned() }))
+    let can_move = !BY_NAME.contains(&first) && !is_taken && is_plain(last);
+    can_move.then(|| Change::Move { from: pointer.to_owned(), name: last.to_owned() })
 }
 
 fn point_to(schema: &mut Value, from: &str, to: &str) {
@@ -150,10 +159,8 @@ fn of_keyword(keyword: &str, value: &Value) -> Vec<Value> {
 /// The pattern without halves, quarters and so on of its characters, down to each alone or as many as are tried.
 fn shorter(pattern: &str) -> impl Iterator<Item = String> {
     let characters: Vec<char> = pattern.chars().collect();
-    chunks(characters.len()).into_iter().take(MAX_PIECES).map(move |range| {
-        let (before, after) = (&characters[..range.start], &characters[range.end..]);
-        before.iter().chain(after).collect()
-    })
+    let pieces = chunks(characters.len()).into_iter().take(MAX_PIECES);
+    pieces.map(move |range| without(&characters, range).into_iter().collect())
 }
 
 /// Whole numbers from zero on that are written shorter, or are less at the same length.

@@ -137,12 +137,7 @@ fn pieces(text: &str) -> impl Iterator<Item = Piece<'_>> {
     let mut rest = text;
     std::iter::from_fn(move || {
         let first = rest.bytes().next()?;
-        let length = match first {
-            b'"' => string_length(rest.as_bytes()),
-            b' ' | b'\t' | b'\n' | b'\r' => rest.bytes().take_while(|byte| b" \t\n\r".contains(byte)).count(),
-            b'-' | b'0'..=b'9' => rest.bytes().take_while(|byte| b"+-.eE0123456789".contains(byte)).count(),
-            _ => rest.chars().next().map_or(1, char::len_utf8),
-        };
+        let length = piece_length(rest.as_bytes()).unwrap_or_else(|| rest.chars().next().map_or(1, char::len_utf8));
         let (piece, after) = rest.split_at(length);
         rest = after;
         Some(match first {
@@ -152,6 +147,17 @@ fn pieces(text: &str) -> impl Iterator<Item = Piece<'_>> {
             _ => Piece::Other(piece),
         })
     })
+}
+
+/// The bytes of the string, white space or number that a JSON text goes on with; `None` where it goes on with something else.
+pub(super) fn piece_length(rest: &[u8]) -> Option<usize> {
+    let all_of = |bytes: &[u8]| rest.iter().take_while(|byte| bytes.contains(byte)).count();
+    match rest.first()? {
+        b'"' => Some(string_length(rest)),
+        b' ' | b'\t' | b'\n' | b'\r' => Some(all_of(b" \t\n\r")),
+        b'-' | b'0'..=b'9' => Some(all_of(b"+-.eE0123456789")),
+        _ => None,
+    }
 }
 
 fn rewritten(text: &str, each: impl FnMut(Piece<'_>) -> String) -> String {

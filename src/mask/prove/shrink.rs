@@ -13,13 +13,13 @@ use super::finding::{Finding, Origin, Proof};
 use super::judges::{Judged, Judges};
 use super::plainer;
 use super::prover::{Tools, Watch};
+use super::respell;
 use super::simpler;
 use super::syntax::Syntax;
 use super::witness::{self, Standing};
 use crate::constraint::Constraint;
 use crate::engine::TokenId;
 use crate::mask::clock::Stopwatch;
-use crate::mask::spelling::string_length;
 use crate::random::PythonRandom;
 
 /// Masks of one try.
@@ -254,12 +254,12 @@ impl<'a> Shrinker<'a> {
     fn shorter(&mut self, constraint: &Constraint, text: &mut Vec<u8>) -> bool {
         let mut is_smaller = false;
         let mut next = 0;
-        let is_json = matches!(constraint, Constraint::JsonSchema(_) | Constraint::JsonObject(_));
+        let is_json = constraint.is_json();
         while self.is_on() {
             let piece =
                 if is_json { pieces(text).into_iter().nth(next) } else { simpler::chunks(text.len()).into_iter().nth(next) };
             let Some(piece) = piece else { break };
-            let candidate = [&text[..piece.start], &text[piece.end..]].concat();
+            let candidate = simpler::without(text, piece);
             if self.found(constraint, &candidate).is_some() {
                 (*text, is_smaller) = (candidate, true);
             } else {
@@ -281,15 +281,18 @@ fn pieces(text: &[u8]) -> Vec<std::ops::Range<usize>> {
     let mut open: Vec<usize> = Vec::new();
     let mut at = 0;
     while at < text.len() {
+        if let Some(length) = respell::piece_length(&text[at..]) {
+            let end = at + length;
+            let (all, goes_whole) = match text[at] {
+                b'"' => (at + 1..end.saturating_sub(1).max(at + 1), true),
+                first => (at..end, first.is_ascii_whitespace()),
+            };
+            pieces.extend(parts(all.clone()));
+            pieces.extend((goes_whole && !all.is_empty()).then_some(all));
+            at = end;
+            continue;
+        }
         match text[at] {
-            b'"' => {
-                let end = at + string_length(&text[at..]);
-                let inner = at + 1..end.saturating_sub(1).max(at + 1);
-                pieces.extend(parts(inner.clone()));
-                pieces.extend((!inner.is_empty()).then_some(inner));
-                at = end;
-                continue;
-            }
             b'{' | b'[' => open.push(at + 1),
             byte @ (b'}' | b']' | b',') => {
                 if let Some(start) = open.last_mut() {
@@ -303,14 +306,6 @@ fn pieces(text: &[u8]) -> Vec<std::ops::Range<usize>> {
                 if byte != b',' {
                     open.pop();
                 }
-            }
-            first @ (b' ' | b'\n' | b'\r' | b'\t' | b'-' | b'0'..=b'9') => {
-                let same = if first.is_ascii_whitespace() { b" \n\r\t".as_slice() } else { b"+-.eE0123456789" };
-                let end = at + text[at..].iter().take_while(|byte| same.contains(byte)).count();
-                pieces.extend(parts(at..end));
-                pieces.extend(first.is_ascii_whitespace().then_some(at..end));
-                at = end;
-                continue;
             }
             _ => {}
         }

@@ -57,6 +57,11 @@ pub(super) fn chunks(all: usize) -> Vec<std::ops::Range<usize>> {
     sizes.flat_map(|size| (0..all).step_by(size).map(move |start| start..(start + size).min(all))).collect()
 }
 
+/// All but those in the range.
+pub(super) fn without<T: Clone>(all: &[T], range: std::ops::Range<usize>) -> Vec<T> {
+    [&all[..range.start], &all[range.end..]].concat()
+}
+
 fn drop_range(value: &mut Value, range: std::ops::Range<usize>) {
     match value {
         Value::Object(members) => {

@@ -2,6 +2,7 @@
 
 use super::outcome::{Class, InstanceClass, SchemaOutcome, instances_in};
 use super::{Counts, Summary};
+use crate::constraint::is_json_kind;
 use crate::error::Result;
 use crate::mask::about::About;
 use crate::mask::row::{PassTimes, Row, Spelling, SpellingTimes};
@@ -108,7 +109,7 @@ fn written(row: &Row) -> (bool, bool) {
     let has_json = row.instances.iter().any(|it| it.spelling != Spelling::Verbatim);
     match (has_json, has_text) {
         (false, false) => {
-            let is_json = matches!(row.kind.as_str(), "json" | "json_object");
+            let is_json = is_json_kind(&row.kind);
             (is_json, !is_json)
         }
         reached => reached,

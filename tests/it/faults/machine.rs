@@ -286,7 +286,7 @@ const SLOW: [&str; 8] =
 fn whoever_tells_the_program_to_end_gets_a_whole_report() {
     use rustix::process::Signal;
     // Where the tests themselves are run under nohup the program is, too.
-    let signals = [Signal::TERM, Signal::INT].into_iter().chain((!is_hang_up_ignored()).then_some(Signal::HUP));
+    let signals = [Signal::TERM, Signal::INT].into_iter().chain((!sobench::signals::is_hang_up_ignored()).then_some(Signal::HUP));
     for signal in signals {
         let mut running = Running::start("exec \"$@\"", &SLOW);
         running.wait_for("{\"request\"", 4);
@@ -296,14 +296,6 @@ fn whoever_tells_the_program_to_end_gets_a_whole_report() {
         assert!(ran.stdout.contains("partial: the run was interrupted"), "{}", ran.stdout);
         assert_eq!((log.requests.len(), log.is_partial()), (500, true), "what was not sent is in the log, too");
     }
-}
-
-/// Whether this process ignores SIGHUP, and with it what it starts; as far as the system tells (Linux).
-#[cfg(unix)]
-fn is_hang_up_ignored() -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
 }
 
 /// The terminal's end is nothing to a program that was told so.
