@@ -4,6 +4,7 @@
 //! Nothing is read that cannot end: a pipe without a writer would be waited for, a device may give bytes for ever. Files are opened more
 //! than once, too, and a report names them as what was asked.
 
+mod folder;
 pub mod json;
 mod lines;
 mod look;
@@ -12,6 +13,7 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
 
+pub use self::folder::list;
 use crate::error::{Error, Result};
 pub use lines::{Lines, MAX_LINE_BYTES, lines};
 pub use look::Look;

@@ -2,10 +2,11 @@
 //!
 //! Bytes: the file.
 
-use sobench::plan::{Rendering, ReportPlan};
+use sobench::commands::flags::rendering::RenderingArgs;
+use sobench::commands::report;
+use sobench::commands::report::args::ReportArgs;
 use sobench::report::format::Format;
 use sobench::report::junit::JunitPer;
-use sobench::run::again;
 use sobench::runlog::{Keep, RunLog};
 
 /// What the renderers of a report begin from: a few of them see everything that was read.
@@ -28,9 +29,9 @@ pub(crate) fn check(bytes: &[u8]) {
         return;
     }
     for format in FORMATS {
-        let rendering = Rendering { format, output: None, junit_per: JunitPer::default(), plot: true };
-        let plan = ReportPlan { log: log.clone(), rendering };
+        let rendering = RenderingArgs { format, junit_per: JunitPer::default(), plot: true };
+        let flags = ReportArgs { log: log.clone(), output: None, rendering };
         // Terms that make no sense are an error; that there is no panic is all that is asked.
-        let _ = again::command(&plan);
+        let _ = report::run(&flags);
     }
 }

@@ -168,7 +168,8 @@ mod tests {
     use std::io::Write;
 
     use super::*;
-    use crate::cli::{BenchArgs, Command as Wanted};
+    use crate::cli::Command as Wanted;
+    use crate::commands::bench::args::BenchArgs;
 
     /// What is wanted by these words and this file.
     fn parse(file: &str, words: &[&str]) -> Result<BenchArgs> {

@@ -1,44 +1,28 @@
-//! What may be typed: clap types only. Knows nothing of what the program does with it; [`crate::plan`] turns it into a plan.
+//! The list of commands, as clap parses them. The flags of each command are in its folder under `commands`.
 
-mod arms;
-mod bench;
-mod calibrate;
-mod compare;
-pub mod completions;
 pub mod config;
-mod dataset;
-mod engine;
-pub mod foreign;
-pub mod man;
-mod mask;
-mod merge;
 pub mod overwrites;
-mod preflight;
-mod report;
-mod score;
-mod serve;
-mod shard;
 
 use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::process::ExitCode;
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 
-pub use arms::{ArmOrder, ArmsArgs};
-pub use bench::{BenchArgs, ConstraintArgs, LoraAssignmentName, OutputArgs, RampUpName, SamplingArgs, ServerArgs, TrafficArgs};
-pub use calibrate::{CalibrateArgs, CalibrateFormat};
-pub use compare::{CompareArgs, CompareFormat, UndecidedName};
-pub use completions::CompletionsArgs;
-pub use dataset::{DatasetArgs, DrawingArgs, JsonSchemaName};
-pub use engine::{EmbeddedArgs, EngineArgs};
-pub use foreign::ForeignArgs;
-pub use man::ManArgs;
-pub use mask::{MaskArgs, MaskFormat, MaskOutputArgs, ProofArgs};
-pub use merge::MergeArgs;
-pub use preflight::{PreflightArgs, PreflightFormat};
-pub use report::{RenderingArgs, ReportArgs};
-pub use score::{ScoreArgs, ScoreDatasetArgs, ScoreFormat};
-pub use serve::ServeArgs;
-pub use shard::ShardArgs;
+use crate::commands::bench::args::BenchArgs;
+use crate::commands::calibrate::args::{CalibrateArgs, FloorArgs};
+use crate::commands::compare::args::CompareArgs;
+use crate::commands::completions::CompletionsArgs;
+use crate::commands::man::ManArgs;
+use crate::commands::mask::args::MaskArgs;
+use crate::commands::merge::args::MergeArgs;
+use crate::commands::preflight::args::PreflightArgs;
+use crate::commands::report::args::ReportArgs;
+use crate::commands::score::args::ScoreArgs;
+use crate::commands::serve::args::ServeArgs;
+use crate::error::Error;
+use crate::exit_codes::{DONE, USAGE};
+use crate::terminal;
 
 /// sobench measures structured output (guided decoding) from language-model servers: does the constraint bite, is the answer
 /// right, what does it cost.
@@ -83,10 +67,49 @@ pub enum Command {
     CalibrateServer,
     /// The bare loop of `calibrate --floor`
     #[command(hide = true)]
-    CalibrateFloor { port: u16, streams: usize, requests: usize, output_len: usize },
+    CalibrateFloor(FloorArgs),
     /// One child process of `mask`; speaks JSON lines over its standard streams
     #[command(hide = true)]
     MaskWorker,
+}
+
+/// Why there is no command to run.
+pub enum Stopped {
+    /// The parser's error, or the help or version that was asked for.
+    Clap(clap::Error),
+    /// Flags that no command takes together.
+    Refused(Error),
+}
+
+/// The parser of the whole program.
+pub fn parser() -> clap::Command {
+    Cli::command()
+}
+
+/// Parses the command line, with the flags of the file that `--config` names.
+///
+/// # Errors
+/// [`Stopped`].
+pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, Stopped> {
+    let matches = Cli::matches(config::expand(arguments).map_err(Stopped::Refused)?).map_err(Stopped::Clap)?;
+    overwrites::refuse(&matches).map_err(Stopped::Refused)?;
+    Cli::from_arg_matches(&matches).map(Cli::into_command).map_err(Stopped::Clap)
+}
+
+impl Stopped {
+    /// Prints it and returns the exit code.
+    pub fn print(&self) -> ExitCode {
+        let error = match self {
+            Self::Refused(error) => return terminal::fail(error),
+            Self::Clap(error) => error,
+        };
+        let code = u8::try_from(error.exit_code()).unwrap_or(USAGE);
+        match error.print() {
+            Err(error) if code == DONE && error.kind() != ErrorKind::BrokenPipe => terminal::not_printed(&error, ""),
+            // A closed stdout or stderr is success.
+            _ => ExitCode::from(code),
+        }
+    }
 }
 
 impl Cli {

@@ -10,7 +10,7 @@ use super::draw::{Drawn, Random, blocks, runs};
 use super::metric::{RateName, Stat};
 use super::pairing::Pairing;
 use super::side::{Gaps, Request, Side};
-use crate::report::LatencyMetric;
+use crate::metrics::LatencyMetric;
 
 /// What is computed of every resample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

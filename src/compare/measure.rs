@@ -10,8 +10,8 @@ use super::pairing::Pairing;
 use super::rates::{Pairs, independent, z_of};
 use super::side::{SavedMean, Share, Side};
 use super::throughput::{self, TooShort};
+use crate::metrics::LatencyMetric;
 use crate::metrics::stats::samples_needed;
-use crate::report::LatencyMetric;
 
 /// The fewest requests that a mean or a median of latencies is judged by: drawn again from themselves, skewed values are too much
 /// alike below that, and their intervals too narrow.

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::report::LatencyMetric;
+use crate::metrics::LatencyMetric;
 
 /// A figure of a run. Its name is the saved file's key; `correct_rate(%)` may be written without the unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

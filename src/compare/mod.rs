@@ -6,7 +6,6 @@
 
 pub mod bootstrap;
 pub mod changed;
-pub mod command;
 pub mod comparable;
 pub mod draw;
 pub mod files;

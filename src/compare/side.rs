@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::metric::RateName;
 use crate::case::Arm;
-use crate::report::LatencyMetric;
+use crate::metrics::LatencyMetric;
 
 /// One side of a comparison: runs that are held to be of the same thing.
 #[derive(Clone, Debug, Default, PartialEq)]

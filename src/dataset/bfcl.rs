@@ -16,15 +16,17 @@ use std::sync::{Arc, LazyLock};
 use ::regex::Regex;
 use serde_json::{Map, Value, json};
 
-use super::file::{check_rows, list};
-use super::hub::{self, HubSettings, RepoKind};
+use super::file::check_rows;
 use super::message::messages;
 use super::table::read_lines;
 use super::{DatasetPlan, Row, Rows, RowsKind};
 use crate::case::{Message, Prompt};
 use crate::constraint::Constraint;
 use crate::error::{Error, Result};
+use crate::hub;
+use crate::hub::{HubSettings, RepoKind};
 use crate::input::json::Repeated;
+use crate::input::list;
 use crate::tokenizer::python_json::dumps;
 
 const REPOSITORY: &str = "gorilla-llm/Berkeley-Function-Calling-Leaderboard";

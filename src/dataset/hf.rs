@@ -8,12 +8,12 @@
 use serde_json::{Map, Value};
 
 use super::file::check_rows;
-use super::hub::HubSettings;
 use super::sharegpt::{UNASKED, is_asked};
 use super::table::{self, Wanted};
 use super::{DatasetPlan, OutputLength, Row, Rows, RowsKind};
 use crate::case::{Message, Prompt};
 use crate::error::{Error, Result};
+use crate::hub::HubSettings;
 use crate::input::json::Repeated;
 use crate::tokenizer::Tokenizer;
 

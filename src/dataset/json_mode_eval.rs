@@ -5,7 +5,6 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::file::check_rows;
-use super::hub::HubSettings;
 use super::json::parse_schema;
 use super::message::messages;
 use super::table::{self, Wanted};
@@ -13,6 +12,7 @@ use super::{DatasetPlan, Row, Rows, RowsKind};
 use crate::case::Prompt;
 use crate::constraint::Constraint;
 use crate::error::{Error, Result};
+use crate::hub::HubSettings;
 use crate::input::json::Repeated;
 
 /// The repository that vLLM's script takes.

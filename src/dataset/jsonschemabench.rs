@@ -9,12 +9,12 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::file::check_rows;
-use super::hub::HubSettings;
 use super::json::parse_schema;
 use super::table::{self, Wanted};
 use super::{DatasetPlan, Row, Rows, RowsKind, document};
 use crate::constraint::Constraint;
 use crate::error::{Error, Result};
+use crate::hub::HubSettings;
 use crate::input::json::Repeated;
 
 const REPOSITORY: &str = "epfl-dlab/JSONSchemaBench";

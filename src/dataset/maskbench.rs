@@ -10,11 +10,12 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::file::{check_rows, list, read_document, read_lines};
+use super::file::{check_rows, read_document, read_lines};
 use super::{DatasetPlan, Row, Rows, RowsKind, document};
 use crate::constraint::Constraint;
 use crate::error::{Error, Result};
 use crate::input::json::{self, Repeated};
+use crate::input::list;
 
 #[derive(Deserialize)]
 struct Entry {

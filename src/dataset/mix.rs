@@ -3,10 +3,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::hub::HubSettings;
 use super::{Dataset, DatasetPlan, cases, load_with};
 use crate::case::DATASET_TAG;
 use crate::error::{Error, Result};
+use crate::hub::HubSettings;
 use crate::random::PythonRandom;
 use crate::tokenizer::Tokenizer;
 

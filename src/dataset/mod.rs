@@ -12,7 +12,6 @@ mod exact;
 pub(crate) mod file;
 mod grammar;
 mod hf;
-pub mod hub;
 mod json;
 mod json_mode_eval;
 mod jsonschemabench;
@@ -42,8 +41,8 @@ use std::sync::Arc;
 use crate::case::{Case, Prompt};
 use crate::constraint::{Constraint, GrammarDialect};
 use crate::error::Result;
+use crate::hub::HubSettings;
 use crate::tokenizer::Tokenizer;
-use hub::HubSettings;
 
 /// What is going to be asked, and what is known of where it came from.
 #[derive(Clone, Debug, PartialEq)]

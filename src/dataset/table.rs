@@ -7,12 +7,14 @@ use std::sync::LazyLock;
 use ::regex::Regex;
 use serde_json::{Map, Value};
 
-use super::file::{self, MAX_DATASET_BYTES, list, read_text};
-use super::hub::{self, HubSettings, RepoKind};
+use super::file::{self, MAX_DATASET_BYTES, read_text};
 use super::parquet;
 use crate::error::{Error, Result};
+use crate::hub;
+use crate::hub::{HubSettings, RepoKind};
 use crate::input;
 use crate::input::json::{self, Repeated};
+use crate::input::list;
 
 /// What rows come in, the preferred first.
 const FORMATS: [&str; 3] = ["parquet", "jsonl", "json"];

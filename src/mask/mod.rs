@@ -1,7 +1,7 @@
 //! In-process measurement of decoding engines over a corpus: `sobench mask`. Knows engines and evaluators, no server.
 //!
 //! A corpus becomes entries, each with a constraint and instances; every entry and engine becomes one [`row::Row`], made in a
-//! child process so that one bad schema costs its own row. What the rows add up to is [`crate::report::mask`]'s matter.
+//! child process so that one bad schema costs its own row. What the rows add up to is [`crate::commands::mask::report`]'s matter.
 //!
 //! In reading order: [`plan`] says what is wanted, `corpus` reads entries, [`run`] takes one engine after another, `supervise`
 //! watches over its children, [`worker`] is such a child, `job` measures an entry in it, `walk` one text; `assemble` makes a row

@@ -8,7 +8,6 @@
 pub mod ask;
 pub mod class;
 pub mod classify;
-pub mod command;
 pub mod envelope;
 pub mod facts;
 pub mod features;
@@ -16,7 +15,6 @@ pub mod gate;
 pub mod kind;
 pub mod question;
 pub mod spelling;
-mod target;
 
 use crate::backend::{ConstraintDialect, ServerKind};
 use crate::constraint::GrammarDialect;

@@ -1,7 +1,7 @@
 //! Axes of charts: where they begin and end, and what stands at their ticks. Knows no chart.
 
 /// A logarithmic axis of durations.
-pub(super) struct Axis {
+pub(crate) struct Axis {
     /// In ns, with their names; at least two.
     ticks: Vec<(f64, String)>,
 }
@@ -13,13 +13,13 @@ const UNITS: [(f64, &str); 4] = [(1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns
 
 impl Axis {
     /// A tick a decade.
-    pub(super) fn microsecond_to_ten_seconds() -> Self {
+    pub(crate) fn microsecond_to_ten_seconds() -> Self {
         Self { ticks: (3..=10).map(|power| tick(10_f64.powi(power))).collect() }
     }
 
     /// From the round number at or below `low_ns` to the one at or above `high_ns`; round are 1, 2 and 5 times a power of ten, or powers
     /// of ten alone where there would be too many.
-    pub(super) fn around(low_ns: u64, high_ns: u64) -> Self {
+    pub(crate) fn around(low_ns: u64, high_ns: u64) -> Self {
         let (low, high) = (low_ns.max(1) as f64, high_ns.max(2) as f64);
         let within = |steps: &[f64]| -> Vec<f64> {
             let rounds: Vec<f64> = (0..20).flat_map(|power| steps.iter().map(move |it| it * 10_f64.powi(power))).collect();
@@ -32,17 +32,17 @@ impl Axis {
         Self { ticks: rounds.into_iter().map(tick).collect() }
     }
 
-    pub(super) fn ticks(&self) -> &[(f64, String)] {
+    pub(crate) fn ticks(&self) -> &[(f64, String)] {
         &self.ticks
     }
 
     /// What is longer is not on it.
-    pub(super) fn end_ns(&self) -> f64 {
+    pub(crate) fn end_ns(&self) -> f64 {
         self.ticks.last().map_or(1.0, |(ns, _)| *ns)
     }
 
     /// Which part of its length lies before a duration (0 to 1); what is shorter than the axis stands at its beginning.
-    pub(super) fn part_of(&self, ns: f64) -> f64 {
+    pub(crate) fn part_of(&self, ns: f64) -> f64 {
         let (first, last) = (self.ticks.first().map_or(1.0, |(ns, _)| *ns).log10(), self.end_ns().log10());
         (ns.max(1.0).log10().clamp(first, last) - first) / (last - first)
     }
@@ -54,7 +54,7 @@ fn tick(ns: f64) -> (f64, String) {
 }
 
 /// A round step (1, 2 or 5 times a power of ten) of a linear axis from 0 to `high`, so that it has at most `steps` of them.
-pub(super) fn round_step(high: f64, steps: usize) -> f64 {
+pub(crate) fn round_step(high: f64, steps: usize) -> f64 {
     let least = (high / steps.max(1) as f64).max(f64::MIN_POSITIVE);
     let power = 10_f64.powf(least.log10().floor());
     [1.0, 2.0, 5.0, 10.0].into_iter().map(|it| it * power).find(|step| *step >= least * (1.0 - 1e-9)).unwrap_or(10.0 * power)

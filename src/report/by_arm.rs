@@ -2,8 +2,9 @@
 
 use super::json::summary_of;
 use super::text::figure;
-use super::{LatencyMetric, Report, certainty};
+use super::{Report, certainty};
 use crate::metrics::ArmMetrics;
+use crate::metrics::LatencyMetric;
 use crate::metrics::stats::Summary;
 
 /// The head and the rows; no rows where there are no latencies.

@@ -9,7 +9,7 @@ use super::text::figure;
 use crate::metrics::client::{ClientPart, ClientVerdict, Doubt, Measure};
 
 /// The table; `None` where nothing was measured.
-pub(super) fn table(report: &Report) -> Option<String> {
+pub(crate) fn table(report: &Report) -> Option<String> {
     let part = report.client.as_ref()?;
     let cost = &part.cost;
     let whole = |count: Option<u64>| count.map_or_else(|| "n/a".to_owned(), |count| count.to_string());

@@ -7,20 +7,20 @@ use crate::metrics::{Answers, Slo};
 use crate::printable::printable;
 
 /// The most characters of a name or a sentence that came from outside.
-pub(super) const NAME_MAX_CHARS: usize = 200;
+pub(crate) const NAME_MAX_CHARS: usize = 200;
 const NOTICE_MAX_CHARS: usize = 600;
 
 /// How much of a hash tells two datasets apart at a glance; the file has the whole.
 const HASH_SHOWN_CHARS: usize = 12;
 
 /// A line for each part of the experiment that is known: its name, and what is known of it.
-pub(super) fn lines(report: &Report) -> Vec<(&'static str, String)> {
+pub(crate) fn lines(report: &Report) -> Vec<(&'static str, String)> {
     let known = parts(report).into_iter().map(|(name, parts)| (name, parts.into_iter().flatten().collect::<Vec<_>>()));
     known.filter(|(_, parts)| !parts.is_empty()).map(|(name, parts)| (name, parts.join(", "))).collect()
 }
 
 /// The caller's notices, and what the figures themselves call for.
-pub(super) fn notes(report: &Report) -> Vec<String> {
+pub(crate) fn notes(report: &Report) -> Vec<String> {
     let notices = report.about.notices.iter().map(|notice| printable(notice, NOTICE_MAX_CHARS));
     let held = enforcement::remarks(&report.about.enforcement, &report.metrics.quality);
     notices.chain(held).chain(remarks(report)).collect()

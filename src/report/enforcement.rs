@@ -86,7 +86,7 @@ fn from_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ConstraintDia
 
 impl Enforcement {
     /// What stands above everything else, where the figures are not what they seem.
-    pub(super) fn stamp(&self) -> Option<String> {
+    pub(crate) fn stamp(&self) -> Option<String> {
         (self.state == State::NotEnforced).then(|| {
             let lost: Vec<String> = self.findings.iter().filter(|it| it.class.is_silent_loss()).map(Held::in_words).collect();
             format!(
@@ -97,7 +97,7 @@ impl Enforcement {
     }
 
     /// The state in two or three words, for the line on the constraint.
-    pub(super) fn condition(&self) -> Option<&'static str> {
+    pub(crate) fn condition(&self) -> Option<&'static str> {
         match self.state {
             State::NotAsked => None,
             State::Enforced => Some("seen to be enforced before the run"),
@@ -107,7 +107,7 @@ impl Enforcement {
     }
 
     /// The server's own word on its engine.
-    pub(super) fn engine(&self) -> Option<String> {
+    pub(crate) fn engine(&self) -> Option<String> {
         let engine = self.server.as_ref()?.engine.as_deref()?;
         Some(format!("{} (the server says)", printable(engine, NAME_CHARS)))
     }
@@ -142,7 +142,7 @@ impl Held {
 }
 
 /// Sentences about constraints that did not hold, by name.
-pub(super) fn remarks(enforcement: &Enforcement, quality: &Quality) -> Vec<String> {
+pub(crate) fn remarks(enforcement: &Enforcement, quality: &Quality) -> Vec<String> {
     let although =
         if enforcement.state == State::Enforced { ", although the server was seen to enforce such constraints" } else { "" };
     let broken = quality.compliance.filter(|rate| rate.hits < rate.of).map(|rate| {

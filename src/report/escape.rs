@@ -3,7 +3,7 @@
 use crate::printable::printable;
 
 /// Text that is safe between tags and inside quoted attributes, of HTML and of XML 1.0. What XML does not allow becomes a replacement.
-pub(super) fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for character in text.chars() {
         match character {
@@ -22,7 +22,7 @@ pub(super) fn escape(text: &str) -> String {
 
 /// A stranger's text in one line of Markdown, as code: there it is neither markup nor a name that somebody is called by. `max_chars`
 /// as in [`printable`].
-pub(super) fn markdown_code(text: &str, max_chars: usize) -> String {
+pub(crate) fn markdown_code(text: &str, max_chars: usize) -> String {
     // A stroke ends a cell even within code, and its escape is read as such in tables alone.
     let line = printable(text, max_chars).replace('|', "\u{2502}");
     let longest = line.split(|it| it != '`').map(str::len).max().unwrap_or(0);
@@ -36,7 +36,7 @@ pub(super) fn markdown_code(text: &str, max_chars: usize) -> String {
 }
 
 /// A sentence of ours that quotes strangers, in one line of Markdown.
-pub(super) fn markdown_text(text: &str) -> String {
+pub(crate) fn markdown_text(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for character in text.chars() {
         match character {

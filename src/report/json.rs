@@ -9,7 +9,8 @@ use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use super::{About, Details, FORMAT_VERSION, LatencyMetric, Report, rate_or_inf};
+use super::{About, Details, FORMAT_VERSION, Report, rate_or_inf};
+use crate::metrics::LatencyMetric;
 use crate::metrics::Metrics;
 use crate::metrics::latency::Latency;
 use crate::metrics::probe::Probed;

@@ -3,51 +3,43 @@
 //! The caller fills [`About`] with what was planned and found out; [`crate::metrics`] has the numbers. [`text::render`] is what a
 //! person reads, [`json::render`] what is saved, under the name that [`filename`] gives it.
 
-pub mod arms;
-mod axis;
+pub mod axis;
 mod breakdown;
 mod by_arm;
-pub mod calibrate;
 mod certainty;
-mod client;
+pub mod client;
 mod cold;
-pub mod compare;
-mod conditions;
+pub mod conditions;
 pub mod csv;
 pub mod curl;
 mod details;
 pub mod enforcement;
-mod escape;
+pub mod escape;
 pub mod failures;
 mod filename;
 pub mod format;
+pub mod from_log;
 pub mod html;
 pub mod json;
 pub mod junit;
 pub mod lengths_page;
 mod load;
 pub mod markdown;
-pub mod mask;
-mod page;
+pub mod page;
 pub mod place;
 pub mod plot;
-pub mod preflight;
-pub mod proof;
 pub mod pytorch;
-mod queueing;
 pub mod requests_page;
-mod rfc4180;
+pub mod rfc4180;
 pub mod saved;
-pub mod score;
 pub mod shards;
-mod svg;
-mod tables;
+pub mod svg;
+pub mod tables;
 pub mod text;
 pub mod timeline;
 pub mod view;
 pub mod vllm;
-
-use std::str::FromStr;
+pub mod wrap;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -56,15 +48,13 @@ pub use self::details::{Details, Output};
 pub use self::enforcement::Enforcement;
 pub use self::filename::filename;
 pub use self::load::{LoadReport, RampAbout, RpsChange};
-pub use self::queueing::QueueMetric;
 use self::shards::ShardReport;
 use crate::backend::Sampling;
-use crate::error::Error;
-use crate::metrics::Metrics;
 use crate::metrics::client::ClientPart;
 use crate::metrics::parts::Part;
 use crate::metrics::probe::Probed;
 use crate::metrics::spec_decode::SpecDecode;
+use crate::metrics::{LatencyMetric, Metrics, QueueMetric};
 
 /// The version of the saved file's own part (`sobench`), raised whenever a key changes its meaning or goes away.
 pub const FORMAT_VERSION: u32 = 1;
@@ -234,16 +224,6 @@ pub struct Host {
     pub cpus: Option<usize>,
 }
 
-/// One of the latencies that vLLM prints, in milliseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum LatencyMetric {
-    Ttft,
-    Tpot,
-    Itl,
-    E2el,
-}
-
 impl Report {
     /// A report of what vLLM prints by default: TTFT, TPOT and ITL, without the details of each request.
     pub fn new(about: About, metrics: Metrics) -> Self {
@@ -271,52 +251,6 @@ impl EngineChoice {
             Self::None => None,
             Self::Declared(value) | Self::Selected(value) => Some(value),
         }
-    }
-}
-
-impl LatencyMetric {
-    /// In the order in which vLLM prints them.
-    pub const ALL: [Self; 4] = [Self::Ttft, Self::Tpot, Self::Itl, Self::E2el];
-
-    /// The name in flags and keys.
-    pub fn key(self) -> &'static str {
-        match self {
-            Self::Ttft => "ttft",
-            Self::Tpot => "tpot",
-            Self::Itl => "itl",
-            Self::E2el => "e2el",
-        }
-    }
-
-    /// The name in rows: `TTFT`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Ttft => "TTFT",
-            Self::Tpot => "TPOT",
-            Self::Itl => "ITL",
-            Self::E2el => "E2EL",
-        }
-    }
-
-    /// The name in headings.
-    pub fn title(self) -> &'static str {
-        match self {
-            Self::Ttft => "Time to First Token",
-            Self::Tpot => "Time per Output Token (excl. 1st token)",
-            Self::Itl => "Inter-token Latency",
-            Self::E2el => "End-to-end Latency",
-        }
-    }
-}
-
-impl FromStr for LatencyMetric {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self, Error> {
-        Self::ALL
-            .into_iter()
-            .find(|it| it.key() == text)
-            .ok_or_else(|| Error::usage(format!("unknown latency metric: {text}")).hint("use ttft, tpot, itl or e2el"))
     }
 }
 
@@ -355,15 +289,6 @@ fn from_object<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(String
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_unknown_metric_names_the_known_ones() {
-        for metric in LatencyMetric::ALL {
-            assert_eq!(metric.key().parse::<LatencyMetric>().unwrap(), metric);
-        }
-        let error = "latency".parse::<LatencyMetric>().unwrap_err();
-        assert_eq!(error.to_string(), "unknown latency metric: latency\nhint: use ttft, tpot, itl or e2el");
-    }
 
     #[test]
     fn what_was_chosen_keeps_how() {

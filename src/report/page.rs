@@ -37,7 +37,7 @@ dt{font-weight:600}dd{margin:0 0 .4rem;color:var(--soft)}
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
 /// The page up to its heading. `style` is added to what all pages have.
-pub(super) fn open(title: &str, style: &str) -> String {
+pub(crate) fn open(title: &str, style: &str) -> String {
     let title = escape(title);
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/><meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\"/>\
@@ -47,13 +47,13 @@ pub(super) fn open(title: &str, style: &str) -> String {
 }
 
 /// The whole page.
-pub(super) fn close(mut page: String) -> String {
+pub(crate) fn close(mut page: String) -> String {
     page.push_str("</body></html>\n");
     page
 }
 
 /// A table that scrolls where it is too wide. The first `word_columns` hold words, the others figures; line ends are kept.
-pub(super) fn add_table(page: &mut String, head: &[String], rows: &[Vec<String>], word_columns: usize) {
+pub(crate) fn add_table(page: &mut String, head: &[String], rows: &[Vec<String>], word_columns: usize) {
     page.push_str("<div class=\"scroll\"><table><thead>");
     add_cells(page, "th", head, word_columns);
     page.push_str("</thead><tbody>");

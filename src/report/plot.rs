@@ -3,11 +3,12 @@
 
 use std::fmt::Write as _;
 
+use super::Report;
 use super::axis::round_step;
 use super::timeline::{Count, Timeline};
 use super::view::View;
-use super::{LatencyMetric, Report};
 use crate::metrics::Answers;
+use crate::metrics::LatencyMetric;
 use crate::metrics::latency::RequestLatency;
 use crate::metrics::stats::percentile;
 

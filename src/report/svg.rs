@@ -20,7 +20,7 @@ const BAR_GAP: f64 = 12.0;
 
 /// How the share of durations is laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shares {
+pub(crate) enum Shares {
     /// 0 to 100 %.
     Even,
     /// As many nines as there are: 90, 99, 99.9 %. The tail is what this shows.
@@ -28,7 +28,7 @@ pub(super) enum Shares {
 }
 
 /// One curve.
-pub(super) struct Curve {
+pub(crate) struct Curve {
     pub name: String,
     /// Which colour.
     pub colour: usize,
@@ -39,13 +39,13 @@ pub(super) struct Curve {
 }
 
 /// One bar of parts.
-pub(super) struct Bar {
+pub(crate) struct Bar {
     pub name: String,
     pub parts: Vec<Part>,
 }
 
 /// A part of a bar.
-pub(super) struct Part {
+pub(crate) struct Part {
     pub name: String,
     /// The class that colours it.
     pub class: &'static str,
@@ -53,7 +53,7 @@ pub(super) struct Part {
 }
 
 /// Curves of cumulative shares over an axis of durations. `title` is what a screen reader says.
-pub(super) fn cumulative(title: &str, curves: &[Curve], shares: Shares, axis: &Axis) -> String {
+pub(crate) fn cumulative(title: &str, curves: &[Curve], shares: Shares, axis: &Axis) -> String {
     let mut chart = open(title, HEIGHT);
     for (ns, name) in axis.ticks() {
         let at = x_of(axis, *ns);
@@ -82,7 +82,7 @@ pub(super) fn cumulative(title: &str, curves: &[Curve], shares: Shares, axis: &A
 }
 
 /// Bars of equal length, each part as wide as its share of the bar.
-pub(super) fn stacked(title: &str, bars: &[Bar]) -> String {
+pub(crate) fn stacked(title: &str, bars: &[Bar]) -> String {
     let (label_width, width) = (120.0, 2.0 * WIDTH);
     let height = bars.len() as f64 * (BAR + BAR_GAP) + BAR_GAP;
     let mut chart = format!(
@@ -118,7 +118,7 @@ pub(super) fn stacked(title: &str, bars: &[Bar]) -> String {
 }
 
 /// How many colours the page has to define.
-pub(super) const COLOURS: usize = 5;
+pub(crate) const COLOURS: usize = 5;
 
 impl Shares {
     fn ticks(self) -> &'static [(f64, &'static str)] {

@@ -7,8 +7,9 @@ use tabled::settings::width::Wrap;
 use tabled::settings::{Alignment, Modify, Style, Width};
 
 use super::text::figure;
-use super::{LatencyMetric, LoadReport, Report, certainty};
+use super::{LoadReport, Report, certainty};
 use crate::case::Arm;
+use crate::metrics::LatencyMetric;
 use crate::metrics::excerpt::{Excerpt, Group};
 use crate::metrics::quality::Quality;
 use crate::metrics::stats::{Percentile, Rate, Summary};
@@ -24,14 +25,14 @@ const EXAMPLE_WIDTH: usize = 44;
 const EXAMPLE_MAX_CHARS: usize = 160;
 
 /// What the columns of the rates are.
-pub(super) const RATE_COLUMNS: [&str; 5] = ["rate", "%", "95 % interval", "count", "of what"];
+pub(crate) const RATE_COLUMNS: [&str; 5] = ["rate", "%", "95 % interval", "count", "of what"];
 
 /// What stands above what a client took: of one, and of the worst of several.
 const CLIENT: &str = "What the client took, and whether it stood in the way";
 const WORST_CLIENT: &str = "What the worst of the shards' clients took, and whether it stood in the way";
 
 /// Every table that has something to say, with its title, in reading order.
-pub(super) fn all(report: &Report) -> Vec<(&'static str, String)> {
+pub(crate) fn all(report: &Report) -> Vec<(&'static str, String)> {
     let quality = &report.metrics.quality;
     let load = report.load.iter().flat_map(LoadReport::tables);
     let tables = [
@@ -55,13 +56,13 @@ pub(super) fn all(report: &Report) -> Vec<(&'static str, String)> {
 }
 
 /// Whether requests have constraints, sent or not, that answers are judged by.
-pub(super) fn is_judged(report: &Report) -> bool {
+pub(crate) fn is_judged(report: &Report) -> bool {
     let arms = &report.metrics.arms;
     arms.constrained.is_some() || arms.control.is_some() || arms.free.is_none()
 }
 
 /// The table without the padding at the end of its lines.
-pub(super) fn trimmed(table: &str) -> String {
+pub(crate) fn trimmed(table: &str) -> String {
     table.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
 }
 
@@ -75,7 +76,7 @@ fn rates(quality: &Quality) -> String {
 }
 
 /// Every rate with its interval, under [`RATE_COLUMNS`].
-pub(super) fn rate_rows(quality: &Quality) -> Vec<[String; 5]> {
+pub(crate) fn rate_rows(quality: &Quality) -> Vec<[String; 5]> {
     let constrained = quality.constrained;
     let share = |hits: usize| Rate::of(hits, constrained);
     let judged = if quality.judged == constrained { "valid, of constrained" } else { "valid, of constrained, judged" };
@@ -106,7 +107,7 @@ pub(super) fn rate_rows(quality: &Quality) -> Vec<[String; 5]> {
     rows
 }
 
-pub(super) fn rate_cells(name: &str, rate: Option<Rate>, of_what: &str) -> [String; 5] {
+pub(crate) fn rate_cells(name: &str, rate: Option<Rate>, of_what: &str) -> [String; 5] {
     let (percent, interval, count) = match rate {
         Some(it) => (
             format!("{:.2}", it.percent),
@@ -118,19 +119,19 @@ pub(super) fn rate_cells(name: &str, rate: Option<Rate>, of_what: &str) -> [Stri
     [name.to_owned(), percent, interval, count, of_what.to_owned()]
 }
 
-pub(super) fn reasons(quality: &Quality) -> Option<String> {
+pub(crate) fn reasons(quality: &Quality) -> Option<String> {
     groups(&quality.reasons, "reason", quality.constrained)
 }
 
 /// Why there is no verdict, where the correct rate leaves the request out. The refused, the failed, the cancelled and the unsent are in
 /// the table of requests without an answer.
-pub(super) fn unjudged(quality: &Quality) -> Option<String> {
+pub(crate) fn unjudged(quality: &Quality) -> Option<String> {
     let elsewhere = [NotScored::Refused, NotScored::Failed, NotScored::Cancelled, NotScored::NotSent].map(|it| it.name());
     let unjudged: Vec<Group> = quality.not_scored.iter().filter(|it| !elsewhere.contains(&it.name)).cloned().collect();
     groups(&unjudged, "why", quality.constrained)
 }
 
-pub(super) fn disagreements(quality: &Quality) -> Option<String> {
+pub(crate) fn disagreements(quality: &Quality) -> Option<String> {
     let only_script = Group { name: "only the script says correct", ..quality.vllm.only_script.clone() };
     let only_ours = Group { name: "only sobench says valid", ..quality.vllm.only_ours.clone() };
     let differing: Vec<Group> = [only_script, only_ours].into_iter().filter(|it| it.count > 0).collect();
@@ -138,7 +139,7 @@ pub(super) fn disagreements(quality: &Quality) -> Option<String> {
 }
 
 /// A table of groups with one example each; `None` where there are no groups.
-pub(super) fn groups(groups: &[Group], name: &str, whole: usize) -> Option<String> {
+pub(crate) fn groups(groups: &[Group], name: &str, whole: usize) -> Option<String> {
     if groups.is_empty() {
         return None;
     }
@@ -265,7 +266,7 @@ fn summaries(rows: &[(&str, &Summary)]) -> String {
 }
 
 /// A percentile in a narrow cell, marked where the sample is too small for it.
-pub(super) fn percentile_cell(summary: &Summary, place: usize) -> String {
+pub(crate) fn percentile_cell(summary: &Summary, place: usize) -> String {
     match summary.percentiles.get(place) {
         Some(percentile @ Percentile { enough: false, value: Some(_), .. }) => {
             format!("{} (n<{})", figure(percentile.value), percentile.needs)

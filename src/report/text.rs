@@ -8,9 +8,10 @@ use std::fmt::Write as _;
 use tabled::settings::width::Wrap;
 
 use super::json::summary_of;
-use super::{LatencyMetric, QueueMetric, Report, conditions, tables};
+use super::{Report, conditions, tables};
 use crate::metrics::Answers;
 use crate::metrics::stats::{Percentile, Summary};
+use crate::metrics::{LatencyMetric, QueueMetric};
 
 /// The width of vLLM's block, and of every heading.
 const BLOCK_WIDTH: usize = 50;
@@ -35,7 +36,7 @@ pub fn render(report: &Report) -> String {
 }
 
 /// A figure with two decimals, or `n/a`.
-pub(super) fn figure(value: Option<f64>) -> String {
+pub(crate) fn figure(value: Option<f64>) -> String {
     value.map_or_else(|| "n/a".to_owned(), |value| format!("{value:.2}"))
 }
 

@@ -25,8 +25,9 @@
 //! ```
 //!
 //! `requests` are in plan order, with what was found out about them where `is_judged`; where the run was killed, somebody has to
-//! judge (`crate::run::again` does). Instants are exact: chunks are written as the gaps between them, and added up again.
+//! judge (`crate::report::from_log` does). Instants are exact: chunks are written as the gaps between them, and added up again.
 
+pub mod judge;
 mod line;
 pub mod merge;
 mod read;
@@ -48,7 +49,8 @@ use crate::metrics::MetricsOptions;
 use crate::metrics::client::ClientCost;
 use crate::metrics::probe::Probed;
 use crate::metrics::spec_decode::SpecDecode;
-use crate::report::{About, EngineAbout, LatencyMetric, QueueMetric};
+use crate::metrics::{LatencyMetric, QueueMetric};
+use crate::report::{About, EngineAbout};
 use crate::shard::ClockAbout;
 
 /// The version of the format, raised whenever a reader of the one before would misread it.

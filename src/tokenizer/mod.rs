@@ -3,15 +3,15 @@
 mod config;
 mod ids;
 pub mod python_json;
-pub mod strftime;
 mod template;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::case::Message;
-use crate::dataset::hub::{self, HubSettings, RepoKind};
 use crate::error::{Error, Result};
+use crate::hub;
+use crate::hub::{HubSettings, RepoKind};
 use crate::input;
 use config::Config;
 use template::ChatTemplate;
@@ -129,7 +129,7 @@ impl Tokenizer {
     /// The day, as `2024-07-26`, that the template prints for the present one; `None` where it prints none.
     pub fn template_date(&self) -> Option<String> {
         let prints_date = self.chat_template()?.contains("strftime_now");
-        prints_date.then(|| strftime::strftime("%F", self.unix_time_s).expect("the directive is known"))
+        prints_date.then(|| crate::dates::strftime("%F", self.unix_time_s).expect("the directive is known"))
     }
 
     /// The prompt that the tokenizer's chat template makes of these messages, as `apply_chat_template(messages, tokenize=False)`

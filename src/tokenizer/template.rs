@@ -9,8 +9,8 @@ use regex::Regex;
 use serde_json::{Map, Number, Value as Json};
 
 use super::python_json::{Escape, Layout, dumps_with};
-use super::strftime::strftime;
 use crate::case::Message;
+use crate::dates::strftime;
 use crate::error::{Error, Result};
 
 /// Steps that a template may take for one prompt: a template comes from strangers, and may loop for hours.

@@ -5,10 +5,10 @@
 use std::ffi::OsString;
 
 use serde_json::{Value, json};
-use sobench::cli::foreign::{FOREIGN, Fate};
 use sobench::cli::{Cli, Command};
+use sobench::commands::bench::compat_flags::{FOREIGN, Fate};
+use sobench::commands::bench::options::RunPlan;
 use sobench::error::Error;
-use sobench::plan::RunPlan;
 
 use crate::cli::assert_fails;
 use crate::scripted::{Request, Scripted, models, whole};

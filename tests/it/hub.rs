@@ -6,11 +6,11 @@ mod stand_in;
 use std::path::Path;
 
 use sobench::constraint::{GrammarDialect, GrammarSpelling};
-use sobench::dataset::hub::HubSettings;
 use sobench::dataset::{
     AudioSource, Constraints, Dataset, DatasetName, DatasetPlan, Drawing, JsonSchemaSource, Part, PromptForm, load_with,
 };
 use sobench::error::{Error, Kind};
+use sobench::hub::HubSettings;
 use sobench::tokenizer::Tokenizer;
 
 use crate::scripted::nobody;

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use sobench::commands::mask::report::outcome::{Class, InstanceClass, SchemaOutcome};
 use sobench::mask::row::{Row, Spelling};
-use sobench::report::mask::outcome::{Class, InstanceClass, SchemaOutcome};
 
 use crate::support::{in_package, sobench};
 

@@ -18,7 +18,7 @@ use crate::compare::measure::figure;
 use crate::compare::metric::{Metric, RateName};
 use crate::compare::side::{FileKind, Gaps, Request, Run, SavedMean, Settings, Share, Side};
 use crate::error::{Error, Result};
-use crate::report::LatencyMetric;
+use crate::metrics::LatencyMetric;
 
 /// The member that only baselines have; its value is [`FORMAT_VERSION`].
 pub(super) const MARK: &str = "sobench_baseline";

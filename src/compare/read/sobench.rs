@@ -7,8 +7,8 @@ use super::{figures, number, spelt};
 use crate::compare::comparable::NONE;
 use crate::compare::metric::{Flow, Plain, RateName};
 use crate::compare::side::{Answer, Field, FileKind, Gaps, Request, Run, SavedMean, Settings, Share};
+use crate::metrics::LatencyMetric;
 use crate::metrics::quality::ENDED_BY_ITSELF;
-use crate::report::LatencyMetric;
 use crate::verdict::{NotScored, Reason, Verdict};
 
 const MS_PER_S: f64 = 1000.0;

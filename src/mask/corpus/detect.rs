@@ -4,8 +4,9 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::dataset::file::{list, read_document};
+use crate::dataset::file::read_document;
 use crate::error::{Error, Result};
+use crate::input::list;
 use crate::mask::about::CorpusKind;
 
 /// What a corpus can be, for hints.

@@ -187,7 +187,7 @@ fn files(path: &Path, endings: &[&str]) -> Result<Vec<(String, std::path::PathBu
         let name = path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned());
         return Ok(vec![(name, path.to_path_buf())]);
     }
-    let names = crate::dataset::file::list(path)?.into_iter().filter(|name| endings.iter().any(|ending| name.ends_with(ending)));
+    let names = crate::input::list(path)?.into_iter().filter(|name| endings.iter().any(|ending| name.ends_with(ending)));
     let files: Vec<_> = names.map(|name| (name.clone(), path.join(name))).collect();
     if files.is_empty() {
         return Err(Error::usage(format!("no file ending in {} below {}", endings.join(" or "), path.display()))

@@ -9,7 +9,6 @@
 //! samples, may leave a hole unseen. The embedded server's model writes what it is asked for as far as the mask lets it.
 
 pub mod beginning;
-pub mod command;
 pub mod data;
 pub mod judge;
 pub mod probe;

@@ -3,11 +3,11 @@
 use std::fmt::Write as _;
 
 use crate::case::Arm;
+use crate::metrics::LatencyMetric;
+use crate::metrics::distribution::Distribution;
 use crate::metrics::latency::chunk_gaps_ms;
-use crate::report::LatencyMetric;
 use crate::report::axis::{Axis, round_step};
 use crate::report::csv::arm_name;
-use crate::report::mask::distribution::Distribution;
 use crate::report::svg::{self, Curve, Shares};
 use crate::report::timeline::{Count, Step, Timeline};
 use crate::report::view::View;

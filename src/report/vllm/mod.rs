@@ -17,8 +17,9 @@ use serde::ser::{Error as _, SerializeMap as _, SerializeSeq as _};
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
+use super::json;
 use super::view::View;
-use super::{LatencyMetric, json};
+use crate::metrics::LatencyMetric;
 use crate::metrics::latency::{RequestLatency, chunk_gaps_ms};
 use crate::metrics::quality::is_correct;
 use crate::metrics::stats::Summary;

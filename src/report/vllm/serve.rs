@@ -6,10 +6,10 @@
 
 use super::{Column, Document, answered};
 use crate::case::Prompt;
+use crate::metrics::QueueMetric;
 use crate::metrics::stats::Summary;
 use crate::metrics::{Answers, Sample};
 use crate::report::json;
-use crate::report::queueing::QueueMetric;
 use crate::report::view::View;
 
 /// The columns that only `--save-detailed` keeps. `latencies` and `queue_times` are not among them: vLLM forgot them, and readers have

@@ -286,7 +286,8 @@ const SLOW: [&str; 8] =
 fn whoever_tells_the_program_to_end_gets_a_whole_report() {
     use rustix::process::Signal;
     // Where the tests themselves are run under nohup the program is, too.
-    let signals = [Signal::TERM, Signal::INT].into_iter().chain((!sobench::signals::is_hang_up_ignored()).then_some(Signal::HUP));
+    let signals =
+        [Signal::TERM, Signal::INT].into_iter().chain((!sobench::shutdown::is_hang_up_ignored()).then_some(Signal::HUP));
     for signal in signals {
         let mut running = Running::start("exec \"$@\"", &SLOW);
         running.wait_for("{\"request\"", 4);

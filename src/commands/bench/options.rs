@@ -1,0 +1,283 @@
+//! Flags to a validated, typed plan. Reads the command line's types and the environment's API key; opens no file but through
+//! the layers it configures, and no connection.
+
+pub(crate) mod compat_flags;
+pub(crate) mod dataset;
+pub(crate) mod mix;
+pub(crate) mod non_generative;
+pub(crate) mod output;
+pub(crate) mod request;
+pub(crate) mod shard;
+pub(crate) mod traffic;
+
+use std::time::Duration;
+
+use crate::backend::{ConstraintDialect, ServerKind};
+use crate::commands::bench::args::{BenchArgs, ConstraintArgs, ServerArgs};
+use crate::commands::flags::embedded::{self, Pace};
+use crate::constraint::GrammarDialect;
+use crate::dataset::{DatasetName, DatasetPlan, JsonSchemaSource};
+use crate::driver::{ApiKey, Endpoint};
+use crate::engine::{EngineName, EnginePolicy};
+use crate::error::{Error, Result};
+use crate::evaluate::EvaluateOptions;
+use crate::metrics::MetricsOptions;
+use crate::preflight::gate::Unenforced;
+use crate::shard::Shard;
+pub use output::{OutputPlan, RunLogPlan};
+pub use request::{Lora, LoraAssignment, RequestPlan};
+pub use shard::StartPlan;
+pub use traffic::Traffic;
+
+/// What a run does, complete before anything is sent.
+#[derive(Clone, Debug)]
+pub struct RunPlan {
+    pub target: Target,
+    pub backend: ServerKind,
+    pub dataset: DatasetPlan,
+    pub constraint: ConstraintPlan,
+    pub traffic: Traffic,
+    pub request: RequestPlan,
+    pub evaluate: EvaluateOptions,
+    pub metrics: MetricsOptions,
+    pub output: OutputPlan,
+    /// Tokenizer asked for; `None` is the embedded one.
+    pub tokenizer: Option<String>,
+    /// What is said of flags that mean nothing here.
+    pub foreign: Vec<String>,
+    /// Which part of the load this client carries, where several do.
+    pub shard: Option<Shard>,
+    pub start: StartPlan,
+}
+
+/// Who answers.
+#[derive(Clone, Debug)]
+pub enum Target {
+    /// The embedded engine, started for this run.
+    Embedded { engine: EngineName, policy: EnginePolicy, pace: Pace },
+    /// A server that runs already.
+    Server(ServerTarget),
+}
+
+/// A server that runs already, as the user named it.
+#[derive(Clone, Debug)]
+pub struct ServerTarget {
+    pub endpoint: Endpoint,
+    pub model: Option<String>,
+    pub served_model_name: Option<String>,
+    /// How long it may take to become ready; zero does not wait.
+    pub ready_timeout: Duration,
+}
+
+/// How constraints travel; `None` is decided by what the server says of itself.
+#[derive(Clone, Debug)]
+pub struct ConstraintPlan {
+    pub dialect: Option<ConstraintDialect>,
+    pub grammar_dialect: Option<GrammarDialect>,
+    /// The decoding engine as the user named it.
+    pub guided_decoding_backend: Option<String>,
+    /// Say where `auto` sends each distinct constraint.
+    pub explain: bool,
+    /// What to do about a server that drops the constraint; `None` does not ask.
+    pub preflight: Option<Unenforced>,
+}
+
+const DEFAULT_HOST: &str = "127.0.0.1";
+const DEFAULT_PORT: u16 = 8000;
+
+impl RunPlan {
+    /// Checks the flags against each other and turns them into a plan. `api_key` is `OPENAI_API_KEY`'s value, if set.
+    ///
+    /// # Errors
+    /// Usage errors that name the flag and its value.
+    pub fn new(arguments: &BenchArgs, api_key: Option<String>) -> Result<Self> {
+        let mut foreign = compat_flags::notices(&arguments.foreign)?;
+        foreign.extend(request::best_of(&arguments.sampling)?);
+        foreign.extend(request::untemplated(arguments));
+        let backend = arguments.server.backend.unwrap_or(ServerKind::Vllm);
+        non_generative::refuse(arguments, backend)?;
+        let dataset = dataset::name(arguments, backend)?;
+        let target = target(arguments, backend, api_key)?;
+        let (traffic, num_prompts) = traffic::traffic(&arguments.traffic)?;
+        request::refuse_probe(traffic.probe_request_rate, backend)?;
+        let output = output::output(&arguments.output, backend)?;
+        let shard = shard::of_a_run(arguments, &traffic, num_prompts, &target, &output)?;
+        Ok(Self {
+            shard,
+            start: shard::start(&arguments.shards)?,
+            backend,
+            dataset: dataset::plan(arguments, backend, dataset, num_prompts)?,
+            constraint: ConstraintPlan {
+                dialect: arguments.constraint.dialect(),
+                grammar_dialect: arguments.constraint.grammar_notation(),
+                guided_decoding_backend: arguments.constraint.engine().map(str::to_owned),
+                explain: arguments.constraint.explain,
+                preflight: preflighting(&arguments.constraint),
+            },
+            traffic,
+            request: request::request(arguments, backend, dataset)?,
+            evaluate: EvaluateOptions { assert_formats: !arguments.constraint.no_format_assertion },
+            metrics: output::metrics(&arguments.output, backend, request::streams(arguments, backend))?,
+            output,
+            tokenizer: arguments.server.tokenizer.clone(),
+            target,
+            foreign,
+        })
+    }
+
+    /// Things that are allowed, and that their user would want to be told of.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = self.foreign.clone();
+        if self.request.ignore_eos && self.dataset.constrained_ratio > 0.0 {
+            warnings.push(
+                "--ignore-eos on constrained requests: servers sample unconstrained text after the constraint is met, so answers \
+                 that were right become wrong"
+                    .to_owned(),
+            );
+        }
+        let own = [self.dataset.regex.is_some(), self.dataset.choice.is_some(), self.dataset.grammar_path.is_some()];
+        if own.contains(&true) || matches!(self.dataset.json_schema, JsonSchemaSource::Path(_)) {
+            warnings.push(
+                "the constraint is yours, the prompt is the shipped one: --dataset custom takes both from a file".to_owned(),
+            );
+        }
+        warnings.extend(self.endpoint_warning());
+        warnings.extend(self.going_on());
+        let templated = |name: DatasetName| name.has_rows() || name == DatasetName::Hf;
+        let any_templated = templated(self.dataset.name) || self.dataset.mix.iter().any(|part| templated(part.plan.name));
+        if self.request.template_variables.is_some() && !any_templated {
+            warnings.push(format!(
+                "--chat-template-kwargs changes nothing: no prompt of --dataset {} goes through a chat template",
+                self.dataset.name
+            ));
+        }
+        let named = self.output.directory.is_some() || self.output.filename.is_some() || !self.output.metadata.is_empty();
+        let beside = self.output.failures || self.output.timeline.is_some() || self.output.lengths;
+        if named && !self.output.save && !beside {
+            warnings.push("--result-dir, --result-filename and --metadata do nothing without --save-result".to_owned());
+        }
+        warnings
+    }
+
+    /// The part of the load that this client carries.
+    pub fn part(&self) -> Shard {
+        self.shard.unwrap_or(Shard::WHOLE)
+    }
+
+    /// The most requests that this client may have under way; `None` without a cap.
+    pub fn own_cap(&self) -> Option<usize> {
+        self.traffic.max_concurrency.map(|cap| self.part().share(cap))
+    }
+
+    /// Whether a request of the run can have a constraint.
+    pub fn takes_constraints(&self) -> bool {
+        self.backend.takes_constraints() && !self.dataset.name.is_plain()
+    }
+
+    /// What is asked of servers because the dataset is what it is.
+    fn going_on(&self) -> Option<String> {
+        let name = self.dataset.name;
+        (self.request.ignore_eos && dataset::is_random(name)).then(|| {
+            format!(
+                "servers are asked to go on past the end of their answers (ignore_eos), as vllm bench serve asks with the dataset \
+                 {name}; --disable-ignore-eos lets them end"
+            )
+        })
+    }
+
+    /// A path that the backend's requests do not fit.
+    fn endpoint_warning(&self) -> Option<String> {
+        let Target::Server(ServerTarget { endpoint, .. }) = &self.target else { return None };
+        (!self.backend.fits(&endpoint.path))
+            .then(|| format!("--endpoint {} does not look like the endpoint of --backend {}", endpoint.path, self.backend))
+    }
+}
+
+fn target(arguments: &BenchArgs, backend: ServerKind, api_key: Option<String>) -> Result<Target> {
+    let ServerArgs { base_url, host, port, model, .. } = &arguments.server;
+    let named = base_url.is_some() || host.is_some() || port.is_some() || model.is_some();
+    if !named {
+        return embedded_target(arguments, backend);
+    }
+    let mut embedded = embedded::embedded_flags(&arguments.embedded, &arguments.engine);
+    embedded.extend(arguments.constraint.explain.then_some("--explain"));
+    if let Some(flag) = embedded.first() {
+        return Err(Error::usage(format!("a server is named, and only the embedded engine takes {flag}"))
+            .hint(format!("leave {flag} out, or name no server")));
+    }
+    let base_url = match base_url {
+        Some(url) => checked_url(url)?,
+        None => format!("http://{}:{}", bracketed(host.as_deref().unwrap_or(DEFAULT_HOST)), port.unwrap_or(DEFAULT_PORT)),
+    };
+    Ok(Target::Server(ServerTarget {
+        endpoint: Endpoint {
+            base_url,
+            path: arguments
+                .server
+                .endpoint
+                .clone()
+                .unwrap_or_else(|| backend.path(request::streams(arguments, backend)).to_owned()),
+            headers: output::key_values("--header", &arguments.server.header)?,
+            api_key: api_key.map(ApiKey::new),
+            insecure: arguments.server.insecure,
+        },
+        model: model.clone(),
+        served_model_name: arguments.server.served_model_name.clone(),
+        ready_timeout: Duration::from_secs(arguments.server.ready_check_timeout_sec),
+    }))
+}
+
+fn embedded_target(arguments: &BenchArgs, backend: ServerKind) -> Result<Target> {
+    if !backend.is_embedded() {
+        return Err(Error::usage(format!("no server is named, and the embedded engine is no such backend: {backend}"))
+            .hint("name a server with --base-url, or leave --backend out"));
+    }
+    if let Some(dialect) = arguments.constraint.dialect().filter(|dialect| !dialect.is_embedded()) {
+        return Err(Error::usage(format!("no server is named, and the embedded engine reads no such dialect: {dialect}"))
+            .hint("name a server with --base-url, or leave --constraint-dialect out"));
+    }
+    let engine = match arguments.constraint.engine() {
+        Some(name) => EngineName::parse(name)?,
+        None => EngineName::Guidance,
+    };
+    let server = &arguments.server;
+    let rows = [
+        ("--endpoint", server.endpoint.is_some()),
+        ("--served-model-name", server.served_model_name.is_some()),
+        ("--header", !server.header.is_empty()),
+        ("--insecure", server.insecure),
+        ("--lora-modules", !server.lora_modules.is_empty()),
+        ("--profile", server.profile),
+        ("--ready-check-timeout-sec", server.ready_check_timeout_sec > 0),
+    ];
+    if let Some((flag, _)) = rows.iter().find(|(_, given)| *given) {
+        return Err(Error::usage(format!("no server is named, and the embedded engine takes no {flag}"))
+            .hint(format!("name a server with --base-url, or leave {flag} out")));
+    }
+    Ok(Target::Embedded { engine, policy: embedded::policy(&arguments.engine), pace: embedded::pace(&arguments.embedded)? })
+}
+
+pub(crate) fn checked_url(url: &str) -> Result<String> {
+    let known = url.starts_with("http://") || url.starts_with("https://");
+    if known {
+        return Ok(url.to_owned());
+    }
+    let address = url.split_once("://").map_or(url, |(_, address)| address);
+    Err(Error::usage(format!("--base-url is not an http or https URL: {url}")).hint(format!("try http://{address}")))
+}
+
+/// An IPv6 address goes into brackets in a URL.
+fn bracketed(host: &str) -> String {
+    if host.contains(':') && !host.starts_with('[') { format!("[{host}]") } else { host.to_owned() }
+}
+
+fn preflighting(flags: &ConstraintArgs) -> Option<Unenforced> {
+    match (flags.skip_preflight, flags.allow_unenforced) {
+        (true, _) => None,
+        (false, true) => Some(Unenforced::Allow),
+        (false, false) => Some(Unenforced::Refuse),
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

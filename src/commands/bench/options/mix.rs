@@ -1,0 +1,112 @@
+//! `--mix` to a plan: which datasets, in which shares. Opens no file.
+
+use std::str::FromStr;
+
+use super::dataset::leave_out_others;
+use crate::backend::ServerKind;
+use crate::commands::bench::args::BenchArgs;
+use crate::dataset::{Constraints, DatasetName, DatasetPlan, MixPart, OwnInput};
+use crate::error::{Error, Result};
+
+/// One dataset as the user wrote it: `NAME:SHARE` or `NAME=PATH:SHARE`.
+#[derive(Clone, Debug, PartialEq)]
+struct Written {
+    name: DatasetName,
+    path: Option<String>,
+    share: f64,
+}
+
+/// Turns a mix and the flags of its datasets into a plan.
+///
+/// # Errors
+/// Usage errors that name the part and what is wrong with it.
+pub(crate) fn plan(arguments: &BenchArgs, backend: ServerKind, spec: &str, num_prompts: usize) -> Result<DatasetPlan> {
+    let written = written(spec)?;
+    let names: Vec<DatasetName> = written.iter().map(|part| part.name).collect();
+    let pathless = written.iter().filter(|part| part.path.is_none() && part.name.reads(OwnInput::Path)).count();
+    if pathless > 1 && arguments.dataset.dataset_path.is_some() {
+        return Err(Error::usage("several datasets of --mix would read the same --dataset-path")
+            .hint("give each its own: --mix 'sharegpt=chats.json:0.7,custom=rows.jsonl:0.3'"));
+    }
+    let mut parts = Vec::new();
+    for Written { name, path, share } in written {
+        let mut flags = arguments.clone();
+        flags.dataset.mix = None;
+        leave_out_others(&mut flags, name, &names);
+        if path.is_some() {
+            flags.dataset.dataset_path = path;
+        }
+        parts.push(MixPart { share, plan: super::dataset::plan(&flags, backend, name, num_prompts)? });
+    }
+    let first = parts.first().ok_or_else(|| Error::internal("a mix of nothing"))?.plan.clone();
+    let constrained = parts.iter().find(|part| part.plan.constraints == Constraints::Kept).map(|part| &part.plan);
+    Ok(DatasetPlan {
+        name: DatasetName::Mix,
+        constrained_ratio: constrained.map_or(0.0, |plan| plan.constrained_ratio),
+        constraints: constrained.map_or(Constraints::LeftOut, |plan| plan.constraints),
+        dataset_path: None,
+        mix: parts,
+        ..first
+    })
+}
+
+fn written(spec: &str) -> Result<Vec<Written>> {
+    let wrong = |part: &str, why: &str| {
+        Error::usage(format!("--mix: {why}: {part}"))
+            .hint("write NAME:SHARE or NAME=PATH:SHARE, e.g. 'sharegpt=chats.json:0.7,json:0.3'")
+    };
+    let mut parts: Vec<Written> = Vec::new();
+    for part in spec.split(',') {
+        let (dataset, share) = part.rsplit_once(':').ok_or_else(|| wrong(part, "a dataset without a share"))?;
+        let share = share.trim().parse::<f64>().ok().filter(|share| share.is_finite() && *share > 0.0);
+        let share = share.ok_or_else(|| wrong(part, "no share above 0"))?;
+        let (name, path) = dataset.split_once('=').map_or((dataset, None), |(name, path)| (name, Some(path.trim().to_owned())));
+        let name = DatasetName::from_str(name.trim())?;
+        if name == DatasetName::Audio {
+            return Err(wrong(part, "audio has an endpoint of its own, and is in no mix"));
+        }
+        if parts.iter().any(|other| other.name == name) {
+            return Err(wrong(part, "a dataset is in it twice"));
+        }
+        if path.is_some() && !name.reads(OwnInput::Path) {
+            return Err(wrong(part, "this dataset reads no file"));
+        }
+        parts.push(Written { name, path, share });
+    }
+    if parts.len() < 2 {
+        return Err(wrong(spec, "one dataset is no mix"));
+    }
+    Ok(parts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_names_with_shares_and_paths() {
+        let found = written("sharegpt=C:/chats.json:0.7, json:0.2,grammar:1e-1").unwrap();
+        let parts: Vec<_> = found.iter().map(|it| (it.name, it.path.as_deref(), it.share)).collect();
+        assert_eq!(
+            parts,
+            [
+                (DatasetName::Sharegpt, Some("C:/chats.json"), 0.7),
+                (DatasetName::Json, None, 0.2),
+                (DatasetName::Grammar, None, 0.1)
+            ]
+        );
+        for (spec, words) in [
+            ("json", "a dataset without a share: json"),
+            ("json:0", "no share above 0: json:0"),
+            ("json:nan,regex:1", "no share above 0"),
+            ("json:1", "one dataset is no mix"),
+            ("json:1,json:2", "twice"),
+            ("json=x:1,regex:1", "reads no file"),
+            ("audio:1,json:1", "no mix"),
+            ("jsn:1,json:1", "no such dataset: jsn"),
+            ("", "without a share"),
+        ] {
+            assert!(written(spec).unwrap_err().what.contains(words), "{spec}: {}", written(spec).unwrap_err().what);
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Flags to what every request carries beside its case. Knows no server but what its kind has fields for.
+
+use serde_json::{Map, Value, json};
+
+use crate::backend::{Input, Sampling, ServerKind, extras};
+use crate::commands::bench::args::{BenchArgs, LoraAssignmentName, SamplingArgs, ServerArgs};
+use crate::dataset::DatasetName;
+use crate::error::{Error, Result};
+
+/// What every request carries beside its case.
+#[derive(Clone, Debug)]
+pub struct RequestPlan {
+    pub stream: bool,
+    pub sampling: Sampling,
+    pub ignore_eos: bool,
+    pub extra_body: Option<Map<String, Value>>,
+    /// Variables for the tokenizer's chat template; those for the server's are in `extra_body`.
+    pub template_variables: Option<Map<String, Value>>,
+    pub request_id_prefix: Option<String>,
+    /// The models that requests ask for in place of the run's; `None` where all ask for that.
+    pub lora: Option<Lora>,
+    /// Whether the server profiles the measured part.
+    pub profile: bool,
+}
+
+/// LoRA modules, and how they are dealt out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lora {
+    /// At least one.
+    pub modules: Vec<String>,
+    pub assignment: LoraAssignment,
+}
+
+/// How LoRA modules are dealt out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoraAssignment {
+    /// Drawn for each request.
+    Random,
+    RoundRobin,
+}
+
+/// # Errors
+/// `--extra-body` or `--chat-template-kwargs` is no JSON object; a field is asked for that the kind does not have, or twice.
+pub(crate) fn request(arguments: &BenchArgs, backend: ServerKind, dataset: DatasetName) -> Result<RequestPlan> {
+    let flags = &arguments.sampling;
+    let mut own = flags.extra_body.as_deref().map(|text| json_object("--extra-body", text)).transpose()?;
+    if arguments.traffic.continuous_usage {
+        add(&mut own, "--continuous-usage", counting(backend)?)?;
+    }
+    if let Some(n) = flags.logprobs {
+        let fields = extras::logprobs(backend, n).ok_or_else(|| no_field("--logprobs", backend))?;
+        add(&mut own, "--logprobs", fields)?;
+    }
+    let template_variables = flags.chat_template_kwargs.as_deref().map(|text| json_object("--chat-template-kwargs", text));
+    let mut template_variables = template_variables.transpose()?;
+    // Where the template is the server's, the variables are a field of the request.
+    if let Some(variables) = template_variables.take_if(|_| backend.input() != Input::Text) {
+        let field = extras::template_variables(backend).ok_or_else(|| no_field("--chat-template-kwargs", backend))?;
+        add(&mut own, "--chat-template-kwargs", [(field.to_owned(), Value::Object(variables))].into_iter().collect())?;
+    }
+    Ok(RequestPlan {
+        stream: streams(arguments, backend),
+        sampling: sampling(flags, backend),
+        ignore_eos: flags.ignore_eos || super::dataset::goes_on(&arguments.dataset, backend, dataset),
+        extra_body: own,
+        template_variables,
+        request_id_prefix: arguments.server.request_id_prefix.clone(),
+        lora: lora(&arguments.server, backend)?,
+        profile: arguments.server.profile,
+    })
+}
+
+fn lora(flags: &ServerArgs, backend: ServerKind) -> Result<Option<Lora>> {
+    if flags.lora_modules.is_empty() {
+        return Ok(None);
+    }
+    if !extras::names_model(backend) {
+        return Err(no_field("--lora-modules", backend));
+    }
+    if let Some(empty) = flags.lora_modules.iter().find(|name| name.trim().is_empty()) {
+        return Err(Error::usage(format!("--lora-modules has an empty name: {empty:?}"))
+            .hint("name modules that the server was started with"));
+    }
+    let assignment = match flags.lora_assignment {
+        LoraAssignmentName::Random => LoraAssignment::Random,
+        LoraAssignmentName::RoundRobin => LoraAssignment::RoundRobin,
+    };
+    Ok(Some(Lora { modules: flags.lora_modules.clone(), assignment }))
+}
+
+/// Prompts of one's own are sent as they are in any case.
+pub(crate) fn untemplated(arguments: &BenchArgs) -> Option<String> {
+    let words = "--skip-chat-template changes nothing here: prompts of one's own are sent as they are";
+    arguments.dataset.drawing.skip_chat_template.then(|| words.to_owned())
+}
+
+/// One answer is what every request asks for; more are refused.
+///
+/// # Errors
+/// The flag asks for another number.
+pub(crate) fn best_of(flags: &SamplingArgs) -> Result<Option<String>> {
+    match flags.best_of {
+        None => Ok(None),
+        Some(1) => Ok(Some("--best-of changes nothing here: every request asks for one answer".to_owned())),
+        Some(n) => Err(Error::usage(format!("an answer that is chosen from several has no latency of its own: --best-of {n}"))
+            .hint("leave it out; servers of today do not take it any more")),
+    }
+}
+
+/// A small request beside the run is text or a chat message.
+///
+/// # Errors
+/// The kind of server takes neither.
+pub(crate) fn refuse_probe(rate: Option<f64>, backend: ServerKind) -> Result<()> {
+    match (rate, backend.input()) {
+        (None, _) | (_, Input::Text | Input::Messages) => Ok(()),
+        (Some(_), Input::Audio | Input::Ranking) => Err(no_field("--probe-request-rate", backend)),
+    }
+}
+
+fn no_field(flag: &str, backend: ServerKind) -> Error {
+    Error::usage(format!("{flag} has no field on --backend {backend}"))
+        .hint("leave it out; if the server takes it under some name, --extra-body can carry it")
+}
+
+/// Adds the fields of a flag to the user's own.
+fn add(own: &mut Option<Map<String, Value>>, flag: &str, fields: Map<String, Value>) -> Result<()> {
+    let all = own.get_or_insert_with(Map::new);
+    for (field, value) in fields {
+        if all.contains_key(&field) {
+            return Err(
+                Error::usage(format!("{flag} sets {field}, which --extra-body sets as well")).hint("leave one of them out")
+            );
+        }
+        all.insert(field, value);
+    }
+    Ok(())
+}
+
+/// Whether answers are asked for as streams: where nothing is generated, there is nothing to stream.
+pub(crate) fn streams(arguments: &BenchArgs, backend: ServerKind) -> bool {
+    !arguments.traffic.disable_stream && backend.generates()
+}
+
+/// The fields that ask for usage in every chunk.
+fn counting(backend: ServerKind) -> Result<Map<String, Value>> {
+    if !backend.takes_stream_options() {
+        return Err(Error::usage(format!("--continuous-usage has no field on --backend {backend}"))
+            .hint("leave it out: where such a server counts tokens in its chunks, that is read as it is"));
+    }
+    let options = json!({"include_usage": true, "continuous_usage_stats": true});
+    Ok([("stream_options".to_owned(), options)].into_iter().collect())
+}
+
+/// What was typed; and the penalty of 1 that vLLM's own client sends, so that it is in the record as well.
+fn sampling(flags: &SamplingArgs, backend: ServerKind) -> Sampling {
+    let neutral = (backend == ServerKind::Vllm).then_some(1.0);
+    Sampling {
+        temperature: flags.temperature,
+        top_p: flags.top_p,
+        top_k: flags.top_k,
+        min_p: flags.min_p,
+        frequency_penalty: flags.frequency_penalty,
+        presence_penalty: flags.presence_penalty,
+        repetition_penalty: flags.repetition_penalty.or(neutral),
+        seed: None,
+    }
+}
+
+/// # Errors
+/// The text of the flag is no JSON object.
+pub(crate) fn json_object(flag: &str, text: &str) -> Result<Map<String, Value>> {
+    serde_json::from_str(text).map_err(|error| {
+        Error::usage(format!("{flag} is not a JSON object ({error}): {text}")).hint(format!(r#"try {flag} '{{"seed": 1}}'"#))
+    })
+}

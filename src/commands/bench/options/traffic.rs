@@ -1,0 +1,296 @@
+//! Flags to how much is sent, how fast and for how long. Knows no dataset and no server.
+
+use std::time::Duration;
+
+use crate::commands::bench::args::{RampUpName, TrafficArgs};
+use crate::dataset::MAX_PROMPTS;
+use crate::driver::ErrorLimits;
+use crate::driver::schedule::{Pace, Ramp, RampStrategy, Rate, Until};
+use crate::error::{Error, Result};
+
+/// How much, how fast, how long.
+#[derive(Clone, Debug)]
+pub struct Traffic {
+    pub pace: Pace,
+    pub burstiness: f64,
+    pub max_concurrency: Option<usize>,
+    pub warmups: usize,
+    pub request_timeout: Duration,
+    /// The most time without any byte of an answer; `None` for no such limit.
+    pub idle_timeout: Option<Duration>,
+    /// How long requests under way may go on after the first Ctrl-C; zero cuts them off.
+    pub drain_timeout: Duration,
+    pub until: Until,
+    /// How many errors the run puts up with.
+    pub error_limits: ErrorLimits,
+    /// The share of the cap from which the run counts as steady, above 0 and up to 1.
+    pub steady_state_threshold: f64,
+    /// Every how many constrained requests a schema that no server has seen is sent; at least 2.
+    pub cold_schema_every: Option<usize>,
+    /// Small requests beside the run, a second; `None` for none.
+    pub probe_request_rate: Option<f64>,
+    /// Whether a client that stood in the way makes the run a failed one.
+    pub strict_client: bool,
+}
+
+/// Requests where nobody said how many: vLLM's default.
+const DEFAULT_PROMPTS: usize = 1000;
+
+/// The longest time over which a rate may spread its requests: a year.
+const LONGEST_SCHEDULE_S: f64 = 366.0 * 86_400.0;
+
+/// Checks the flags against each other; returns the number of cases to load as well.
+///
+/// # Errors
+/// Usage errors that name the flag and its value.
+pub(crate) fn traffic(flags: &TrafficArgs) -> Result<(Traffic, usize)> {
+    if flags.num_prompts == Some(0) {
+        return Err(Error::usage("--num-prompts is 0").hint("ask for at least one request"));
+    }
+    if flags.burstiness.is_nan() || flags.burstiness <= 0.0 {
+        return Err(Error::usage(format!("--burstiness is not positive: {}", flags.burstiness)).hint("1 is a Poisson process"));
+    }
+    if flags.max_concurrency == Some(0) {
+        return Err(Error::usage("--max-concurrency is 0").hint("allow at least one request in flight, or leave it out"));
+    }
+    let threshold = flags.steady_state_threshold;
+    if threshold.is_nan() || threshold <= 0.0 || threshold > 1.0 {
+        return Err(Error::usage(format!("--steady-state-threshold is not a share of the cap: {threshold}"))
+            .hint("give a number above 0 and up to 1"));
+    }
+    let request_timeout = seconds("--request-timeout", flags.request_timeout)?;
+    let idle_timeout = flags.idle_timeout.map(|value| idle_timeout(flags, value, request_timeout)).transpose()?;
+    let pace = pace(flags)?;
+    let (until, requests) = extent(flags, pace)?;
+    check_length(flags, pace, requests)?;
+    check_cold(flags.cold_schema_every, until)?;
+    let traffic = Traffic {
+        pace,
+        burstiness: flags.burstiness,
+        max_concurrency: flags.max_concurrency,
+        warmups: flags.num_warmups,
+        request_timeout,
+        idle_timeout,
+        drain_timeout: drain_timeout(flags.drain_timeout)?,
+        until,
+        error_limits: error_limits(flags)?,
+        steady_state_threshold: flags.steady_state_threshold,
+        cold_schema_every: flags.cold_schema_every,
+        probe_request_rate: probe_rate(flags.probe_request_rate)?,
+        strict_client: flags.strict_client,
+    };
+    Ok((traffic, requests))
+}
+
+/// The slowest probe: one in a day.
+const SLOWEST_PROBE_RPS: f64 = 1.0 / 86_400.0;
+
+fn probe_rate(rate: f64) -> Result<Option<f64>> {
+    if rate == 0.0 {
+        return Ok(None);
+    }
+    if rate.is_finite() && rate >= SLOWEST_PROBE_RPS {
+        return Ok(Some(rate));
+    }
+    Err(Error::usage(format!("--probe-request-rate is no rate: {rate}")).hint("give requests per second, e.g. 1; 0 sends none"))
+}
+
+/// A time above nothing.
+pub(crate) fn seconds(flag: &str, value: f64) -> Result<Duration> {
+    let time = Duration::try_from_secs_f64(value).ok().filter(|time| !time.is_zero());
+    time.ok_or_else(|| Error::usage(format!("{flag} is not a time: {value}")).hint("give seconds above 0"))
+}
+
+/// A limit that another one never lets run out is a mistake, and answers that come whole have no pieces to wait between.
+fn idle_timeout(flags: &TrafficArgs, value: f64, request_timeout: Duration) -> Result<Duration> {
+    let limit = seconds("--idle-timeout", value)?;
+    if flags.disable_stream {
+        return Err(Error::usage(format!(
+            "answers come whole with --disable-stream, without a byte before their end, and --idle-timeout is given: {value}"
+        ))
+        .hint("leave it out: --request-timeout bounds them"));
+    }
+    if limit >= request_timeout {
+        return Err(Error::usage(format!(
+            "--idle-timeout would never run out before --request-timeout {}: {value}",
+            flags.request_timeout
+        ))
+        .hint("give fewer seconds, or leave it out"));
+    }
+    Ok(limit)
+}
+
+fn drain_timeout(value: f64) -> Result<Duration> {
+    Duration::try_from_secs_f64(value).map_err(|_| {
+        Error::usage(format!("--drain-timeout is not a time: {value}")).hint("give seconds; 0 cuts off what is under way")
+    })
+}
+
+/// By default a run puts up with any number: what a server refuses or breaks is a result, and one that fails for a while comes back.
+fn error_limits(flags: &TrafficArgs) -> Result<ErrorLimits> {
+    if let Some(share) = flags.max_error_rate.filter(|share| !(0.0..1.0).contains(share)) {
+        return Err(Error::usage(format!("--max-error-rate is not a share of errors: {share}"))
+            .hint("give a number from 0 (no error) to below 1, such as 0.1; leave it out to put up with any"));
+    }
+    if flags.max_consecutive_errors == Some(0) {
+        return Err(
+            Error::usage("--max-consecutive-errors is 0").hint("give at least 1, or leave it out to put up with any number")
+        );
+    }
+    Ok(ErrorLimits { max_rate: flags.max_error_rate, max_in_a_row: flags.max_consecutive_errors })
+}
+
+fn pace(flags: &TrafficArgs) -> Result<Pace> {
+    let steady = match flags.request_rate {
+        rate if rate == f64::INFINITY => Rate::Infinite,
+        rate if rate.is_finite() && rate > 0.0 => Rate::PerSecond(rate),
+        rate => {
+            return Err(Error::usage(format!("--request-rate is not a positive number: {rate}"))
+                .hint("give requests per second, or inf to send all at once"));
+        }
+    };
+    let ramp = flags.ramp_up_strategy.zip(flags.ramp_up_start_rps.zip(flags.ramp_up_end_rps));
+    let Some((strategy, (start_rps, end_rps))) = ramp else { return Ok(Pace::Steady(steady)) };
+    if let Rate::PerSecond(rate) = steady {
+        return Err(Error::usage(format!("a ramp has its own rates, and --request-rate is given as well: {rate}"))
+            .hint("leave --request-rate out, or --ramp-up-strategy"));
+    }
+    if start_rps == 0 {
+        return Err(Error::usage("--ramp-up-start-rps is 0, a rate at which the first request is never due: 0")
+            .hint("begin with at least 1 request per second"));
+    }
+    if start_rps > end_rps {
+        return Err(Error::usage(format!("the ramp falls, from {start_rps} to --ramp-up-end-rps {end_rps}"))
+            .hint("give an end at or above --ramp-up-start-rps"));
+    }
+    let strategy = match strategy {
+        RampUpName::Linear => RampStrategy::Linear,
+        RampUpName::Exponential => RampStrategy::Exponential,
+    };
+    Ok(Pace::Ramp(Ramp { strategy, start_rps, end_rps }))
+}
+
+/// When sending ends, and how many cases that takes.
+fn extent(flags: &TrafficArgs, pace: Pace) -> Result<(Until, usize)> {
+    let Some(duration_s) = flags.duration else { return Ok((Until::LastCase, flags.num_prompts.unwrap_or(DEFAULT_PROMPTS))) };
+    let duration = seconds("--duration", duration_s)?;
+    match (flags.num_prompts, pace.requests_within(duration)) {
+        (_, None) if flags.max_concurrency.is_none() => Err(Error::usage(format!(
+            "all requests are due at once, so that there is nothing to stop after --duration {duration_s}"
+        ))
+        .hint("give --request-rate, or --max-concurrency for a closed loop")),
+        (Some(requests), _) => Ok((Until::Time(duration), requests)),
+        (None, None) => Ok((Until::Cycling(duration), DEFAULT_PROMPTS)),
+        (None, Some(requests)) if requests < 1.0 => {
+            Err(Error::usage(format!("no request is due within --duration {duration_s}")).hint("raise the rate or the duration"))
+        }
+        (None, Some(requests)) if requests > MAX_PROMPTS as f64 => {
+            Err(Error::usage(format!("{requests} requests are due within --duration {duration_s}"))
+                .hint(format!("lower the rate or the duration, to at most {MAX_PROMPTS} requests")))
+        }
+        (None, Some(requests)) => Ok((Until::Time(duration), requests as usize)),
+    }
+}
+
+fn check_length(flags: &TrafficArgs, pace: Pace, requests: usize) -> Result<()> {
+    let (flag, slowest) = match pace {
+        Pace::Steady(rate) => ("--request-rate", rate.per_second()),
+        Pace::Ramp(ramp) => ("--ramp-up-start-rps", f64::from(ramp.start_rps)),
+    };
+    let longest_s = requests as f64 / slowest;
+    if longest_s <= LONGEST_SCHEDULE_S {
+        return Ok(());
+    }
+    let given = if matches!(pace, Pace::Steady(_)) { flags.request_rate } else { slowest };
+    Err(Error::usage(format!("{flag} spreads the requests over {longest_s:.0} s: {given}"))
+        .hint(format!("raise the rate or lower --num-prompts, to at most {LONGEST_SCHEDULE_S} s in all")))
+}
+
+fn check_cold(every: Option<usize>, until: Until) -> Result<()> {
+    match (every, until) {
+        (Some(every), _) if every < 2 => Err(Error::usage(format!("--cold-schema-every leaves no warm request: {every}"))
+            .hint("give 2 or more; --dataset json-unique makes every schema a new one")),
+        (Some(_), Until::Cycling(_)) => Err(Error::usage("requests go round until --duration ends, so that no schema stays new")
+            .hint("give --num-prompts or a --request-rate beside --cold-schema-every")),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+
+    use super::*;
+    use crate::cli::{Cli, Command};
+
+    fn read(arguments: &[&str]) -> Result<(Traffic, usize)> {
+        let arguments = std::iter::once("sobench").chain(arguments.iter().copied()).map(OsString::from);
+        let command = Cli::parse_arguments(arguments).expect("clap takes these arguments").into_command();
+        let Command::Bench(arguments) = command else { panic!("{command:?}") };
+        traffic(&arguments.traffic)
+    }
+
+    const LINEAR: [&str; 6] = ["--ramp-up-strategy", "linear", "--ramp-up-start-rps", "1", "--ramp-up-end-rps", "19"];
+
+    #[test]
+    fn number_and_duration_end_a_run_together_or_alone() {
+        let ten = Duration::from_secs(10);
+        for (arguments, until, requests) in [
+            (&[][..], Until::LastCase, 1000),
+            (&["--num-prompts", "7"], Until::LastCase, 7),
+            (&["--request-rate", "50", "--duration", "10"], Until::Time(ten), 500),
+            (&["--request-rate", "0.1", "--duration", "10"], Until::Time(ten), 1),
+            (&["--request-rate", "50", "--duration", "10", "--num-prompts", "9"], Until::Time(ten), 9),
+            (&["--max-concurrency", "4", "--duration", "10"], Until::Cycling(ten), 1000),
+            (&["--max-concurrency", "4", "--duration", "10", "--num-prompts", "9"], Until::Time(ten), 9),
+        ] {
+            let (traffic, loaded) = read(arguments).unwrap();
+            assert_eq!((traffic.until, loaded), (until, requests), "{arguments:?}");
+        }
+        let (traffic, loaded) = read(&[&LINEAR[..], &["--duration", "10"]].concat()).unwrap();
+        assert_eq!((traffic.until, loaded), (Until::Time(ten), 61), "10 s * 18 / ln 19");
+        let ramp = Ramp { strategy: RampStrategy::Linear, start_rps: 1, end_rps: 19 };
+        assert_eq!(traffic.pace, Pace::Ramp(ramp));
+    }
+
+    #[test]
+    fn what_makes_no_sense_together_is_refused() {
+        for (arguments, words) in [
+            (&["--duration", "0", "--max-concurrency", "1"][..], "--duration is not a time: 0"),
+            (&["--drain-timeout", "-1"], "--drain-timeout is not a time: -1"),
+            (&["--idle-timeout", "0"], "--idle-timeout is not a time: 0"),
+            (
+                &["--idle-timeout", "9", "--request-timeout", "9"],
+                "--idle-timeout would never run out before --request-timeout 9: 9",
+            ),
+            (
+                &["--idle-timeout", "9", "--disable-stream"],
+                "answers come whole with --disable-stream, without a byte before their end, and --idle-timeout is given: 9",
+            ),
+            (&["--steady-state-threshold", "0"], "--steady-state-threshold is not a share of the cap: 0"),
+            (&["--steady-state-threshold", "1.5"], "--steady-state-threshold is not a share of the cap: 1.5"),
+            (&["--cold-schema-every", "1"], "--cold-schema-every leaves no warm request: 1"),
+            (
+                &["--cold-schema-every", "9", "--duration", "5", "--max-concurrency", "2"],
+                "requests go round until --duration ends, so that no schema stays new",
+            ),
+            (&["--duration", "5"], "all requests are due at once, so that there is nothing to stop after --duration 5"),
+            (&["--duration", "5", "--request-rate", "0.1"], "no request is due within --duration 5"),
+            (&["--duration", "1e6", "--request-rate", "1e6"], "1000000000000 requests are due within --duration 1000000"),
+            (
+                &["--ramp-up-strategy", "exponential", "--ramp-up-start-rps", "0", "--ramp-up-end-rps", "5"],
+                "--ramp-up-start-rps is 0, a rate at which the first request is never due: 0",
+            ),
+            (
+                &["--ramp-up-strategy", "linear", "--ramp-up-start-rps", "6", "--ramp-up-end-rps", "5"],
+                "the ramp falls, from 6 to --ramp-up-end-rps 5",
+            ),
+        ] {
+            let error = read(arguments).expect_err("the flags contradict each other");
+            assert_eq!((error.what.as_str(), error.exit_code()), (words, 2));
+            assert!(error.hint.is_some(), "{arguments:?}");
+        }
+        let error = read(&[&LINEAR[..], &["--request-rate", "3"]].concat()).unwrap_err();
+        assert_eq!(error.what, "a ramp has its own rates, and --request-rate is given as well: 3");
+    }
+}

@@ -1,0 +1,490 @@
+//! The pipeline: resolve the server, load the cases, try one, drive, judge, count, report. Knows no wire format and no formula.
+//!
+//! What the run sees goes to its log, and what it says at its end is made from that ([`again`]), so that `sobench report` can say the
+//! same later.
+
+mod beside;
+mod cold;
+mod explain;
+mod extent;
+mod files;
+mod first_use;
+mod judge;
+mod leave;
+pub(crate) mod lora;
+mod named_model;
+mod place;
+mod preflight;
+mod record;
+mod room;
+mod sending;
+mod setting;
+mod start;
+mod warmup;
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::SystemTime;
+
+use tokio::runtime::Runtime;
+use tokio::sync::oneshot;
+
+use self::beside::{Probe, Profile, spec_decode};
+pub use self::first_use::FirstUse;
+use self::first_use::first_use;
+use self::judge::Judging;
+use self::leave::unless_left;
+use self::preflight::Settling;
+use self::room::room_notices;
+use self::sending::Sending;
+pub use self::setting::{Company, Past, Setting};
+use self::setting::{Listening, stopped_early};
+use crate::backend::{self, Adapter};
+use crate::case::Case;
+use crate::commands::bench::options::{RunPlan, Target};
+use crate::commands::bench::session::Session;
+use crate::commands::output::CommandOutput;
+use crate::compare;
+use crate::dataset::{self, Dataset, DatasetPlan};
+use crate::dates;
+use crate::driver::schedule::{Schedule, due_times};
+use crate::driver::{Beginning, Coordination, Ran, StopState, Stopper, Tripped};
+use crate::error::{Error, Result};
+use crate::evaluate::Evaluator;
+use crate::exit_codes;
+use crate::metrics::client::ClientVerdict;
+use crate::metrics::probe::Probed;
+use crate::metrics::spec_decode::SpecDecode;
+use crate::report::format::{self, Format};
+use crate::report::from_log;
+use crate::report::{Enforcement, Report, client_sentence, json};
+use crate::runlog::write::{Secrets, Sink, Writing, pair};
+use crate::runlog::{Header, Keep, RunLog};
+use crate::shard::ClockAbout;
+use crate::shutdown::Wishes;
+use crate::terminal;
+use crate::terminal::Mode;
+use crate::tokenizer::Tokenizer;
+
+/// Answers that waited to be written may take this much memory before the reader is told.
+const MUCH_WAITING_BYTES: usize = 64 << 20;
+
+/// A run that is over, with everything that is said about it.
+pub struct Finished {
+    pub report: Report,
+    /// What stdout gets.
+    pub console: String,
+    /// Where the result was saved, if it was asked for; a failure to save costs neither report nor console.
+    pub saved: Result<Option<PathBuf>>,
+    /// Lines on the other files that were written, and why others were not.
+    pub written: Vec<String>,
+    pub write_failures: Vec<Error>,
+    /// Where the run is logged; `None` where no log was wanted or none could be begun.
+    pub run_log: Option<PathBuf>,
+    /// Why the log is not whole.
+    pub log_failure: Option<Error>,
+    pub interrupted: bool,
+    /// Why the run gave up on the server, if it did.
+    pub broken_off: Option<String>,
+    /// What the first use of the run's constraint cost, where the setting made it known as such.
+    pub first_use: Option<FirstUse>,
+    /// Whether a client that stood in the way is a failure (`--strict-client`).
+    pub strict_client: bool,
+    /// What is said of the bounds that the run does not keep (`--require`), and whether it keeps enough of them.
+    pub bounds: (Vec<String>, bool),
+}
+
+impl Finished {
+    /// By [`exit_codes::TABLE`]: interrupted; result or log could not be written, the run gave up or no request got an answer; the client stood in the
+    /// way and must not, or a bound is not kept; else done.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self { interrupted: true, .. } => exit_codes::INTERRUPTED,
+            Self { saved: Err(error), .. } | Self { log_failure: Some(error), .. } => error.exit_code(),
+            _ if !self.write_failures.is_empty() => self.write_failures[0].exit_code(),
+            _ if self.nothing_answered() || self.broken_off.is_some() => exit_codes::COULD_NOT,
+            _ if self.strict_client && self.distrust().is_some() => exit_codes::NOT_KEPT,
+            Self { bounds: (_, false), .. } => exit_codes::NOT_KEPT,
+            _ => exit_codes::DONE,
+        }
+    }
+
+    /// What stderr gets after the report.
+    pub fn closing_lines(&self) -> Vec<String> {
+        let mut lines = match &self.saved {
+            Ok(None) => Vec::new(),
+            Ok(Some(path)) => vec![format!("result saved: {}", path.display())],
+            Err(error) => vec![format!("error: {error}")],
+        };
+        lines.extend(self.written.iter().cloned());
+        lines.extend(self.write_failures.iter().map(|error| format!("error: {error}")));
+        match (&self.run_log, &self.log_failure) {
+            (Some(path), None) => lines.push(format!("run log: {}", path.display())),
+            (_, Some(error)) => lines.push(format!("error: the run log is not whole, the report above is: {error}")),
+            (None, None) => {}
+        }
+        lines.extend(self.distrust().map(|sentence| format!("warning: {sentence}")));
+        lines.extend(self.bounds.0.iter().cloned());
+        if self.interrupted {
+            lines.push("interrupted: the report covers what was done, and is partial".to_owned());
+        } else if let Some(sentence) = &self.broken_off {
+            let hint = if self.report.about.partial {
+                "the report covers what was done, and is partial; what was not sent is cancelled"
+            } else {
+                "nothing was left to be sent by then, and the report is of the whole run"
+            };
+            lines.push(format!("error: {sentence}\nhint: {hint}"));
+        } else if self.nothing_answered() {
+            lines.push("error: every request failed\nhint: the table of requests without an answer, above, says why".to_owned());
+        }
+        lines
+    }
+
+    /// What speaks against the client, if anything does.
+    pub fn distrust(&self) -> Option<String> {
+        let part = self.report.client.as_ref()?;
+        (part.verdict == ClientVerdict::DoNotTrust).then(|| client_sentence(part))
+    }
+
+    /// Whether no request at all got an answer.
+    pub fn nothing_answered(&self) -> bool {
+        self.report.metrics.overall.completed == 0
+    }
+}
+
+impl From<Finished> for CommandOutput {
+    fn from(finished: Finished) -> Self {
+        Self { exit_code: finished.exit_code(), lines: finished.closing_lines(), stdout: finished.console, ..Self::default() }
+    }
+}
+
+/// Runs a benchmark from plan to report.
+///
+/// # Errors
+/// Whatever keeps the run from beginning: wrong input, no server, a failing trial run; or a result that cannot be saved.
+pub fn run(plan: &RunPlan) -> Result<Finished> {
+    run_in(plan, &Setting::default(), &mut |_| {})
+}
+
+/// Runs a benchmark in a setting of its own, and shows every request with its verdict before they are forgotten.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_in(plan: &RunPlan, setting: &Setting, look: &mut dyn FnMut(&RunLog)) -> Result<Finished> {
+    let runtime = Runtime::new().map_err(|error| Error::environment(format!("no threads to run on: {error}")))?;
+    setting.wait_for_turn(&runtime)?;
+    for warning in plan.warnings() {
+        terminal::warn(&warning);
+    }
+    if plan.output.save {
+        record::make_room(plan)?;
+    }
+    place::make_room(plan)?;
+    files::make_room(plan)?;
+    let tokenizer = plan.tokenizer.as_deref().map_or_else(|| Ok(Tokenizer::embedded()), Tokenizer::open)?;
+    let tokenizer = Arc::new(tokenizer.with_template_variables(plan.request.template_variables.clone().unwrap_or_default()));
+    let mut session = Session::open(plan, &runtime, setting.wish())?;
+    let mut dataset = load(plan, &session, &tokenizer, &runtime, setting)?;
+    if let Some(lora) = &plan.request.lora {
+        dataset.notices.push(lora::assign(&mut dataset.cases, lora, plan.dataset.seed));
+    }
+    if let Some(every) = plan.traffic.cold_schema_every {
+        let injected = cold::inject(&mut dataset.cases, every)?;
+        dataset.notices.push(format!(
+            "{injected} requests carry a schema that no server has seen (--cold-schema-every {every}); the dataset's hash is without them"
+        ));
+    }
+    for notice in session.notices.iter().chain(&dataset.notices) {
+        terminal::say(notice);
+    }
+    if plan.constraint.explain {
+        explain::routes(&session, &dataset.cases).iter().for_each(|line| terminal::say(line));
+    }
+    let mut evaluator = Evaluator::new(plan.evaluate);
+    let unjudged = judge::look_ahead(plan, &dataset.cases, &mut evaluator)?;
+    unjudged.iter().for_each(|notice| terminal::warn(notice));
+    let mut driven = drive(plan, setting, &mut session, &dataset, &tokenizer, &runtime)?;
+    setting.wait_for_all(&runtime);
+    // The log has the cases from here on.
+    drop(dataset);
+    let gathered = driven.gathered.take();
+    let finished = finish(plan, &session, driven, Judging { evaluator, tokenizer, runtime: &runtime }, look);
+    start::part(gathered, || setting.listen(&runtime).stop, &runtime);
+    finished
+}
+
+/// Reads the log back, judges, reports, and completes the log.
+fn finish(
+    plan: &RunPlan,
+    session: &Session,
+    mut driven: Driven,
+    judging: Judging<'_>,
+    look: &mut dyn FnMut(&RunLog),
+) -> Result<Finished> {
+    let footer = record::footer(session, &driven);
+    let mut log = RunLog::from_source(driven.sink.source(), Keep::AsSaved)?;
+    if log.requests.len() != footer.requests {
+        let (found, came) = (log.requests.len(), footer.requests);
+        return Err(Error::internal(format!("{found} requests are in the run log of a run that came to {came}")));
+    }
+    log.footer = Some(footer.clone());
+    let log = judging.judge(log, driven.sink.path().map(ToOwned::to_owned))?;
+    look(&log);
+    let report = from_log::report(&log, plan.output.detailed)?;
+    let judged = log.requests.iter().map(|request| (request.case_index(), request.judged()));
+    if let Some(error) = driven.sink.finish(judged, &footer) {
+        terminal::say(&format!("error: {error}"));
+    }
+    let own_log = driven.sink.path().map(ToOwned::to_owned);
+    let mut console = Vec::new();
+    let (saved, written) = from_log::with_view(&log, &report, |view| {
+        let saved = if plan.output.save { record::save(plan, view, own_log.as_deref()).map(Some) } else { Ok(None) };
+        format::write(view, Format::Text, plan.output.forms, &mut console)?;
+        let saved_at = saved.as_ref().ok().and_then(Option::as_deref);
+        let written = files::write_all(plan, view, saved_at);
+        Ok((saved, written))
+    })?;
+    // Only now: answers are read from the log where it is.
+    if let Ok(Some(result)) = &saved {
+        place::follow(plan, &mut driven.sink, result);
+    }
+    Ok(Finished {
+        console: String::from_utf8(console).map_err(|_| Error::internal("a report that is no text"))?,
+        bounds: bounds(plan, &report)?,
+        report,
+        written: written.lines,
+        write_failures: written.failures,
+        saved,
+        run_log: driven.sink.path().map(ToOwned::to_owned),
+        log_failure: driven.sink.failure().cloned(),
+        interrupted: driven.interrupted,
+        broken_off: driven.broken_off,
+        first_use: driven.first_use,
+        strict_client: plan.traffic.strict_client,
+    })
+}
+
+/// Holds the report against the bounds that the user set.
+fn bounds(plan: &RunPlan, report: &Report) -> Result<(Vec<String>, bool)> {
+    if plan.output.require.is_empty() {
+        return Ok((Vec::new(), true));
+    }
+    let result = serde_json::to_value(json::render(report, false))
+        .map_err(|error| Error::internal(format!("the result is no JSON: {error}")))?;
+    let rulings = compare::bounds(&result, &plan.output.require)?;
+    Ok(crate::commands::compare::report::bounds(&rulings, plan.output.undecided))
+}
+
+/// What is known once everything is ready to be sent.
+struct Before {
+    trials: usize,
+    /// Fingerprints of the constraints that the server was sent before the run.
+    known: HashSet<String>,
+    warmups: usize,
+    enforcement: Enforcement,
+    /// What happened before the run that the reader has to know.
+    notices: Vec<String>,
+}
+
+/// What came of sending.
+struct Driven {
+    ran: Ran,
+    /// The log, with every request.
+    sink: Sink,
+    /// The small requests beside the run, where they were asked for.
+    probed: Option<Probed>,
+    /// What speculative decoding did, where the server tells.
+    spec_decode: Option<SpecDecode>,
+    interrupted: bool,
+    /// Why the run gave up, if it did.
+    broken_off: Option<String>,
+    first_use: Option<FirstUse>,
+    /// What happened in the run that the reader has to know.
+    notices: Vec<String>,
+    /// What the clock was off shard 1's afterwards, and where the shards found each other, where they did.
+    clock: Option<ClockAbout>,
+    gathered: Option<Coordination>,
+}
+
+fn load(plan: &RunPlan, session: &Session, tokenizer: &Arc<Tokenizer>, runtime: &Runtime, setting: &Setting) -> Result<Dataset> {
+    let part = plan.part();
+    let plan = DatasetPlan {
+        grammar_dialect: session.grammar_dialect,
+        grammar_spelling: session.grammar_spelling,
+        ..plan.dataset.clone()
+    };
+    let tokenizer = Arc::clone(tokenizer);
+    let mut wish = setting.wish();
+    let loaded = runtime.block_on(unless_left(move || dataset::load(&plan, &tokenizer), wish.signalled()))?;
+    let dataset = loaded.unwrap_or_else(|| Err(stopped_early()))?;
+    match dataset.cases.len() {
+        cases if part.share(cases) == 0 => {
+            Err(Error::usage(format!("{cases} requests are in the dataset, none for --shard {part}"))
+                .hint("take fewer shards, so that each has a request at least"))
+        }
+        _ => Ok(dataset),
+    }
+}
+
+fn drive(
+    plan: &RunPlan,
+    setting: &Setting,
+    session: &mut Session,
+    dataset: &Dataset,
+    tokenizer: &Tokenizer,
+    runtime: &Runtime,
+) -> Result<Driven> {
+    let cases = &dataset.cases;
+    let adapter: Arc<dyn Adapter> = Arc::from(backend::adapter(plan.backend));
+    let traffic = &plan.traffic;
+    let due = due_times(cases.len(), traffic.pace, traffic.burstiness, plan.dataset.seed);
+    let part = plan.part();
+    let schedule = Schedule { due: setting.due(due, traffic.until), until: traffic.until, part };
+    let Listening { stop, stopper, watcher } = setting.listen(runtime);
+    let settling = Settling { plan, session, adapter: &adapter, stop: &stop };
+    let candidates = settling.candidates(cases)?;
+    let mut notices = room_notices(plan, session, part.share(cases.len()), setting.runs());
+    notices.iter().for_each(|notice| terminal::warn(notice));
+    let first = candidates.first().ok_or_else(|| Error::internal("a run without a request to send"))?;
+    let (tried_first, first_use) = runtime.block_on(first_use(&settling.sending(first), &setting.past, cases))?;
+    let first = first.dialect;
+    let settled = runtime.block_on(settling.settle(candidates, cases))?;
+    notices.extend(settled.notices);
+    // In a dialect that was given up, the constraint may never have come to use.
+    let first_use = first_use.filter(|_| settled.request.dialect == first);
+    notices.extend(first_use.map(FirstUse::notice));
+    if settled.request.dialect != session.dialect {
+        session.speak(plan, settled.request.dialect);
+    }
+    let company = setting.company.as_ref();
+    let breaker = Some((traffic.error_limits, stopper));
+    let sending = Sending { session, adapter, request: &settled.request, stop, breaker, company };
+    let trial = settled.trial;
+    notices.extend(setting.notice());
+    setting.meet(runtime);
+    let warmups = runtime.block_on(sending.warm_up(&warmup::cases(cases, traffic.warmups, plan.dataset.seed), part))?;
+    notices.extend(trial.notices);
+    notices.extend(runtime.block_on(profiled(plan, session, Profile::Start)));
+    notices.extend((warmups.failed > 0).then(|| format!("{} of {} warm-ups got no answer", warmups.failed, warmups.sent)));
+    let known = &trial.constraints | setting.past.constraints();
+    let (trials, warmups, enforcement) = (trial.requests + tried_first, warmups.sent, settled.enforcement);
+    let before = Before { trials, known, warmups, enforcement, notices };
+    let header = record::header(plan, session, dataset, &schedule, tokenizer, before);
+    let drafted_before = runtime.block_on(spec_decode(session));
+    let mut gathered = start::gather(plan, &header, &sending.stop, runtime)?;
+    let beginning = start::beginning(plan, gathered.as_mut());
+    let (ran, probed, sink, mut notices) = logged(plan, &sending, &schedule, cases, beginning, header, runtime)?;
+    let (clock, unmeasured) = start::measured_again(gathered.as_mut(), runtime);
+    notices.extend(unmeasured);
+    let drafted = runtime.block_on(spec_decode(session));
+    let drafted = drafted_before.zip(drafted).and_then(|(before, after)| SpecDecode::between(&before, &after));
+    notices.extend(runtime.block_on(profiled(plan, session, Profile::Stop)));
+    let interrupted = sending.stop.state() != StopState::Running && !sending.stop.is_broken_off();
+    watcher.abort();
+    let broken_off = ran.tripped.as_ref().map(|it| broken_off(plan, it, cases));
+    notices.extend(ran.cost.refused_stamps.map(refused_stamps));
+    notices.extend(extent::notice(plan.dataset.name, schedule.until, part.share(cases.len()), ran.cases));
+    Ok(Driven { ran, sink, probed, spec_decode: drafted, interrupted, broken_off, first_use, notices, clock, gathered })
+}
+
+/// Sends what is measured, and has it written down on a thread of its own meanwhile.
+fn logged(
+    plan: &RunPlan,
+    sending: &Sending<'_>,
+    schedule: &Schedule,
+    cases: &[Case],
+    beginning: Beginning<'_>,
+    header: Header,
+    runtime: &Runtime,
+) -> Result<(Ran, Option<Probed>, Sink, Vec<String>)> {
+    // One is enough beside a load, however many clients carry it.
+    let rate = plan.traffic.probe_request_rate.filter(|_| schedule.part.number == 1);
+    let probe = rate.map(|rate| Probe::new(sending, rate)).transpose()?;
+    let secrets = secrets(plan);
+    let warning = Mutex::new(None);
+    let open = |header: &Header, started: SystemTime| {
+        let opened = place::open(plan, &header.about, &header.load, started);
+        opened.replaced.iter().for_each(|words| terminal::say(words));
+        opened.warning.iter().for_each(|words| terminal::warn(words));
+        *warning.lock().unwrap_or_else(PoisonError::into_inner) = opened.warning;
+        opened.sink
+    };
+    let (teller, told) = pair();
+    let case_of = |index: usize| extent::asked(cases, index);
+    let writing = Writing {
+        header,
+        open: &open,
+        spell: dates::timestamp,
+        case_of: &case_of,
+        secrets: &secrets,
+        failed: &|error| terminal::say(&format!("error: {error}\nthe run goes on, and its log in memory")),
+    };
+    let (ran, written) = thread::scope(|scope| {
+        let writer = scope.spawn(|| writing.write(told));
+        let mode = Mode::detect(plan.output.progress);
+        let ran = runtime.block_on(async {
+            let (over, ends) = oneshot::channel();
+            let probing = probe.map(|probe| tokio::spawn(probe.until(ends)));
+            let ran = sending.measure(cases, schedule, beginning, mode, teller).await;
+            drop(over);
+            let probed = match probing {
+                Some(probing) => probing.await.ok(),
+                None => None,
+            };
+            ran.map(|ran| (ran, probed))
+        });
+        (ran, writer.join())
+    });
+    let (sink, waited_bytes) = written.map_err(|_| Error::internal("the run log's writer panicked"))?;
+    let waited = (waited_bytes > MUCH_WAITING_BYTES).then(|| {
+        format!("the run log could not keep up: up to {} MiB of answers waited in memory to be written", waited_bytes >> 20)
+    });
+    let warning = warning.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let (ran, latencies_ms) = ran?;
+    let probed = rate.zip(latencies_ms).map(|(rate, latencies_ms)| Probed::of(rate, &latencies_ms));
+    Ok((ran, probed, sink, warning.into_iter().chain(waited).collect()))
+}
+
+/// What must not reach a file.
+fn secrets(plan: &RunPlan) -> Secrets {
+    match &plan.target {
+        Target::Embedded { .. } => Secrets::default(),
+        Target::Server(target) => Secrets::new(target.endpoint.secrets()),
+    }
+}
+
+/// Why the run gave up, in words; a server's own are among them.
+fn broken_off(plan: &RunPlan, tripped: &Tripped, cases: &[Case]) -> String {
+    let id = extent::asked(cases, tripped.index).map_or_else(String::new, |(_, id)| id);
+    let secrets = secrets(plan);
+    tripped.sentence(&id, |words| secrets.redacted(words).unwrap_or_else(|| words.to_owned()))
+}
+
+/// Has the server begin or end its profile, where it is to.
+async fn profiled(plan: &RunPlan, session: &Session, end: Profile) -> Option<String> {
+    let notice = if plan.request.profile { end.order(&session.client).await } else { None };
+    notice.iter().for_each(|notice| terminal::warn(notice));
+    notice
+}
+
+fn refused_stamps(count: u64) -> String {
+    format!(
+        "{count} of the kernel's stamps of arriving packets cannot be true (the wall clock was set during the run, or packets came out of \
+         order): the instant of reading stands in their place"
+    )
+}
+
+/// The first wish to end stops sending and lets requests under way end, the second cuts them off.
+async fn watch_wishes(stopper: Stopper, mut wishes: Wishes) {
+    loop {
+        wishes.next().await;
+        match stopper.signal() {
+            StopState::Draining => {
+                terminal::say("stopping: requests under way may end; press Ctrl-C again to cut them off");
+            }
+            _ => terminal::say("stopping now"),
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! What goes on beside the measured part, where the user asks for it: the server's profiler, its counters, and a small request at a time. Knows no
+//! verdict and no figure.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use super::sending::Sending;
+use crate::backend::{Adapter, Input, RequestOptions};
+use crate::case::{Case, Message, Prompt};
+use crate::commands::bench::session::Session;
+use crate::driver::{self, Client, Stop};
+use crate::error::Result;
+use crate::metrics::spec_decode::SpecDecodeCounts;
+use crate::observation::Timing;
+
+/// The most small requests of a run whose latencies are kept; probing ends with them.
+pub(super) const MAX_PROBES: usize = 1_000_000;
+
+/// vLLM's words for a small request.
+const PROBE_PROMPT: &str = "Hi";
+
+/// An end of a profile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Profile {
+    Start,
+    Stop,
+}
+
+impl Profile {
+    /// Tells the server. What it says against it is a notice, and no end of the run.
+    pub(super) async fn order(self, client: &Client) -> Option<String> {
+        let path = match self {
+            Self::Start => "/start_profile",
+            Self::Stop => "/stop_profile",
+        };
+        let why = driver::order(client, path).await.err()?;
+        Some(format!("the server took no order to profile (POST {path}: {why}); it has to be started with its profiler on"))
+    }
+}
+
+/// The server's counters of speculative decoding, where it is a vLLM server that has some; as in `vllm bench serve`, one that does not
+/// answer has none.
+pub(super) async fn spec_decode(session: &Session) -> Option<SpecDecodeCounts> {
+    if !session.is_vllm() {
+        return None;
+    }
+    let page = driver::page(&session.client, "/metrics").await?;
+    SpecDecodeCounts::parse(&page.body).filter(|_| page.status == 200)
+}
+
+/// A small request, sent again and again.
+pub(super) struct Probe {
+    client: Client,
+    adapter: Arc<dyn Adapter>,
+    request: RequestOptions,
+    case: Case,
+    every: Duration,
+    stop: Stop,
+}
+
+impl Probe {
+    /// One that goes out so many times a second, less the time that it takes, on a connection of its own.
+    ///
+    /// # Errors
+    /// There can be no connection.
+    pub(super) fn new(sending: &Sending<'_>, rate: f64) -> Result<Self> {
+        let prompt = match sending.adapter.kind().input() {
+            Input::Messages => Prompt::Messages([Message { role: "user".to_owned(), content: PROBE_PROMPT.into() }].into()),
+            Input::Text | Input::Audio | Input::Ranking => Prompt::Text(PROBE_PROMPT.into()),
+        };
+        Ok(Self {
+            client: Client::new(sending.session.client.options().clone())?,
+            adapter: Arc::clone(&sending.adapter),
+            request: sending.request.clone(),
+            case: Case::new("probe", prompt, None, 1),
+            every: Duration::from_secs_f64(1.0 / rate),
+            stop: sending.stop.clone(),
+        })
+    }
+
+    /// Sends until the run is over, and lets the last one end. The latency of each, in milliseconds; `None` where it failed.
+    pub(super) async fn until(self, mut over: oneshot::Receiver<()>) -> Vec<Option<f64>> {
+        let mut latencies_ms = Vec::new();
+        while latencies_ms.len() < MAX_PROBES {
+            let label = format!("probe-{}", latencies_ms.len());
+            let (adapter, stop) = (Arc::clone(&self.adapter), self.stop.clone());
+            let seen = driver::send_one(&self.client, adapter, &self.request, &self.case, &label, stop).await;
+            let answer = seen.ok().filter(|seen| seen.outcome.is_answer());
+            latencies_ms.push(answer.and_then(|seen| e2el_ms(&seen.timing)));
+            // Either side closed: the run is over.
+            if tokio::time::timeout(self.every, &mut over).await.is_ok() {
+                break;
+            }
+        }
+        latencies_ms
+    }
+}
+
+/// Sent to last content, as for every other request; to the end where the one token of the answer has no text.
+fn e2el_ms(timing: &Timing) -> Option<f64> {
+    let span_ns = timing.last_content_ns().or(timing.end_ns)?.checked_sub(timing.sent_ns?)?;
+    Some(Duration::from_nanos(span_ns).as_secs_f64() * 1000.0)
+}

@@ -1,0 +1,107 @@
+//! Files that a report is written to beside the saved result: its forms, the failing cases, vLLM's records. Knows no form of it.
+
+use std::path::{Path, PathBuf};
+
+use super::record::directory;
+use crate::commands::bench::options::RunPlan;
+use crate::error::{Error, Result};
+use crate::output_files::{cannot_write_report, make_folder, try_file, write};
+use crate::report::view::View;
+use crate::report::{failures, filename, format, lengths_page, pytorch, requests_page};
+
+/// What the name of the file of failing cases ends in, and that of vLLM's records.
+const FAILURES_ENDING: &str = "failures.jsonl";
+const PYTORCH_ENDING: &str = "pytorch.json";
+
+/// Files of one name that are looked past for a free one.
+const MAX_SAME_NAMES: usize = 1000;
+
+/// What the names of pages end in, as vLLM's do but for the second, which is a picture there.
+const TIMELINE_ENDING: &str = "timeline.html";
+const LENGTHS_ENDING: &str = "dataset_stats.html";
+
+/// What became of the files: a line for each that was written, and why others were not. One that cannot be written does not keep the
+/// others from it.
+#[derive(Default)]
+pub(super) struct Written {
+    pub(super) lines: Vec<String>,
+    pub(super) failures: Vec<Error>,
+}
+
+impl Written {
+    fn add(&mut self, outcome: Result<String>) {
+        match outcome {
+            Ok(line) => self.lines.push(line),
+            Err(error) => self.failures.push(error),
+        }
+    }
+}
+
+/// Sees that the files that were named can be made, before anything is sent.
+///
+/// # Errors
+/// One of them cannot.
+pub(super) fn make_room(plan: &RunPlan) -> Result<()> {
+    for (_, path) in &plan.output.files {
+        make_folder(path).and_then(|()| try_file(path)).map_err(|error| cannot_write_report(path, &error))?;
+    }
+    if plan.output.failures || plan.output.timeline.is_some() || plan.output.lengths {
+        let folder = directory(plan);
+        std::fs::create_dir_all(folder).map_err(|error| cannot_write_report(folder, &error))?;
+    }
+    Ok(())
+}
+
+/// Writes every file that the plan asks for. `saved` is where the result was saved.
+pub(super) fn write_all(plan: &RunPlan, view: &View<'_>, saved: Option<&Path>) -> Written {
+    let output = &plan.output;
+    let mut written = Written::default();
+    for (form, path) in &output.files {
+        let done = write(path, |out| format::write(view, *form, output.forms, out));
+        written.add(done.map(|()| format!("{} written: {}", form.name(), path.display())));
+    }
+    if output.failures {
+        let path = beside(plan, view, saved, FAILURES_ENDING);
+        let mut count = 0;
+        let done = write(&path, |out| {
+            count = failures::write(view, out)?;
+            Ok(())
+        });
+        written.add(done.map(|()| format!("failing cases written: {count} to {}", path.display())));
+    }
+    let pages = [
+        output.timeline.map(|thresholds| ("timeline", TIMELINE_ENDING, requests_page::render(view, thresholds))),
+        output.lengths.then(|| ("lengths", LENGTHS_ENDING, lengths_page::render(view))),
+    ];
+    for (name, ending, page) in pages.into_iter().flatten() {
+        let path = beside(plan, view, saved, ending);
+        let done = write(&path, |out| out.write_all(page.as_bytes()).map_err(|error| cannot_write_report(&path, &error)));
+        written.add(done.map(|()| format!("{name} written: {}", path.display())));
+    }
+    if let Some(result) = saved.filter(|_| output.pytorch) {
+        let path = result.with_extension(PYTORCH_ENDING);
+        let records = pytorch::render(view.report, output.filename.as_deref());
+        let text = serde_json::to_string(&records).expect("a value is JSON");
+        let done = write(&path, |out| out.write_all(text.as_bytes()).map_err(|error| cannot_write_report(&path, &error)));
+        written.add(done.map(|()| format!("PyTorch benchmark records written: {}", path.display())));
+    }
+    written
+}
+
+/// The path of a file beside the result. Where the result has no file of its own, its name is the one that it would have had: what a
+/// result is added to holds other runs.
+fn beside(plan: &RunPlan, view: &View<'_>, saved: Option<&Path>, ending: &str) -> PathBuf {
+    if let Some(result) = saved.filter(|_| !plan.output.append) {
+        return result.with_extension(ending);
+    }
+    if let Some(name) = plan.output.filename.as_ref().filter(|_| !plan.output.append) {
+        return directory(plan).join(name).with_extension(ending);
+    }
+    let name = filename(view.report, plan.output.result_format, view.report.about.date.as_deref().unwrap_or_default());
+    let stem = Path::new(&name).with_extension("");
+    let stem = stem.display();
+    // As results, whose names of our own making are never written over.
+    let names = std::iter::once(format!("{stem}.{ending}")).chain((2..).map(|number| format!("{stem}-{number}.{ending}")));
+    let mut paths = names.map(|name| directory(plan).join(name)).take(MAX_SAME_NAMES);
+    paths.find(|path| !path.exists()).unwrap_or_else(|| directory(plan).join(format!("{stem}.{ending}")))
+}

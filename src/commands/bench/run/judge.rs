@@ -1,0 +1,68 @@
+//! Before the clock starts: can the answers be judged at all. After it has stopped: verdicts and token counts, from the run log, an
+//! answer at a time. Knows no server and no rendering.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tokio::runtime::Runtime;
+
+use super::leave::{second_wish, unless_left};
+use crate::case::Case;
+use crate::commands::bench::options::RunPlan;
+use crate::error::{Error, Result};
+use crate::evaluate::Evaluator;
+use crate::runlog::RunLog;
+use crate::runlog::judge::judge;
+use crate::tokenizer::Tokenizer;
+use crate::verdict::NotScored;
+
+/// Looks at the constraints before anything is sent. One that belongs to the whole run and cannot be judged by is an error: no
+/// answer would get a verdict. Rows that have their own are named, and run.
+///
+/// # Errors
+/// The run's only constraint is broken, or beyond our evaluator.
+pub(super) fn look_ahead(plan: &RunPlan, cases: &[Case], evaluator: &mut Evaluator) -> Result<Option<String>> {
+    let mut why = |case: &Case| evaluator.unusable(case.constraint.as_deref()?, case.grammar_oracle.as_deref());
+    if !plan.dataset.name.has_rows() {
+        return cases.first().and_then(why).map_or(Ok(None), |why| {
+            Err(Error::usage(format!("no answer could be judged by this constraint: {why}"))
+                .hint("correct the schema, regex, grammar or oracle; nothing was sent"))
+        });
+    }
+    let unusable: Vec<(&Case, NotScored)> = cases.iter().filter_map(|case| Some((case, why(case)?))).collect();
+    Ok(unusable.first().map(|(case, why)| {
+        format!(
+            "{} requests have a constraint that their answers cannot be judged by; the first is {}: {why}",
+            unusable.len(),
+            case.id
+        )
+    }))
+}
+
+/// What judging takes.
+pub(super) struct Judging<'a> {
+    pub(super) evaluator: Evaluator,
+    pub(super) tokenizer: Arc<Tokenizer>,
+    pub(super) runtime: &'a Runtime,
+}
+
+impl Judging<'_> {
+    /// Judges a log, whose file has this path. The user may walk away from it: then the answers are in the file.
+    ///
+    /// # Errors
+    /// The user did; the log cannot be read again.
+    pub(super) fn judge(self, mut log: RunLog, path: Option<PathBuf>) -> Result<RunLog> {
+        let Self { mut evaluator, tokenizer, runtime } = self;
+        let work = move || judge(&mut log, &mut evaluator, Some(&|text| tokenizer.count(text))).map(|()| log);
+        let leave = second_wish("judging what was done; press Ctrl-C again to end without a report");
+        runtime.block_on(unless_left(work, leave))?.unwrap_or_else(|| {
+            let error = Error::interrupted("stopped before the answers were judged");
+            Err(match path {
+                Some(path) => {
+                    error.hint(format!("the answers are in the run log, which sobench report judges: {}", path.display()))
+                }
+                None => error.hint("nothing is kept without a run log"),
+            })
+        })
+    }
+}

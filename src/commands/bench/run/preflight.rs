@@ -1,0 +1,329 @@
+//! Before the clock starts: which dialect the run speaks, and whether the server applies the constraints that it is about to send.
+//! Knows no question.
+//!
+//! The run's own trial request goes first. On a vLLM server the first constrained request of its life fixes its engine in `auto`,
+//! and that is to be one of the run's, not one of ours; where the trial request has no constraint, the first that has one follows.
+//! Then the questions, which use none of the run's constraints. Where the dialect was left to `auto`, the one that is suggested is
+//! asked first, and the others that the kind of server could take only as long as none enforces every kind of the run.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::sending::{Sending, Trial, Tried};
+use crate::backend::{self, Adapter, ConstraintDialect, RequestOptions};
+use crate::case::{Arm, Case};
+use crate::commands::bench::options::RunPlan;
+use crate::commands::bench::session::Session;
+use crate::constraint::{Constraint, GrammarDialect};
+use crate::driver::Stop;
+use crate::engine::{self, EngineName, EnginePolicy, Vocabulary};
+use crate::error::{Error, Kind as Fault, Result};
+use crate::preflight::ask::{DEFAULT_OUTPUT_LEN, DEFAULT_TIMEOUT};
+use crate::preflight::gate::{Unenforced, gate};
+use crate::preflight::{self, Class, Extent, Kind, Options, Preflight};
+use crate::report::Enforcement;
+use crate::report::enforcement::{DialectChoice, FirstConstrained, Held, State};
+use crate::terminal;
+
+/// How the run speaks, after it was tried.
+pub(super) struct Settled<'c> {
+    pub(super) request: RequestOptions,
+    pub(super) trial: Trial<'c>,
+    pub(super) enforcement: Enforcement,
+    /// What the reader of the result has to know.
+    pub(super) notices: Vec<String>,
+}
+
+/// Everything that settling takes.
+pub(super) struct Settling<'a> {
+    pub(super) plan: &'a RunPlan,
+    pub(super) session: &'a Session,
+    pub(super) adapter: &'a Arc<dyn Adapter>,
+    pub(super) stop: &'a Stop,
+}
+
+impl Settling<'_> {
+    /// The requests that could be sent, one a dialect, the first choice first: more than one only where the dialect is left to
+    /// `auto` and the server is to be asked which it reads.
+    ///
+    /// # Errors
+    /// No dialect can carry every constraint.
+    pub(super) fn candidates(&self, cases: &[Case]) -> Result<Vec<RequestOptions>> {
+        let first = self.session.request_options(self.plan);
+        let checked = |request: &RequestOptions| backend::check(self.plan.backend, cases, request);
+        let is_open = self.plan.constraint.dialect.is_none() && self.unenforced().is_some() && !kinds(cases).is_empty();
+        if !is_open {
+            checked(&first).map_err(|error| self.explain_auto(error))?;
+            return Ok(vec![first]);
+        }
+        let others = self.plan.backend.dialects().iter().filter(|dialect| **dialect != first.dialect);
+        let others = others.map(|dialect| RequestOptions { dialect: *dialect, ..first.clone() });
+        let fitting: Vec<RequestOptions> =
+            std::iter::once(first.clone()).chain(others).filter(|it| checked(it).is_ok()).collect();
+        if fitting.is_empty() {
+            checked(&first).map_err(|error| self.explain_auto(error))?;
+        }
+        Ok(fitting)
+    }
+
+    /// Tries the run's own requests, then asks about the kinds that it sends. A server of our own is not asked, and one of which
+    /// nothing can be learnt is measured all the same.
+    ///
+    /// # Errors
+    /// The trial run fails; the server drops a constraint without a word, and the user did not allow that; the user stopped it.
+    pub(super) async fn settle<'c>(&self, candidates: Vec<RequestOptions>, cases: &'c [Case]) -> Result<Settled<'c>> {
+        let first = candidates.first().ok_or_else(|| Error::internal("a run without a request to send"))?;
+        let tried = self.sending(first).try_out(cases).await?;
+        let kinds = kinds(cases);
+        let (Some(unenforced), false) = (self.unenforced(), kinds.is_empty()) else {
+            let enforcement = Enforcement { dialect: self.choice(first.dialect, false), ..Enforcement::default() };
+            return Ok(Settled { request: first.clone(), trial: answered(tried)?, enforcement, notices: Vec::new() });
+        };
+        let (tried, first_constrained) = match tried {
+            Tried::Refused { error, .. } if candidates.len() == 1 => return Err(error),
+            Tried::Refused { requests, error } => (Tried::Refused { requests, error }, None),
+            Tried::Answered(trial) => {
+                let (trial, first_constrained) = self.first_constrained(first, trial, cases).await?;
+                (Tried::Answered(trial), first_constrained)
+            }
+        };
+        let options = self.options(&candidates, kinds, notation(cases).unwrap_or(self.session.grammar_dialect));
+        let asked = preflight::run(&self.session.client, &options, self.stop.clone(), |_| {}).await;
+        let found = match asked {
+            Ok(found) => found,
+            Err(error) if error.kind == Fault::Environment => {
+                let notice = format!("whether the constraint holds is not known: {}", error.what);
+                terminal::warn(&notice);
+                let dialect = self.choice(first.dialect, false);
+                let enforcement =
+                    Enforcement { state: State::Unproven, dialect, first_constrained, requests: 1, ..Enforcement::default() };
+                return Ok(Settled { request: first.clone(), trial: answered(tried)?, enforcement, notices: vec![notice] });
+            }
+            Err(error) => return Err(error),
+        };
+        let chosen = found.recommendation().map_or(first.dialect, |best| best.dialect);
+        let request = candidates.iter().find(|it| it.dialect == chosen).unwrap_or(first).clone();
+        let mut notices = self.changed(first.dialect, chosen, &found);
+        let of_gate = gate(&found, chosen, unenforced)?;
+        of_gate.iter().chain(&notices).for_each(|notice| terminal::warn(notice));
+        notices.extend(of_gate);
+        notices.extend(proved(&found, chosen));
+        let trial = if chosen == first.dialect {
+            answered(tried)?
+        } else {
+            let (before, known) = left_behind(tried);
+            let mut trial = answered(self.sending(&request).try_out(cases).await?)?;
+            trial.constraints.extend(known);
+            Trial { requests: trial.requests + before, ..trial }
+        };
+        let enforcement = self.enforcement(&found, chosen, first_constrained);
+        Ok(Settled { request, trial, enforcement, notices })
+    }
+
+    pub(super) fn sending<'s>(&'s self, request: &'s RequestOptions) -> Sending<'s> {
+        Sending {
+            session: self.session,
+            adapter: Arc::clone(self.adapter),
+            request,
+            stop: self.stop.clone(),
+            breaker: None,
+            company: None,
+        }
+    }
+
+    /// What to do about a dropped constraint; `None` where nobody is asked.
+    fn unenforced(&self) -> Option<Unenforced> {
+        self.plan.constraint.preflight.filter(|_| !self.session.is_embedded())
+    }
+
+    /// Sees to it that the first constrained request that a vLLM server gets is one of the run's, and says which it was. The trial
+    /// run counts what it takes.
+    async fn first_constrained<'c>(
+        &self,
+        request: &RequestOptions,
+        mut trial: Trial<'c>,
+        cases: &'c [Case],
+    ) -> Result<(Trial<'c>, Option<FirstConstrained>)> {
+        // Of several requests, all but the last of which were refused, it is not known which one the server compiled first.
+        if !self.session.is_vllm() || trial.requests > 1 {
+            return Ok((trial, None));
+        }
+        let is_constrained = |case: &Case| case.arm == Arm::Constrained && case.constraint.is_some();
+        let Some(case) = std::iter::once(trial.answered).chain(cases).find(|case| is_constrained(case)) else {
+            return Ok((trial, None));
+        };
+        if !is_constrained(trial.answered) {
+            self.sending(request).send(case, "trial-constrained").await?;
+            trial.requests += 1;
+        }
+        let constraint = case.constraint.clone().ok_or_else(|| Error::internal("a constrained case without a constraint"))?;
+        trial.constraints.insert(constraint.fingerprint());
+        let (engine, why) = self.routed(constraint).await;
+        Ok((trial, Some(FirstConstrained { case_id: case.id.clone(), engine, why })))
+    }
+
+    /// Where vLLM's rule for `auto` sends a constraint. It is the rule of one version, so it is asked only of servers that tell
+    /// theirs.
+    async fn routed(&self, constraint: Arc<Constraint>) -> (Option<String>, String) {
+        match (self.session.engine_choice.value(), &self.session.server_version) {
+            (Some(named), _) if named != EngineName::Auto.name() => {
+                return (None, format!("the user says that the server is not in auto: {named}"));
+            }
+            (_, None) => return (None, "the server does not tell its version".to_owned()),
+            _ => {}
+        }
+        let routed = tokio::task::spawn_blocking(move || {
+            let vocabulary = Arc::new(Vocabulary::cl100k()?);
+            let auto = engine::open(EngineName::Auto, &vocabulary, &EnginePolicy::default())?;
+            Ok::<_, Error>(auto.route(&constraint))
+        });
+        match routed.await {
+            Ok(Ok(Some(route))) => (Some(route.engine.name().to_owned()), format!("as of vLLM 0.33: {}", route.why)),
+            Ok(Ok(None)) => (None, "vLLM's rule names no engine for this constraint".to_owned()),
+            Ok(Err(error)) => (None, error.what),
+            Err(_) => (None, "vLLM's rule could not be applied".to_owned()),
+        }
+    }
+
+    fn options(&self, candidates: &[RequestOptions], kinds: Vec<Kind>, notation: GrammarDialect) -> Options {
+        let request = &candidates[0];
+        Options {
+            backend: self.plan.backend,
+            model: request.model.clone(),
+            kinds,
+            dialects: candidates.iter().map(|it| it.dialect).collect(),
+            notation,
+            seed: self.plan.dataset.seed,
+            output_len: DEFAULT_OUTPUT_LEN,
+            stream: request.stream,
+            guided_decoding_backend: request.guided_decoding_backend.clone(),
+            extra_body: request.extra_body.clone(),
+            timeout: Duration::min(self.plan.traffic.request_timeout, DEFAULT_TIMEOUT),
+            extent: Extent::BeforeRun,
+        }
+    }
+
+    /// A dialect that is not the one that was expected needs a word.
+    fn changed(&self, first: ConstraintDialect, chosen: ConstraintDialect, found: &Preflight) -> Vec<String> {
+        if first == chosen {
+            return Vec::new();
+        }
+        let of_first: Vec<String> =
+            (found.cells.iter().filter(|cell| cell.dialect == first && cell.finding.class != Class::Enforced))
+                .map(|cell| format!("{} is {}", cell.label(), cell.finding.class.name()))
+                .collect();
+        vec![format!(
+            "--constraint-dialect auto: {chosen}, which preflight saw to be enforced, and not {first}, in which {}",
+            of_first.join(", ")
+        )]
+    }
+
+    fn choice(&self, dialect: ConstraintDialect, is_proved: bool) -> DialectChoice {
+        match self.plan.constraint.dialect {
+            Some(named) if named == dialect => DialectChoice::Named,
+            _ if is_proved => DialectChoice::Proved,
+            _ => DialectChoice::Suggested,
+        }
+    }
+
+    fn enforcement(&self, found: &Preflight, chosen: ConstraintDialect, first: Option<FirstConstrained>) -> Enforcement {
+        let cells: Vec<_> = found.about.kinds.iter().filter_map(|kind| found.verdict_for(*kind, chosen)).collect();
+        let is_enforced = cells.iter().all(|cell| cell.finding.class == Class::Enforced);
+        let state = match () {
+            () if cells.iter().any(|cell| cell.finding.class.is_silent_loss()) => State::NotEnforced,
+            () if is_enforced => State::Enforced,
+            () => State::Unproven,
+        };
+        let held = |cell: &preflight::Cell| Held {
+            kind: cell.kind,
+            dialect: cell.dialect,
+            class: cell.finding.class,
+            words: cell.finding.words.clone(),
+        };
+        let tried_before = found.cells.iter().filter(|cell| cell.dialect != chosen && cell.finding.class != Class::NotCarried);
+        Enforcement {
+            state,
+            requests: found.requests,
+            dialect: self.choice(chosen, is_enforced),
+            findings: cells.into_iter().chain(tried_before).map(held).collect(),
+            first_constrained: first,
+            server: Some(found.facts.clone()),
+            spelling: found.spelling.clone(),
+        }
+    }
+
+    /// A dialect that nobody typed needs a word on where it comes from.
+    fn explain_auto(&self, mut error: Error) -> Error {
+        if self.plan.constraint.dialect.is_none() {
+            let hint = error.hint.take().unwrap_or_default();
+            error.hint = Some(format!(
+                "{hint} (--constraint-dialect auto chose {}, from /version and from who /v1/models says owns the model)",
+                self.session.dialect
+            ));
+        }
+        error
+    }
+}
+
+fn answered(tried: Tried<'_>) -> Result<Trial<'_>> {
+    match tried {
+        Tried::Answered(trial) => Ok(trial),
+        Tried::Refused { error, .. } => Err(error),
+    }
+}
+
+/// The requests that a trial took whose dialect was given up, and the constraints that the server knows from it.
+fn left_behind(tried: Tried<'_>) -> (usize, HashSet<String>) {
+    match tried {
+        Tried::Answered(trial) => (trial.requests, trial.constraints),
+        Tried::Refused { requests, .. } => (requests, HashSet::new()),
+    }
+}
+
+/// What was proved, for the record.
+fn proved(found: &Preflight, chosen: ConstraintDialect) -> Option<String> {
+    let best = found.recommendation().filter(|best| best.dialect == chosen)?;
+    let kinds: Vec<&str> = best.enforced.iter().map(|kind| kind.name()).collect();
+    Some(format!("preflight, {} requests before the run: {} enforced in {chosen}", found.requests, kinds.join(", ")))
+}
+
+/// The kinds that are sent, each once, in the order in which they are asked.
+fn kinds(cases: &[Case]) -> Vec<Kind> {
+    let is_sent = |kind: &Kind| sent(cases).any(|constraint| Kind::of(constraint) == *kind);
+    Kind::ALL.into_iter().filter(is_sent).collect()
+}
+
+/// The notation of the first grammar that is sent.
+fn notation(cases: &[Case]) -> Option<GrammarDialect> {
+    sent(cases).find_map(|constraint| match constraint {
+        Constraint::Grammar { dialect, .. } => Some(*dialect),
+        _ => None,
+    })
+}
+
+fn sent(cases: &[Case]) -> impl Iterator<Item = &Constraint> {
+    cases.iter().filter(|case| case.arm == Arm::Constrained).filter_map(|case| case.constraint.as_deref())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::case::Prompt;
+
+    fn case(constraint: Constraint, arm: Arm) -> Case {
+        Case { arm, ..Case::new("t-0", Prompt::Text("?".into()), Some(Arc::new(constraint)), 8) }
+    }
+
+    #[test]
+    fn only_what_is_sent_is_asked() {
+        let regex = || Constraint::Regex("a".into());
+        let lark = Constraint::Grammar { dialect: GrammarDialect::Lark, text: "start: \"a\"".into() };
+        let cases = [case(lark, Arm::Constrained), case(regex(), Arm::Constrained), case(regex(), Arm::Constrained)];
+        assert_eq!((kinds(&cases), notation(&cases)), (vec![Kind::Regex, Kind::Grammar], Some(GrammarDialect::Lark)));
+        let control = [case(regex(), Arm::Control)];
+        assert_eq!((kinds(&control), notation(&control)), (vec![], None));
+    }
+}

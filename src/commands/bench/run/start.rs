@@ -1,0 +1,60 @@
+//! When a run begins that others begin with: where shards find each other before it, and part after it. Knows no request.
+
+use tokio::runtime::Runtime;
+
+use crate::commands::bench::options::{RunPlan, StartPlan};
+use crate::dates::timestamp;
+use crate::driver::{Beginning, Coordination, Stop};
+use crate::error::Result;
+use crate::runlog::Header;
+use crate::shard::ClockAbout;
+use crate::terminal;
+
+/// Finds the other shards, where a coordinator was named: they have to have the plan of this header.
+///
+/// # Errors
+/// As for [`Coordination::join`].
+pub(super) fn gather(plan: &RunPlan, header: &Header, stop: &Stop, runtime: &Runtime) -> Result<Option<Coordination>> {
+    let options = match &plan.start {
+        StartPlan::Own => return Ok(None),
+        StartPlan::At(start) => {
+            terminal::say(&format!("ready: the run begins at {}", timestamp(*start)));
+            return Ok(None);
+        }
+        StartPlan::Coordinator(options) => options,
+    };
+    let part = plan.part();
+    let role = if part.number == 1 { "the others join" } else { "shard 1 answers" };
+    terminal::say(&format!("shard {part}: waiting until {role} at {} ...", options.address));
+    let plan_sha256 = header.plan_sha256();
+    let joined = Coordination::join(options, part, &plan_sha256, stop.clone());
+    runtime.block_on(joined).map(Some)
+}
+
+/// The begin of the plan.
+pub(super) fn beginning<'a>(plan: &RunPlan, gathered: Option<&'a mut Coordination>) -> Beginning<'a> {
+    match (&plan.start, gathered) {
+        (_, Some(coordination)) => Beginning::Agreed(coordination),
+        (StartPlan::At(start), None) => Beginning::At(*start),
+        (StartPlan::Own | StartPlan::Coordinator(_), None) => Beginning::AtOnce,
+    }
+}
+
+/// What the clock is off after the run; and what the reader has to know where that could not be found out.
+pub(super) fn measured_again(gathered: Option<&mut Coordination>, runtime: &Runtime) -> (Option<ClockAbout>, Option<String>) {
+    let Some(coordination) = gathered else { return (None, None) };
+    let clock = runtime.block_on(coordination.measure_again());
+    let notice = clock.is_none().then(|| {
+        "shard 1 did not answer after the run, so that nothing is known of how far this machine's clock drifted from its own during the run"
+            .to_owned()
+    });
+    (clock, notice)
+}
+
+/// Shard 1 stays until the others have ended: they measure their clocks against it then.
+pub(super) fn part(gathered: Option<Coordination>, stop: impl FnOnce() -> Stop, runtime: &Runtime) {
+    let Some(coordination) = gathered else { return };
+    if !runtime.block_on(coordination.leave(stop())) {
+        terminal::warn("not all of the other shards were waited for; those that end later know nothing of their clocks' drift");
+    }
+}

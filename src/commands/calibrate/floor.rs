@@ -1,0 +1,89 @@
+//! The least that a client of many streams can take: a bare loop of the system calls that any client makes, which reads no answer
+//! and keeps no instant. What a real client takes beyond this is its own. Knows no HTTP but what it writes, and how an answer ends.
+
+use std::io::{self, Write as _};
+use std::net::TcpStream;
+use std::os::fd::AsRawFd as _;
+
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use nix::sys::socket::{MsgFlags, recvmsg, setsockopt, sockopt};
+use nix::sys::time::TimeSpec;
+
+use super::args::FloorArgs;
+use super::server::MODEL;
+use crate::error::{Error, Result};
+
+/// How many sockets are looked at after one wait, as in tokio.
+const EVENTS: usize = 1024;
+
+/// The most of one read, as in the client.
+const READ_BYTES: usize = 8 << 10;
+
+/// The last bytes of an answer in chunked transfer coding.
+const END: &[u8] = b"0\r\n\r\n";
+
+/// Keeps so many streams going until all requests are answered: one thread, a wait for whatever is ready, one read for each piece.
+///
+/// # Errors
+/// No connection, or one that breaks.
+pub(super) fn run(floor: &FloorArgs) -> Result<()> {
+    drive(floor).map_err(|error| Error::environment(format!("the bare loop broke: {error}")))
+}
+
+fn drive(floor: &FloorArgs) -> io::Result<()> {
+    let request = request(floor);
+    let streams = floor.streams.min(floor.requests);
+    let mut connections = Vec::with_capacity(streams);
+    for _ in 0..streams {
+        let tcp = TcpStream::connect(("127.0.0.1", floor.port))?;
+        tcp.set_nodelay(true)?;
+        tcp.set_nonblocking(true)?;
+        setsockopt(&tcp, sockopt::ReceiveTimestampns, &true)?;
+        connections.push(tcp);
+    }
+    let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+    for (number, tcp) in connections.iter().enumerate() {
+        epoll.add(tcp, EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLET, number as u64))?;
+    }
+    let (mut left, mut waiting) = (floor.requests, 0);
+    for tcp in &mut connections {
+        tcp.write_all(&request)?;
+        (left, waiting) = (left - 1, waiting + 1);
+    }
+    let mut events = vec![EpollEvent::empty(); EVENTS];
+    let mut bytes = vec![0; READ_BYTES];
+    let mut room = nix::cmsg_space!(TimeSpec);
+    while waiting > 0 {
+        let ready = epoll.wait(&mut events, EpollTimeout::NONE)?;
+        for event in &events[..ready] {
+            let Some(tcp) = usize::try_from(event.data()).ok().and_then(|number| connections.get_mut(number)) else { continue };
+            let mut parts = [io::IoSliceMut::new(&mut bytes)];
+            let read = match recvmsg::<()>(tcp.as_raw_fd(), &mut parts, Some(&mut room), MsgFlags::empty()) {
+                Ok(message) => message.bytes,
+                Err(nix::errno::Errno::EAGAIN) => continue,
+                Err(error) => return Err(error.into()),
+            };
+            if read == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            if bytes[..read].ends_with(END) {
+                waiting -= 1;
+                if left > 0 {
+                    tcp.write_all(&request)?;
+                    (left, waiting) = (left - 1, waiting + 1);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn request(floor: &FloorArgs) -> Vec<u8> {
+    let body = format!(r#"{{"model":"{MODEL}","prompt":"a","max_tokens":{},"stream":true}}"#, floor.output_len);
+    let head = format!(
+        "POST /v1/completions HTTP/1.1\r\nhost: 127.0.0.1:{}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        floor.port,
+        body.len()
+    );
+    format!("{head}{body}").into_bytes()
+}

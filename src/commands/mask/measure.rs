@@ -1,0 +1,223 @@
+//! `sobench mask` from plan to report: measure, add up, render, write. Knows no engine and no layout of a corpus.
+
+use std::fs::OpenOptions;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::commands::flags::rendering::RenderingArgs;
+use crate::commands::mask::options::{Format, MeasureOutput, MeasurePlan};
+use crate::commands::mask::report::{Measurement, Summary, csv, html, json, text};
+use crate::commands::output::CommandOutput;
+use crate::dates::date;
+use crate::engine::EngineName;
+use crate::error::{Error, Result};
+use crate::exit_codes::{DONE, INTERRUPTED};
+use crate::mask::row::Row;
+use crate::mask::{self, MaskEvent, MaskRun, MergedRows, WorkerCommand};
+use crate::printable::printable;
+use crate::report::format;
+use crate::shutdown;
+use crate::terminal;
+use crate::terminal::{Mode, Progress, Words};
+
+/// What every form of a report says of a measurement that was stopped.
+const PARTIAL: &str = "partial: the measurement was stopped before its end; every figure is over the rows that were done by then";
+
+/// Characters of a refusal's words that one line shows.
+const WORDS_MAX_CHARS: usize = 300;
+
+/// Measures, prints and writes what the plan asks for.
+///
+/// # Errors
+/// Whatever keeps the measurement from beginning, a report's file that cannot be written among it, and rows that cannot be read again. A report that cannot be written
+/// after all is told at the end, with exit code 3: it costs neither the measurement nor what is printed.
+pub fn run(plan: &MeasurePlan) -> Result<CommandOutput> {
+    plan.output.files().try_for_each(try_file)?;
+    let stop = Arc::new(AtomicBool::new(false));
+    watch_wishes(Arc::clone(&stop))?;
+    let measured = measure(plan, &stop)?;
+    let summary = Summary::build(measurement(&measured), || Ok(measured.rows()))?;
+    let mut stdout = rendered(plan.output.format, &summary, measured.rows())?;
+    let mut ending =
+        CommandOutput { exit_code: if measured.interrupted { INTERRUPTED } else { DONE }, ..CommandOutput::default() };
+    if plan.output.explain {
+        let routes = explained(&measured)?;
+        // Other formats are read by programs.
+        if plan.output.format == Format::Text { stdout.push_str(&routes) } else { ending.lines.push(routes) }
+    }
+    ending.stdout = stdout;
+    ending.lines.extend(measured.rows_path().map(|path| format!("rows: {}", path.display())));
+    if measured.interrupted {
+        ending.lines.push("interrupted: the report covers the rows that were done; --rows with --resume goes on".to_owned());
+    }
+    write_all(&plan.output, &measured, &summary, &mut ending)?;
+    Ok(ending)
+}
+
+/// Puts the rows of all shards of a measurement together, and reports on the whole (`sobench merge`).
+///
+/// # Errors
+/// The files are not those of all shards of one measurement; the merged file or the report cannot be written.
+pub(crate) fn merged(
+    files: &[PathBuf],
+    merged: Option<&Path>,
+    rendering: &RenderingArgs,
+    report: Option<&Path>,
+) -> Result<CommandOutput> {
+    let format = match rendering.format {
+        format::Format::Text => Format::Text,
+        format::Format::Json => Format::Json,
+        format::Format::Csv => Format::Csv,
+        format::Format::Html => Format::Html,
+        other => {
+            return Err(Error::usage(format!("a measurement of engines has no such report: --format {}", other.name()))
+                .hint("rows have text, json, csv and html"));
+        }
+    };
+    let MergedRows { about, rows, missing, notices } = mask::merge_rows(files, merged)?;
+    let mut ending =
+        CommandOutput { lines: notices.iter().map(|notice| format!("warning: {notice}")).collect(), ..CommandOutput::default() };
+    ending.lines.extend(rows.path().map(|path| format!("rows: {}", path.display())));
+    if about.prove.is_some() {
+        ending
+            .lines
+            .push("proofs are reported from the merged rows by the command without --shard: --rows FILE --resume".to_owned());
+        return Ok(ending);
+    }
+    let measurement = Measurement {
+        about,
+        batches: Vec::new(),
+        sobench_version: env!("CARGO_PKG_VERSION").to_owned(),
+        date: None,
+        wall_ns: None,
+        interrupted: missing > 0,
+        notices,
+    };
+    let summary = Summary::build(measurement, || Ok(rows.iter()))?;
+    let rendered = rendered(format, &summary, rows.iter())?;
+    match report {
+        None => ending.stdout = rendered,
+        Some(path) => write_file(path, rendered.as_bytes(), &mut ending),
+    }
+    Ok(ending)
+}
+
+/// The report of rows in a format.
+///
+/// # Errors
+/// Rows that cannot be read.
+fn rendered(format: Format, summary: &Summary, rows: impl Iterator<Item = Result<Row>>) -> Result<String> {
+    Ok(match format {
+        Format::Text => text::render(summary),
+        Format::Json => pretty(&json::render(summary)),
+        Format::Csv => String::from_utf8_lossy(&csv::render_rows(rows, &summary.measurement.about)?).into_owned(),
+        Format::Html => html::render(summary),
+    })
+}
+
+fn measure(plan: &MeasurePlan, stop: &AtomicBool) -> Result<MaskRun> {
+    let mode = Mode::detect(plan.output.progress);
+    let progress = std::sync::OnceLock::new();
+    let words = Words { unit: "rows", failed: "stopped early" };
+    let measured = mask::run(&plan.mask, &WorkerCommand::current()?, stop, &|event| match event {
+        MaskEvent::Started { rows, resumed } => {
+            if resumed > 0 {
+                terminal::say(&format!("{resumed} of {rows} rows are there already"));
+            }
+            let _ = progress.set(Progress::new(mode, rows - resumed, words));
+        }
+        MaskEvent::RowDone { row } => {
+            if let Some(progress) = progress.get() {
+                progress.ended(row.stopped.is_none());
+            }
+        }
+        MaskEvent::Engine { .. } | MaskEvent::Batch { .. } => {}
+    });
+    progress.get().inspect(|progress| progress.finish());
+    let measured = measured?;
+    measured.notices.iter().for_each(|notice| terminal::warn(notice));
+    Ok(measured)
+}
+
+fn measurement(measured: &MaskRun) -> Measurement {
+    Measurement {
+        about: measured.about.clone(),
+        batches: measured.batches.clone(),
+        sobench_version: env!("CARGO_PKG_VERSION").to_owned(),
+        date: Some(date(measured.began)),
+        wall_ns: Some(measured.wall_ns),
+        interrupted: measured.interrupted,
+        notices: measured.interrupted.then(|| PARTIAL.to_owned()).into_iter().chain(measured.notices.iter().cloned()).collect(),
+    }
+}
+
+/// A line for every entry that `auto` was given.
+fn explained(measured: &MaskRun) -> Result<String> {
+    let mut lines = String::from("\nWhere auto sends each entry\n");
+    for row in measured.rows() {
+        let row = row?;
+        if row.engine != EngineName::Auto {
+            continue;
+        }
+        lines.push_str(&match (&row.route, &row.declined) {
+            (Some(route), _) => format!(" {} -> {}: {}\n", row.entry, route.engine.name(), route.why),
+            (None, Some(declined)) => format!(" {} -> none: {}\n", row.entry, printable(&declined.words, WORDS_MAX_CHARS)),
+            (None, None) => format!(" {} -> none\n", row.entry),
+        });
+    }
+    Ok(lines)
+}
+
+fn write_all(output: &MeasureOutput, measured: &MaskRun, summary: &Summary, ending: &mut CommandOutput) -> Result<()> {
+    let mut write = |path: &Option<std::path::PathBuf>, bytes: &dyn Fn() -> Result<Vec<u8>>| -> Result<()> {
+        let Some(path) = path else { return Ok(()) };
+        write_file(path, &bytes()?, ending);
+        Ok(())
+    };
+    write(&output.json, &|| Ok(pretty(&json::render(summary)).into_bytes()))?;
+    write(&output.csv, &|| csv::render_rows(measured.rows(), &measured.about))?;
+    write(&output.csv_tags, &|| Ok(csv::render_tags(summary)))?;
+    write(&output.html, &|| Ok(html::render(summary).into_bytes()))
+}
+
+/// Writes a report, and says whether it could; one that cannot be written costs nothing but itself.
+pub(crate) fn write_file(path: &Path, bytes: &[u8], ending: &mut CommandOutput) {
+    match std::fs::write(path, bytes).map_err(|error| cannot_write(path, &error)) {
+        Ok(()) => ending.lines.push(format!("written: {}", path.display())),
+        Err(error) => {
+            ending.lines.push(format!("error: {error}"));
+            ending.exit_code = ending.exit_code.max(error.exit_code());
+        }
+    }
+}
+
+/// Whether a report will find its place: told before the measurement and not after it. What is there stays as it is.
+pub(crate) fn try_file(path: &Path) -> Result<()> {
+    let is_new = !path.exists();
+    OpenOptions::new().append(true).create(true).open(path).map_err(|error| cannot_write(path, &error))?;
+    if is_new {
+        // Where it cannot be removed, it is replaced in the end.
+        let _ = std::fs::remove_file(path);
+    }
+    Ok(())
+}
+
+fn cannot_write(path: &Path, error: &std::io::Error) -> Error {
+    Error::environment(format!("cannot write the report ({error}): {}", path.display()))
+        .hint("name a file in a folder that is there and may be written to")
+}
+
+pub(crate) fn pretty(value: &serde_json::Value) -> String {
+    let mut text = serde_json::to_string_pretty(value).expect("a value of strings, numbers and lists is written");
+    text.push('\n');
+    text
+}
+
+/// The first wish to end stops the measurement, with a report of what was done.
+pub(crate) fn watch_wishes(stop: Arc<AtomicBool>) -> Result<()> {
+    shutdown::on_each_wish(move || {
+        terminal::say("stopping: what was measured is reported");
+        stop.store(true, Ordering::SeqCst);
+    })
+}

@@ -1,0 +1,37 @@
+//! `sobench mask`.
+
+pub mod args;
+pub mod measure;
+pub mod options;
+pub mod proof;
+pub mod proof_report;
+pub mod report;
+
+use std::io::BufReader;
+
+use self::args::MaskArgs;
+use super::output::CommandOutput;
+use crate::error::Result;
+use crate::mask::worker;
+
+/// Measures decoding engines, proves their mask errors, or replays a witness.
+///
+/// # Errors
+/// Those of what the flags ask for.
+pub fn run(flags: &MaskArgs) -> Result<CommandOutput> {
+    let plan = options::mask_plan(flags)?;
+    let output = match (&plan.proof.replay, plan.mask.prove) {
+        (Some(path), _) => proof::replay(&plan, path),
+        (None, Some(effort)) => proof::run(&plan, effort),
+        (None, None) => measure::run(&plan),
+    };
+    Ok(output?.or_save_with("--json, --csv or --html"))
+}
+
+/// One child process of [`run`]: JSON lines over its standard streams.
+///
+/// # Errors
+/// A stream that cannot be read or written.
+pub fn work() -> Result<CommandOutput> {
+    worker::serve(BufReader::new(std::io::stdin()), std::io::stdout()).map(|()| CommandOutput::default())
+}

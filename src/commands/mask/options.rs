@@ -1,0 +1,213 @@
+//! The flags of `sobench mask`, checked and turned into what is measured and what is written. Opens no file.
+
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use crate::commands::flags::embedded;
+use crate::commands::mask::args::{MaskArgs, MaskFormat};
+use crate::engine::EngineName;
+use crate::error::{Error, Result};
+use crate::mask::about::Sample;
+use crate::mask::plan::{CorpusSource, Effort, MAX_JOBS, MaskPlan};
+use crate::mask::row::Spelling;
+use crate::shard::Shard;
+
+/// A measurement and what becomes of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MeasurePlan {
+    pub mask: MaskPlan,
+    pub output: MeasureOutput,
+    pub proof: ProofOutput,
+}
+
+/// What becomes of proofs.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ProofOutput {
+    pub witnesses: Option<PathBuf>,
+    /// A folder.
+    pub issues: Option<PathBuf>,
+    /// Witnesses that are checked again; then nothing else is done.
+    pub replay: Option<PathBuf>,
+}
+
+/// What is printed and written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MeasureOutput {
+    /// What stdout gets.
+    pub format: Format,
+    pub json: Option<PathBuf>,
+    pub csv: Option<PathBuf>,
+    pub csv_tags: Option<PathBuf>,
+    pub html: Option<PathBuf>,
+    /// Say where `auto` sends each entry.
+    pub explain: bool,
+    pub progress: bool,
+}
+
+impl MeasureOutput {
+    /// The files that reports are written to.
+    pub fn files(&self) -> impl Iterator<Item = &Path> {
+        [&self.json, &self.csv, &self.csv_tags, &self.html].into_iter().filter_map(|path| path.as_deref())
+    }
+}
+
+/// Forms of the report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    Text,
+    Json,
+    Csv,
+    Html,
+}
+
+/// How long one entry may take where nothing is said: to be measured, and to be proved.
+const TIMEOUT_S: f64 = 60.0;
+const PROOF_TIMEOUT_S: f64 = 10.0;
+
+/// The longest time that one entry may be given: a day.
+const LONGEST_TIMEOUT_S: f64 = 86_400.0;
+
+/// Checks the flags of `sobench mask`.
+///
+/// # Errors
+/// Usage errors that name the flag and its value.
+pub fn mask_plan(flags: &MaskArgs) -> Result<MeasurePlan> {
+    let engines = flags.engine.iter().map(|name| EngineName::parse(name)).collect::<Result<Vec<_>>>()?;
+    if flags.output.explain && !engines.contains(&EngineName::Auto) {
+        return Err(Error::usage("--explain says where auto sends an entry, and auto is not among --engine")
+            .hint("add it, e.g. --engine auto, or leave --explain out"));
+    }
+    check_files(flags)?;
+    check_proof(flags, &engines)?;
+    let proves = flags.proof.prove;
+    let mask = MaskPlan {
+        corpora: flags.corpus.iter().map(|typed| CorpusSource::parse(typed)).collect(),
+        engines,
+        policy: embedded::policy(&flags.policy),
+        tokenizer: flags.tokenizer.clone(),
+        eos_token: flags.eos_token.clone(),
+        jobs: flags.jobs.map_or_else(|| default_jobs(usize::from(!proves && flags.proof.replay.is_none())), usize::from),
+        timeout_ms: timeout_ms(flags.timeout.unwrap_or(if proves { PROOF_TIMEOUT_S } else { TIMEOUT_S }))?,
+        memory_limit_bytes: memory_limit(flags.memory_limit_mib)?,
+        spellings: flags.spelling.iter().filter_map(|name| spelling(name)).collect(),
+        limit: flags.limit,
+        sample: flags.sample.map(|entries| Sample { entries, seed: flags.seed }),
+        filter: flags.filter.clone(),
+        rows: flags.output.rows.clone(),
+        resume: flags.output.resume,
+        assert_formats: !flags.no_format_assertion,
+        warm: !flags.cold_only,
+        batch_sizes: flags.batch.iter().copied().map(usize::from).collect(),
+        prove: proves.then_some(Effort { seed: flags.seed, budget: flags.proof.budget }),
+        shard: shard(flags)?,
+    };
+    mask.check()?;
+    Ok(MeasurePlan {
+        mask,
+        output: MeasureOutput {
+            format: match flags.output.format {
+                MaskFormat::Text => Format::Text,
+                MaskFormat::Json => Format::Json,
+                MaskFormat::Csv => Format::Csv,
+                MaskFormat::Html => Format::Html,
+            },
+            json: flags.output.json.clone(),
+            csv: flags.output.csv.clone(),
+            csv_tags: flags.output.csv_tags.clone(),
+            html: flags.output.html.clone(),
+            explain: flags.output.explain,
+            progress: !flags.output.disable_tqdm,
+        },
+        proof: ProofOutput {
+            witnesses: flags.proof.witnesses.clone(),
+            issues: flags.proof.issues.clone(),
+            replay: flags.proof.replay.clone(),
+        },
+    })
+}
+
+/// The part of the entries, where one was asked for. What it brings is kept, since by itself it is nothing.
+fn shard(flags: &MaskArgs) -> Result<Option<Shard>> {
+    let shard =
+        crate::commands::bench::options::shard::shard(flags.shard.as_deref(), &crate::commands::flags::environment::variable)?;
+    let fail = |what: String, hint: &str| Err(Error::usage(what).hint(hint.to_owned()));
+    match shard {
+        Some(shard) if flags.proof.replay.is_some() => {
+            fail(format!("witnesses are not dealt out: --shard {shard}"), "leave it out: checking them again is quick")
+        }
+        Some(shard) if flags.output.rows.is_none() => {
+            fail(format!("a shard without rows cannot be merged with the others: --shard {shard}"), "name a file with --rows")
+        }
+        shard => Ok(shard),
+    }
+}
+
+/// Refuses what has no meaning where errors are proved, and a seed that nothing is drawn by.
+fn check_proof(flags: &MaskArgs, engines: &[EngineName]) -> Result<()> {
+    if !flags.proof.prove && flags.proof.replay.is_none() {
+        if flags.seed != 0 && flags.sample.is_none() {
+            return Err(
+                Error::usage(format!("--seed has nothing to draw: {}", flags.seed)).hint("it goes with --sample or --prove")
+            );
+        }
+        return Ok(());
+    }
+    let output = &flags.output;
+    let unused = [
+        ("--csv", output.csv.is_some()),
+        ("--csv-tags", output.csv_tags.is_some()),
+        ("--html", output.html.is_some()),
+        ("--explain", output.explain),
+        ("--format csv", output.format == MaskFormat::Csv),
+        ("--format html", output.format == MaskFormat::Html),
+    ];
+    if let Some((flag, _)) = unused.into_iter().find(|(_, is_given)| *is_given) {
+        return Err(Error::usage(format!("proofs have no such report: {flag}")).hint("they have --format text, json and --json"));
+    }
+    if flags.proof.prove && engines.contains(&EngineName::Auto) {
+        return Err(Error::usage("auto has no masks of its own to prove errors in").hint("name the engines that it chooses from"));
+    }
+    Ok(())
+}
+
+/// Refuses a report that would be lost: one in a file called `-`, which is meant for stdout, and two in the same file.
+fn check_files(flags: &MaskArgs) -> Result<()> {
+    let (output, proof) = (&flags.output, &flags.proof);
+    let files = [
+        ("--json", &output.json),
+        ("--csv", &output.csv),
+        ("--csv-tags", &output.csv_tags),
+        ("--html", &output.html),
+        ("--rows", &output.rows),
+        ("--witnesses", &proof.witnesses),
+        ("--issues", &proof.issues),
+    ];
+    for (flag, path) in files.into_iter().filter_map(|(flag, path)| Some((flag, path.as_deref()?))) {
+        if path == Path::new("-") {
+            return Err(Error::usage(format!("{flag} takes the name of a file, and not -"))
+                .hint("stdout gets what --format names, e.g. --format html; a file of that name is ./-"));
+        }
+    }
+    Ok(())
+}
+
+/// Where masks are timed, a core is left to the parent and to the system, so that they do not take the processor from them.
+fn default_jobs(left: usize) -> usize {
+    thread::available_parallelism().map_or(1, |cores| (cores.get() - left).clamp(1, MAX_JOBS))
+}
+
+fn spelling(name: &str) -> Option<Spelling> {
+    Spelling::OF_JSON.into_iter().find(|spelling| spelling.name() == name)
+}
+
+fn timeout_ms(seconds: f64) -> Result<u64> {
+    if seconds.is_finite() && (0.001..=LONGEST_TIMEOUT_S).contains(&seconds) {
+        return Ok((seconds * 1e3).round() as u64);
+    }
+    Err(Error::usage(format!("--timeout is not a time: {seconds}")).hint(format!("give seconds up to {LONGEST_TIMEOUT_S}")))
+}
+
+fn memory_limit(mib: u64) -> Result<u64> {
+    mib.checked_mul(1 << 20)
+        .ok_or_else(|| Error::usage(format!("--memory-limit-mib is more than there can be: {mib}")).hint("give MiB, e.g. 4096"))
+}

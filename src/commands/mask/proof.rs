@@ -1,0 +1,169 @@
+//! `sobench mask --prove` and `--replay` from plan to report. Knows no engine and no oracle.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::commands::mask::measure::{pretty, try_file, watch_wishes, write_file};
+use crate::commands::mask::options::{Format, MeasurePlan};
+use crate::commands::mask::proof_report::{Proving, Summary, issue, json, replay as replayed, text};
+use crate::commands::output::CommandOutput;
+use crate::dates::date;
+use crate::error::{Error, Result};
+use crate::exit_codes::{COULD_NOT, DONE, INTERRUPTED};
+use crate::input;
+use crate::input::json::in_line;
+use crate::input::lines;
+use crate::mask::WorkerCommand;
+use crate::mask::plan::Effort;
+use crate::mask::proof_run::{self, ProofEvent, ProofRun};
+use crate::mask::prove::witness::{self, Witness};
+use crate::terminal;
+use crate::terminal::{Mode, Progress, Words};
+
+/// Bytes of a file of witnesses.
+const MAX_WITNESSES_BYTES: u64 = 1 << 30;
+
+/// Proves, prints and writes what the plan asks for.
+///
+/// # Errors
+/// Whatever keeps the proof from beginning. A file that cannot be written after all is told at the end, with exit code 3.
+pub fn run(plan: &MeasurePlan, effort: Effort) -> Result<CommandOutput> {
+    plan.output.json.iter().chain(&plan.proof.witnesses).try_for_each(|path| try_file(path))?;
+    if let Some(folder) = &plan.proof.issues {
+        std::fs::create_dir_all(folder).map_err(|error| cannot_make(folder, &error))?;
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    watch_wishes(Arc::clone(&stop))?;
+    let proved = prove(plan, effort, &stop)?;
+    let summary = Summary::build(proving(&proved), proved.rows())?;
+    let stdout = match plan.output.format {
+        Format::Json => pretty(&json::render(&summary)),
+        _ => text::render(&summary),
+    };
+    let mut ending =
+        CommandOutput { stdout, exit_code: if proved.interrupted { INTERRUPTED } else { DONE }, ..CommandOutput::default() };
+    ending.lines.extend(proved.rows_path().map(|path| format!("rows: {}", path.display())));
+    if proved.interrupted {
+        ending.lines.push("interrupted: the report covers the entries that were done; --rows with --resume goes on".to_owned());
+    }
+    write_all(plan, &summary, &mut ending);
+    Ok(ending)
+}
+
+fn prove(plan: &MeasurePlan, effort: Effort, stop: &AtomicBool) -> Result<ProofRun> {
+    let mode = Mode::detect(plan.output.progress);
+    let (entries, findings) = (OnceLock::new(), OnceLock::new());
+    let proved = proof_run::prove(&plan.mask, effort, &WorkerCommand::current()?, stop, &|event| match event {
+        ProofEvent::Started { entries: count, resumed } => {
+            if resumed > 0 {
+                terminal::say(&format!("{resumed} of {count} entries are there already"));
+            }
+            let words = Words { unit: "entries", failed: "stopped early" };
+            let _ = entries.set(Progress::new(mode, count - resumed, words));
+        }
+        ProofEvent::EntryDone => {
+            entries.get().inspect(|progress| progress.ended(true));
+        }
+        ProofEvent::Shrinking { findings: count } => {
+            entries.get().inspect(|progress| progress.finish());
+            let _ = findings.set(Progress::new(mode, count, Words { unit: "findings", failed: "stopped early" }));
+        }
+        ProofEvent::Shrunk => {
+            findings.get().inspect(|progress| progress.ended(true));
+        }
+    });
+    entries.get().filter(|_| findings.get().is_none()).inspect(|progress| progress.finish());
+    findings.get().inspect(|progress| progress.finish());
+    let proved = proved?;
+    proved.notices.iter().for_each(|notice| terminal::warn(notice));
+    Ok(proved)
+}
+
+fn proving(proved: &ProofRun) -> Proving {
+    Proving {
+        about: proved.about.clone(),
+        effort: proved.effort,
+        sobench_version: env!("CARGO_PKG_VERSION").to_owned(),
+        date: Some(date(proved.began)),
+        wall_ns: proved.wall_ns,
+        shrink_ns: proved.shrink_ns,
+        resumed: proved.resumed,
+        interrupted: proved.interrupted,
+        notices: proved.notices.clone(),
+        clusters: proved.clusters.clone(),
+    }
+}
+
+fn write_all(plan: &MeasurePlan, summary: &Summary, ending: &mut CommandOutput) {
+    if let Some(path) = &plan.output.json {
+        write_file(path, pretty(&json::render(summary)).as_bytes(), ending);
+    }
+    let clusters = &summary.proving.clusters;
+    if let Some(path) = &plan.proof.witnesses {
+        let lines = clusters.iter().filter_map(|it| it.witness.as_ref());
+        let lines =
+            lines.map(|it| serde_json::to_string(it).expect("a witness holds only strings, numbers and JSON values") + "\n");
+        write_file(path, lines.collect::<String>().as_bytes(), ending);
+    }
+    if let Some(folder) = &plan.proof.issues {
+        for (number, cluster) in clusters.iter().enumerate() {
+            if let Some(text) = issue::render(&summary.proving, cluster) {
+                write_file(&folder.join(issue::file_name(number + 1, cluster)), text.as_bytes(), ending);
+            }
+        }
+    }
+}
+
+fn cannot_make(folder: &Path, error: &std::io::Error) -> Error {
+    Error::environment(format!("cannot make the folder for issue texts ({error}): {}", folder.display()))
+        .hint("name a folder in a place that may be written to")
+}
+
+/// Checks the witnesses of a file again.
+///
+/// # Errors
+/// A file that holds none, and whatever keeps the engines from being opened.
+pub fn replay(plan: &MeasurePlan, path: &Path) -> Result<CommandOutput> {
+    let witnesses = read(path)?;
+    plan.output.json.iter().try_for_each(|path| try_file(path))?;
+    let stop = Arc::new(AtomicBool::new(false));
+    watch_wishes(Arc::clone(&stop))?;
+    let standings = proof_run::replay(&witnesses, &plan.mask, &WorkerCommand::current()?, &stop)?;
+    let value = replayed::json(&witnesses, &standings);
+    let stdout = match plan.output.format {
+        Format::Json => pretty(&value),
+        _ => replayed::text(&witnesses, &standings),
+    };
+    let tally = replayed::Tally::of(&standings);
+    let exit_code = match tally {
+        _ if stop.load(Ordering::SeqCst) => INTERRUPTED,
+        _ if tally.unknown > 0 => COULD_NOT,
+        _ => DONE,
+    };
+    let mut ending = CommandOutput { stdout, exit_code, ..CommandOutput::default() };
+    if let Some(path) = &plan.output.json {
+        write_file(path, pretty(&value).as_bytes(), &mut ending);
+    }
+    Ok(ending)
+}
+
+fn read(path: &Path) -> Result<Vec<Witness>> {
+    let refuse = |what: String| Error::usage(what).hint("witnesses are what sobench mask --prove --witnesses writes");
+    let text = input::read_text(path, MAX_WITNESSES_BYTES)?;
+    let mut witnesses = Vec::new();
+    for (number, line) in lines(&text) {
+        let witness: Witness = serde_json::from_str(line)
+            .map_err(|error| refuse(format!("line {number} of {} is no witness: {}", path.display(), in_line(&error))))?;
+        if witness.sobench_witness != witness::VERSION {
+            let version = witness.sobench_witness;
+            return Err(refuse(format!("line {number} of {} has a version that is not known: {version}", path.display())));
+        }
+        witnesses.push(witness);
+    }
+    if witnesses.is_empty() {
+        return Err(refuse(format!("no witness in {}", path.display())));
+    }
+    Ok(witnesses)
+}

@@ -1,0 +1,243 @@
+//! Rows and tags as tables for other programs: RFC 4180, a header line, UTF-8. A cell without data is empty. Knows no console.
+
+use super::outcome::{Class, InstanceClass, SchemaOutcome, instances_in};
+use super::{Counts, Summary};
+use crate::constraint::is_json_kind;
+use crate::error::Result;
+use crate::mask::about::About;
+use crate::mask::row::{PassTimes, Row, Spelling, SpellingTimes};
+use crate::mask::times::Durations;
+use crate::report::rfc4180::add_line;
+
+/// The columns that come once.
+const COLUMNS: [&str; 18] = [
+    "index",
+    "entry",
+    "engine",
+    "library",
+    "kind",
+    "tags",
+    "route_engine",
+    "route_why",
+    "declined",
+    "stopped",
+    "stopped_at",
+    "words",
+    "cold_compile_ns",
+    "first_mask_ns",
+    "to_first_mask_ns",
+    "cached_compile_ns",
+    "grammar_bytes",
+    "peak_bytes",
+];
+
+/// The figures of each kind of duration in each pass.
+const FIGURES: [&str; 6] = ["n", "mean_ns", "p50_ns", "p99_ns", "max_ns", "over_1_ms"];
+
+/// A line for every row, in the order given, with the outcomes and durations of each of the measurement's spellings, then of
+/// text as it stands. A row whose instances are text has no data in the others, and the other way round.
+///
+/// # Errors
+/// What the rows cannot be read for.
+pub fn render_rows(rows: impl IntoIterator<Item = Result<Row>>, about: &About) -> Result<Vec<u8>> {
+    let mut file = String::new();
+    let with_text: Vec<Spelling> = about.spellings.iter().copied().chain([Spelling::Verbatim]).collect();
+    add_line(&mut file, header(&with_text));
+    for row in rows {
+        let row = row?;
+        let library = about.engines.iter().find(|it| it.engine == row.engine).map_or("", |it| &it.version);
+        add_line(&mut file, cells(&row, library, &about.spellings));
+    }
+    Ok(file.into_bytes())
+}
+
+/// A line for every tag and engine; the unit is the schema.
+pub fn render_tags(summary: &Summary) -> Vec<u8> {
+    let mut file = String::new();
+    let outcomes = SchemaOutcome::ALL.iter().map(|it| it.name().to_owned());
+    add_line(&mut file, ["tag", "engine", "schemas"].map(str::to_owned).into_iter().chain(outcomes));
+    for tag in summary.tags.sorted() {
+        for (engine, counts) in summary.engines.iter().zip(tag.engines) {
+            let names = [tag.tag.to_owned(), engine.engine.name().to_owned(), counts.total().to_string()];
+            let counts = SchemaOutcome::ALL.iter().map(|it| counts.get(*it).to_string());
+            add_line(&mut file, names.into_iter().chain(counts));
+        }
+    }
+    file.into_bytes()
+}
+
+fn header(spellings: &[Spelling]) -> Vec<String> {
+    let mut names: Vec<String> = COLUMNS.map(str::to_owned).to_vec();
+    for spelling in spellings {
+        let spelling = spelling.name();
+        names.push(format!("{spelling}_outcome"));
+        names.extend(InstanceClass::ALL.iter().map(|class| format!("{spelling}_instances_{}", class.name())));
+        for pass in ["cold", "warm"] {
+            for part in ["mask", "commit", "step"] {
+                names.extend(FIGURES.map(|figure| format!("{spelling}_{pass}_{part}_{figure}")));
+            }
+        }
+    }
+    names
+}
+
+fn cells(row: &Row, library: &str, spellings: &[Spelling]) -> Vec<String> {
+    let mut cells = facts(row, library);
+    let (is_json, is_text) = written(row);
+    for spelling in spellings.iter().copied().chain([Spelling::Verbatim]) {
+        if !(if spelling == Spelling::Verbatim { is_text } else { is_json }) {
+            cells.extend(vec![String::new(); header(&[spelling]).len() - COLUMNS.len()]);
+            continue;
+        }
+        cells.push(SchemaOutcome::of(row, spelling, spellings).name().to_owned());
+        let mut counts = Counts::default();
+        instances_in(row, spelling).for_each(|it| counts.add(InstanceClass::of(&it.outcome)));
+        cells.extend(InstanceClass::ALL.iter().map(|class| counts.get(*class).to_string()));
+        let times = row.times.iter().find(|it| it.spelling == spelling || it.spelling == Spelling::Verbatim);
+        let passes: [fn(&SpellingTimes) -> &PassTimes; 2] = [|it| &it.cold, |it| &it.warm];
+        for pass in passes {
+            let parts: [fn(&PassTimes) -> &Durations; 3] = [|it| &it.mask, |it| &it.commit, |it| &it.step];
+            cells.extend(parts.into_iter().flat_map(|part| figures(times.map(|it| part(pass(it))))));
+        }
+    }
+    cells
+}
+
+/// Whether a row speaks of JSON, and whether of text. Where no instance was reached, the constraint's kind says which.
+fn written(row: &Row) -> (bool, bool) {
+    let has_text = row.instances.iter().any(|it| it.spelling == Spelling::Verbatim);
+    let has_json = row.instances.iter().any(|it| it.spelling != Spelling::Verbatim);
+    match (has_json, has_text) {
+        (false, false) => {
+            let is_json = is_json_kind(&row.kind);
+            (is_json, !is_json)
+        }
+        reached => reached,
+    }
+}
+
+fn facts(row: &Row, library: &str) -> Vec<String> {
+    let text = |value: Option<&str>| value.unwrap_or_default().to_owned();
+    let number = |value: Option<u64>| value.map(|it| it.to_string()).unwrap_or_default();
+    let words = row.declined.as_ref().map(|it| it.words.as_str()).or(row.stopped.as_ref().map(|it| it.words.as_str()));
+    let compile = row.compile.as_ref();
+    // Enums of ours by the names that the row file has for them.
+    let name = |value: Option<serde_json::Value>| value.and_then(|it| it.as_str().map(str::to_owned)).unwrap_or_default();
+    let declined = row.declined.as_ref().and_then(|it| serde_json::to_value(it.class).ok());
+    let stopped = row.stopped.as_ref().and_then(|it| serde_json::to_value(it.cause).ok());
+    let stopped_at = row.stopped.as_ref().and_then(|it| serde_json::to_value(it.stage).ok()?.get("at").cloned());
+    vec![
+        row.index.to_string(),
+        row.entry.clone(),
+        row.engine.name().to_owned(),
+        library.to_owned(),
+        row.kind.clone(),
+        row.tags.join(" "),
+        text(row.route.as_ref().map(|it| it.engine.name())),
+        text(row.route.as_ref().map(|it| it.why.as_str())),
+        name(declined),
+        name(stopped),
+        name(stopped_at),
+        text(words),
+        number(compile.map(|it| it.cold_ns)),
+        number(compile.map(|it| it.first_mask_ns)),
+        number(compile.map(|it| it.cold_ns.saturating_add(it.first_mask_ns))),
+        number(compile.map(|it| it.cached_ns)),
+        number(compile.and_then(|it| it.grammar_bytes)),
+        number(compile.and_then(|it| it.peak_bytes)),
+    ]
+}
+
+/// As in [`FIGURES`].
+fn figures(durations: Option<&Durations>) -> [String; 6] {
+    let Some(durations) = durations else { return Default::default() };
+    let number = |value: Option<u64>| value.map(|it| it.to_string()).unwrap_or_default();
+    [
+        durations.count().to_string(),
+        durations.mean_ns().map(|ns| format!("{ns:.1}")).unwrap_or_default(),
+        number(durations.quantile_ns(0.5)),
+        number(durations.quantile_ns(0.99)),
+        number(durations.max_ns()),
+        durations.above(crate::metrics::distribution::SLOW_NS).to_string(),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{measurement, row};
+    use super::*;
+    use crate::engine::EngineName;
+
+    /// Reads RFC 4180 back: the other side of the promise, written apart from it.
+    fn read(file: &[u8]) -> Vec<Vec<String>> {
+        let text = std::str::from_utf8(file).unwrap();
+        let (mut lines, mut line, mut cell, mut quoted) = (Vec::new(), Vec::new(), String::new(), false);
+        let mut characters = text.chars().peekable();
+        while let Some(character) = characters.next() {
+            match character {
+                '"' if quoted && characters.peek() == Some(&'"') => cell.extend(characters.next()),
+                '"' => quoted = !quoted,
+                ',' if !quoted => line.push(std::mem::take(&mut cell)),
+                '\r' if !quoted && characters.peek() == Some(&'\n') => {
+                    characters.next();
+                    line.push(std::mem::take(&mut cell));
+                    lines.push(std::mem::take(&mut line));
+                }
+                other => cell.push(other),
+            }
+        }
+        assert!(line.is_empty() && cell.is_empty(), "the last line is whole");
+        lines
+    }
+
+    #[test]
+    fn every_line_has_every_column_and_reads_back() {
+        let mut odd = row(0, EngineName::Guidance);
+        odd.entry = "a,\"b\"\r\nc".to_owned();
+        let mut declined = row(1, EngineName::Xgrammar).declined_with("no `not`, sorry");
+        declined.tags = vec!["not".to_owned(), "$ref".to_owned()];
+        let about = measurement(&[EngineName::Guidance, EngineName::Xgrammar]).about;
+        let lines = read(&render_rows([Ok(odd.clone()), Ok(declined)], &about).unwrap());
+        assert_eq!(lines.len(), 3);
+        assert!(lines.iter().all(|it| it.len() == lines[0].len()), "{lines:?}");
+        let cell = |line: usize, column: &str| {
+            let place = lines[0].iter().position(|it| it == column).unwrap_or_else(|| panic!("no column {column}"));
+            lines[line][place].as_str()
+        };
+        assert_eq!(cell(1, "entry"), odd.entry);
+        assert_eq!(cell(2, "library"), about.engines[1].version);
+        assert_eq!((cell(1, "maskbench_outcome"), cell(2, "maskbench_outcome")), ("pass", "declined_unsupported"));
+        assert_eq!((cell(2, "declined"), cell(2, "words"), cell(2, "tags")), ("unsupported", "no `not`, sorry", "not $ref"));
+        assert_eq!((cell(2, "cold_compile_ns"), cell(2, "maskbench_warm_mask_p50_ns")), ("", ""));
+        assert_eq!(cell(1, "to_first_mask_ns"), "1500000");
+        assert_eq!((cell(1, "verbatim_outcome"), cell(2, "verbatim_outcome")), ("", ""));
+    }
+
+    #[test]
+    fn a_row_of_text_has_no_data_in_spellings_of_json() {
+        let mut text = row(0, EngineName::Guidance);
+        text.instances.truncate(1);
+        text.instances[0].spelling = Spelling::Verbatim;
+        let mut declined = row(1, EngineName::Guidance).declined_with("no");
+        declined.kind = "regex".to_owned();
+        let lines = read(&render_rows([Ok(text), Ok(declined)], &measurement(&[EngineName::Guidance]).about).unwrap());
+        let place = |column: &str| lines[0].iter().position(|it| it == column).unwrap();
+        for (line, outcome) in [(1, "pass"), (2, "declined_unsupported")] {
+            assert_eq!(lines[line].len(), lines[0].len());
+            let json = &lines[line][place("maskbench_outcome")..place("verbatim_outcome")];
+            assert!(json.iter().all(String::is_empty), "{json:?}");
+            assert_eq!(lines[line][place("verbatim_outcome")], outcome);
+        }
+    }
+
+    #[test]
+    fn tags_have_a_line_an_engine() {
+        let summary = Summary::build(measurement(&[EngineName::Guidance, EngineName::Outlines]), || {
+            Ok([Ok(row(0, EngineName::Guidance)), Ok(row(0, EngineName::Outlines).declined_with("no"))])
+        });
+        let lines = read(&render_tags(&summary.unwrap()));
+        assert_eq!(lines[1][..3], ["type", "guidance", "1"]);
+        assert_eq!(lines[2][..3], ["type", "outlines", "1"]);
+        assert_eq!(lines.len(), 3);
+    }
+}

@@ -1,0 +1,479 @@
+//! What runs come to, put together: repeats are pooled, constrained requests are paired with their controls. Knows no server.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use super::order::Step;
+use crate::commands::bench::run::{Finished, FirstUse, Past};
+use crate::commands::matrix::options::{ArmsPlan, AtOnce, How, Order};
+use crate::commands::matrix::report::{
+    About, ColdFrom, Comparison, Control, FORMAT, FORMAT_VERSION, Fate, Figures, KneeRow, Load, Row, RunAbout, Treatment,
+};
+use crate::error::{Error, Kind};
+use crate::exit_codes::NOT_KEPT;
+use crate::metrics::cold_load::COLD_TAG;
+use crate::metrics::knee::knee;
+use crate::metrics::overhead::Overhead;
+use crate::metrics::stats::{Rate, Summary};
+use crate::metrics::{Sample, cold};
+use crate::report::About as RunConditions;
+use crate::report::enforcement::State;
+use crate::runlog::RunLog;
+
+/// The tail that tables show.
+const TAIL: [f64; 1] = [99.0];
+
+/// Why a run that the user stopped is in no figure; it says nothing of other runs.
+const INTERRUPTED: &str = "interrupted";
+
+/// What one run brought.
+pub(super) struct Seen {
+    requests: Vec<Timed>,
+    cold_ttft_ms: Vec<f64>,
+    warm_ttft_ms: Vec<f64>,
+    /// Constraints that the server was sent by now, as fingerprints.
+    pub(super) sent: HashSet<String>,
+}
+
+/// One answer's latencies, in milliseconds.
+#[derive(Clone, Copy)]
+struct Timed {
+    case: usize,
+    ttft_ms: Option<f64>,
+    tpot_ms: Option<f64>,
+    e2el_ms: Option<f64>,
+}
+
+/// A run with its own sums.
+struct Done {
+    repeat: usize,
+    seen: Seen,
+    duration_s: f64,
+    answers: Sums,
+    rates: Rates,
+    first_use: Option<FirstUse>,
+    about: RunConditions,
+    /// Whether the client stood in the way.
+    is_distrusted: bool,
+}
+
+/// Answers, output tokens and valid answers, each per second of the run; `None` where it is not known.
+#[derive(Clone, Copy, Default)]
+struct Sums {
+    requests_per_s: Option<f64>,
+    tokens_per_s: Option<f64>,
+    valid_per_s: Option<f64>,
+}
+
+/// Rates of one run, to be added up over repeats.
+#[derive(Clone, Copy, Default)]
+struct Rates {
+    requests: usize,
+    correct: Option<Rate>,
+    compliance: Option<Rate>,
+    coverage: Option<Rate>,
+    control: Option<Rate>,
+    within: Option<Rate>,
+}
+
+/// The runs of one line of the table.
+#[derive(Default)]
+struct Cell {
+    constrained: Vec<Done>,
+    control: Vec<Done>,
+    failures: Vec<String>,
+}
+
+/// Everything that was run so far.
+#[derive(Default)]
+pub(super) struct Gathered {
+    /// By dataset, contender and load.
+    cells: BTreeMap<(usize, usize, usize), Cell>,
+    runs: Vec<RunAbout>,
+    notices: Vec<String>,
+    /// Whether a run did not keep a bound, or a client stood in the way that must not.
+    pub(super) is_missed: bool,
+    /// Whether a result or a log could not be written.
+    pub(super) is_lost: bool,
+}
+
+impl Seen {
+    /// Takes what the table needs of every request of a run.
+    pub(super) fn of(log: &RunLog, past: &Past) -> Self {
+        let (samples, options) = (log.requests.samples(), &log.header.metrics);
+        let known: HashSet<String> = log.header.known_constraints.iter().cloned().collect();
+        let (first_ttft_ms, warm_ttft_ms) = cold::ttfts(&samples, options, &known);
+        let cold_ttft_ms = match past {
+            Past::Wholly(_) => first_ttft_ms,
+            // Of a server that others may have asked before, only what no server can have seen is known to be new to it.
+            Past::Partly(_) => {
+                let is_new = |sample: &&Sample<'_>| sample.question().tags.iter().any(|tag| tag == COLD_TAG);
+                let new: Vec<Sample<'_>> = samples.iter().filter(is_new).copied().collect();
+                cold::ttfts(&new, options, &known).0
+            }
+        };
+        let answers = samples.iter().filter(|it| it.outcome().is_answer());
+        let timed = answers.map(|sample| {
+            let latency = sample.latency(options);
+            Timed { case: sample.case_index(), ttft_ms: latency.ttft_ms, tpot_ms: latency.tpot_ms, e2el_ms: latency.e2el_ms }
+        });
+        let requests = timed.collect();
+        let sent = &cold::fingerprints(&samples) | &known;
+        Self { requests, cold_ttft_ms, warm_ttft_ms, sent }
+    }
+}
+
+impl Gathered {
+    /// Whether there is nothing to report.
+    pub(super) fn is_empty(&self) -> bool {
+        self.cells.values().all(|cell| cell.constrained.is_empty() && cell.control.is_empty())
+    }
+
+    /// A run that did what it should.
+    pub(super) fn ran(&mut self, step: &Step, seen: Seen, finished: &Finished, about: RunAbout) {
+        let report = &finished.report;
+        let (metrics, quality) = (&report.metrics, &report.metrics.quality);
+        let throughput = &metrics.overall.throughput;
+        let duration_s = metrics.duration_ns as f64 / 1e9;
+        let within = throughput.valid_goodput.and_then(|rate| {
+            // The figure is this count over that time.
+            let good = (rate * duration_s).round() as usize;
+            Rate::of(good, metrics.overall.requests - metrics.overall.cancelled - metrics.said.not_sent)
+        });
+        let done = Done {
+            repeat: step.repeat,
+            seen,
+            duration_s,
+            answers: Sums {
+                requests_per_s: throughput.request_throughput,
+                tokens_per_s: throughput.output_throughput,
+                valid_per_s: throughput.valid_throughput,
+            },
+            rates: Rates {
+                requests: metrics.overall.requests,
+                correct: quality.correct_rate,
+                compliance: quality.compliance,
+                coverage: quality.coverage,
+                control: quality.control_rate,
+                within,
+            },
+            first_use: finished.first_use,
+            about: report.about.clone(),
+            is_distrusted: finished.distrust().is_some(),
+        };
+        let which = format!("{}, {}, {}, {}", about.contender, about.dataset, step.treatment.name(), about.load);
+        self.is_missed |= finished.exit_code() == NOT_KEPT;
+        if report.about.enforcement.state == State::NotEnforced {
+            self.notices.push(format!("CONSTRAINT NOT ENFORCED: {which}"));
+        }
+        self.is_lost |= finished.saved.is_err() || finished.log_failure.is_some() || !finished.write_failures.is_empty();
+        let cell = self.cells.entry(place(step)).or_default();
+        match step.treatment {
+            Treatment::Constrained => cell.constrained.push(done),
+            Treatment::Control => cell.control.push(done),
+        }
+        self.runs.push(RunAbout { distrust: finished.distrust(), ..about });
+    }
+
+    /// A run that did not. That the user stopped it says nothing of whoever is compared.
+    pub(super) fn failed(&mut self, step: &Step, error: &Error, about: RunAbout) {
+        let reason = match &error.hint {
+            _ if error.kind == Kind::Interrupted => INTERRUPTED.to_owned(),
+            Some(hint) => format!("{} (hint: {hint})", error.what),
+            None => error.what.clone(),
+        };
+        let words = match step.treatment {
+            Treatment::Control if reason != INTERRUPTED => format!("the control arm: {reason}"),
+            Treatment::Control | Treatment::Constrained => reason.clone(),
+        };
+        self.cells.entry(place(step)).or_default().failures.push(words);
+        self.runs.push(RunAbout { failure: Some(reason), ..about });
+    }
+}
+
+fn place(step: &Step) -> (usize, usize, usize) {
+    (step.dataset, step.contender, step.load)
+}
+
+/// A run by its place in the plan.
+pub(super) fn run_about(plan: &ArmsPlan, step: &Step) -> RunAbout {
+    RunAbout {
+        contender: plan.contenders[step.contender].name.clone(),
+        dataset: plan.datasets[step.dataset].clone(),
+        load: plan.loads[step.load],
+        treatment: step.treatment,
+        repeat: step.repeat + 1,
+        run_log: None,
+        result: None,
+        distrust: None,
+        failure: None,
+    }
+}
+
+/// The table, and everything around it.
+pub(super) fn comparison(plan: &ArmsPlan, gathered: &Gathered, stopped: bool) -> Comparison {
+    let mut rows = Vec::new();
+    for (dataset, dataset_name) in plan.datasets.iter().enumerate() {
+        for (contender, it) in plan.contenders.iter().enumerate() {
+            for (load, level) in plan.loads.iter().enumerate() {
+                let fate = fate(plan, gathered, (dataset, contender, load));
+                rows.push(Row { dataset: dataset_name.clone(), contender: it.name.clone(), load: *level, fate });
+            }
+        }
+    }
+    Comparison {
+        format: FORMAT,
+        format_version: FORMAT_VERSION,
+        about: about(plan, gathered, stopped),
+        knees: knees(plan, &rows),
+        notices: notices(plan, gathered, &rows),
+        rows,
+        runs: gathered.runs.clone(),
+    }
+}
+
+/// A cell that has no run of its own may belong to a contender that was given up at another one.
+fn fate(plan: &ArmsPlan, gathered: &Gathered, place: (usize, usize, usize)) -> Fate {
+    let (dataset, contender, _) = place;
+    let cell = gathered.cells.get(&place);
+    if let Some(figures) = cell.and_then(|cell| figures(plan, cell)) {
+        return Fate::Measured(Box::new(figures));
+    }
+    let own = cell.and_then(|cell| cell.failures.first());
+    let others = || gathered.cells.iter().filter(|((_, owner, _), _)| *owner == contender);
+    let failures = |cell: &'_ Cell| cell.failures.iter().find(|reason| *reason != INTERRUPTED).cloned();
+    let of_dataset = || others().filter(|((owner, ..), _)| *owner == dataset).find_map(|(_, cell)| failures(cell));
+    let of_anywhere = || others().find_map(|(_, cell)| failures(cell));
+    let reason = own.cloned().or_else(of_dataset).or_else(of_anywhere);
+    Fate::DidNotRun { reason: reason.unwrap_or_else(|| "stopped before its turn".to_owned()) }
+}
+
+/// What the runs of a line came to; `None` without a constrained run.
+fn figures(plan: &ArmsPlan, cell: &Cell) -> Option<Figures> {
+    let runs = &cell.constrained;
+    let first = runs.first()?;
+    let pooled = |of: fn(&Timed) -> Option<f64>| Summary::of(values(runs, of), &TAIL);
+    let (cold_from, [cold_ttft_ms, warm_ttft_ms]) = uses(runs);
+    let engine = first.about.engine.as_ref();
+    Some(Figures {
+        runs: runs.len(),
+        requests: runs.iter().map(|run| run.rates.requests).sum(),
+        correct_rate: added(runs, |rates| rates.correct),
+        compliance: added(runs, |rates| rates.compliance),
+        coverage: added(runs, |rates| rates.coverage),
+        valid_within_objectives: added(runs, |rates| rates.within),
+        ttft_ms: pooled(|it| it.ttft_ms),
+        tpot_ms: pooled(|it| it.tpot_ms),
+        e2el_ms: pooled(|it| it.e2el_ms),
+        request_throughput: per_second(runs, |sums| sums.requests_per_s),
+        output_throughput: per_second(runs, |sums| sums.tokens_per_s),
+        valid_throughput: per_second(runs, |sums| sums.valid_per_s),
+        cold_ttft_ms,
+        warm_ttft_ms,
+        cold_from,
+        control: control(plan, cell),
+        distrusted_runs: runs.iter().chain(&cell.control).filter(|run| run.is_distrusted).count(),
+        server_version: first.about.server_version.clone(),
+        engine: engine.map(|it| it.version.as_ref().map_or_else(|| it.name.clone(), |version| format!("{} {version}", it.name))),
+    })
+}
+
+/// First and later uses of constraints: those of the runs themselves, or where none was cold there, those that were asked for alone. The
+/// two are never mixed, as one has a load around it and the other has not.
+fn uses(runs: &[Done]) -> (Option<ColdFrom>, [Summary; 2]) {
+    let summary = |values: Vec<f64>| Summary::of(values, &TAIL);
+    let of_runs = |of: fn(&Seen) -> &Vec<f64>| summary(runs.iter().flat_map(|run| of(&run.seen).clone()).collect());
+    let cold = of_runs(|seen| &seen.cold_ttft_ms);
+    let alone = |of: fn(FirstUse) -> f64| summary(runs.iter().filter_map(|run| run.first_use).map(of).collect());
+    let alone_cold = alone(|it| it.cold_ttft_ms);
+    match (cold.n, alone_cold.n) {
+        (1.., _) => (Some(ColdFrom::Run), [cold, of_runs(|seen| &seen.warm_ttft_ms)]),
+        (0, 1..) => (Some(ColdFrom::Alone), [alone_cold, alone(|it| it.warm_ttft_ms)]),
+        (0, 0) => (None, [cold, of_runs(|seen| &seen.warm_ttft_ms)]),
+    }
+}
+
+fn control(plan: &ArmsPlan, cell: &Cell) -> Option<Control> {
+    let runs = &cell.control;
+    runs.first()?;
+    let seed = seed(plan);
+    let overhead = |of: fn(&Timed) -> Option<f64>| Overhead::of(&pairs(cell, of), seed);
+    Some(Control {
+        runs: runs.len(),
+        requests: runs.iter().map(|run| run.rates.requests).sum(),
+        control_rate: added(runs, |rates| rates.control),
+        ttft_ms: Summary::of(values(runs, |it| it.ttft_ms), &TAIL),
+        tpot_ms: Summary::of(values(runs, |it| it.tpot_ms), &TAIL),
+        output_throughput: per_second(runs, |sums| sums.tokens_per_s),
+        ttft_overhead: overhead(|it| it.ttft_ms),
+        tpot_overhead: overhead(|it| it.tpot_ms),
+    })
+}
+
+/// The same request with and without its constraint, in the same repeat, where both have a value.
+fn pairs(cell: &Cell, of: fn(&Timed) -> Option<f64>) -> Vec<Vec<(f64, f64)>> {
+    let of_run = |run: &Done| {
+        let control = cell.control.iter().find(|control| control.repeat == run.repeat)?;
+        let by_case: HashMap<usize, f64> = control.seen.requests.iter().filter_map(|it| Some((it.case, of(it)?))).collect();
+        let pair = |it: &Timed| Some((of(it)?, *by_case.get(&it.case)?));
+        Some(run.seen.requests.iter().filter_map(pair).collect())
+    };
+    cell.constrained.iter().filter_map(of_run).collect()
+}
+
+fn values(runs: &[Done], of: fn(&Timed) -> Option<f64>) -> Vec<f64> {
+    runs.iter().flat_map(|run| &run.seen.requests).filter_map(of).collect()
+}
+
+/// The rate over all runs; `None` where one does not know it.
+fn added(runs: &[Done], of: fn(&Rates) -> Option<Rate>) -> Option<Rate> {
+    let rates: Vec<Rate> = runs.iter().map(|run| of(&run.rates)).collect::<Option<_>>()?;
+    Rate::of(rates.iter().map(|rate| rate.hits).sum(), rates.iter().map(|rate| rate.of).sum())
+}
+
+/// Over the time of all runs; `None` where one does not know its own.
+fn per_second(runs: &[Done], of: fn(&Sums) -> Option<f64>) -> Option<f64> {
+    let whole: f64 = runs.iter().map(|run| run.duration_s).sum();
+    let counts: Vec<f64> = runs.iter().map(|run| Some(of(&run.answers)? * run.duration_s)).collect::<Option<_>>()?;
+    (whole > 0.0).then(|| counts.iter().sum::<f64>() / whole)
+}
+
+fn knees(plan: &ArmsPlan, rows: &[Row]) -> Vec<KneeRow> {
+    if plan.slo.is_none() || plan.loads == [Load::AsGiven] {
+        return Vec::new();
+    }
+    let share = |row: &Row| match &row.fate {
+        Fate::Measured(figures) => (row.load, figures.valid_within_objectives),
+        Fate::DidNotRun { .. } => (row.load, None),
+    };
+    let of_sweep = |sweep: &[Row]| {
+        let shares: Vec<_> = sweep.iter().map(share).collect();
+        let first = sweep.first()?;
+        let knee = knee(&shares, plan.goodput_share);
+        Some(KneeRow { dataset: first.dataset.clone(), contender: first.contender.clone(), knee })
+    };
+    rows.chunks(plan.loads.len()).filter_map(of_sweep).collect()
+}
+
+fn about(plan: &ArmsPlan, gathered: &Gathered, stopped: bool) -> About {
+    let run = plan.contenders.first().and_then(|it| it.runs.first()).map(|it| &it.plan);
+    let first = gathered.cells.values().flat_map(|cell| cell.control.iter().chain(&cell.constrained));
+    About {
+        date: first.filter_map(|run| run.about.date.clone()).min(),
+        sobench_version: env!("CARGO_PKG_VERSION").to_owned(),
+        backend: run.map(|run| run.backend.name().to_owned()).unwrap_or_default(),
+        servers: servers(plan).to_owned(),
+        order: order(plan),
+        interleaved: plan.order.is_interleaved(),
+        num_prompts: run.map_or(0, |run| run.dataset.num_prompts),
+        output_len: run.map_or(0, |run| run.dataset.output_len),
+        seed: seed(plan),
+        repeats: plan.repeats,
+        control: plan.treatments.contains(&Treatment::Control),
+        goodput: plan.slo,
+        goodput_share_percent: plan.goodput_share,
+        partial: stopped,
+    }
+}
+
+fn seed(plan: &ArmsPlan) -> u64 {
+    plan.contenders.first().and_then(|it| it.runs.first()).map_or(0, |it| it.plan.dataset.seed)
+}
+
+fn servers(plan: &ArmsPlan) -> &'static str {
+    match plan.contenders.first().map(|it| &it.how) {
+        Some(How::Embedded) => "the embedded server, started anew for each run",
+        Some(How::Launched { .. }) => "servers that were started one at a time, anew for each repeat, and ended after their runs",
+        Some(How::PerRequest) => "one server that was running, which takes its engine from each request",
+        Some(How::Running) | None => "servers that were running",
+    }
+}
+
+/// In which order the runs are made, in words.
+pub(super) fn order(plan: &ArmsPlan) -> String {
+    let balance = match plan.repeats {
+        1 => "one repeat, in the order of the table".to_owned(),
+        repeats => format!(
+            "over {repeats} repeats contenders change places by a Williams design, and low and high loads from repeat to repeat"
+        ),
+    };
+    let treatments = match (plan.treatments.contains(&Treatment::Control), plan.repeats) {
+        (false, _) => "",
+        (true, 1) => "; each control run before its constrained one, as they share a server, and a batch would hide the cost",
+        (true, _) => {
+            "; control and constrained runs take turns, as they share a server, and a batch would hide the cost: which is first changes \
+             from repeat to repeat"
+        }
+    };
+    format!("{}; {balance}{treatments}", plan.order)
+}
+
+fn notices(plan: &ArmsPlan, gathered: &Gathered, rows: &[Row]) -> Vec<String> {
+    let measured = || rows.iter().filter_map(|row| if let Fate::Measured(figures) = &row.fate { Some(figures) } else { None });
+    let runs = || gathered.cells.values().flat_map(|cell| cell.constrained.iter().chain(&cell.control));
+    let mut notices = gathered.notices.clone();
+    notices.extend(distrusted(&gathered.runs));
+    notices.extend(neighbours(plan));
+    let mut say = |it: bool, words: &str| {
+        if it {
+            notices.push(words.to_owned());
+        }
+    };
+    say(
+        runs().any(|run| run.about.embedded),
+        "answers come from sobench's own synthetic model: the figures are not those of a GPU server",
+    );
+    say(
+        plan.repeats % 2 == 1 && plan.treatments.len() > 1,
+        "control runs came first more often than constrained ones, and what they left behind on the server (a warm cache of prompts) is in \
+         the overhead: an even --repeat has each first as often",
+    );
+    let has_unknown = measured().any(|figures| figures.cold_from.is_none());
+    let is_ours = plan.contenders.iter().all(|it| matches!(it.how, How::Embedded | How::Launched { .. }));
+    say(
+        has_unknown && !is_ours,
+        "cold TTFT is not known of servers that were running, as they may have compiled the constraints before: --cold-schema-every K \
+         sends schemas that no server has seen, and --launch starts servers anew",
+    );
+    say(
+        has_unknown && is_ours,
+        "cold TTFT is not known where an earlier run of the same server had sent the constraints, and where the first answers had no TTFT",
+    );
+    say(
+        measured().any(|figures| figures.ttft_ms.n > 0 && figures.tpot_ms.n == 0),
+        "answers of one token have no TPOT, and so no overhead in it",
+    );
+    say(
+        plan.loads != [Load::AsGiven] && plan.slo.is_none(),
+        "no objectives were given: --goodput ttft:200 tpot:50 names the highest load that meets them with valid answers",
+    );
+    notices.extend(gathered.cells.iter().filter(|(_, cell)| !cell.constrained.is_empty()).flat_map(
+        |((dataset, contender, _), cell)| {
+            let which = format!("{}, {}", plan.contenders[*contender].name, plan.datasets[*dataset]);
+            cell.failures.iter().map(move |reason| format!("{which}: a run is in no figure: {reason}"))
+        },
+    ));
+    notices
+}
+
+/// What servers that run at once may do to each other.
+fn neighbours(plan: &ArmsPlan) -> Option<String> {
+    match &plan.order {
+        Order::Interleaved(AtOnce::ServersOfTheirOwn { shared_host: Some(host) }) => Some(format!(
+            "servers on one machine that run at once may take each other's time (--arm-order blocks asks one after the other): {host}"
+        )),
+        Order::Interleaved(AtOnce::InSpiteOfCores { cores }) => Some(format!(
+            "the embedded servers ran at once on so few cores that each makes the others look slow ({cores}): no latency is that of its \
+             engine alone"
+        )),
+        Order::Interleaved(_) | Order::Blocks(_) => None,
+    }
+}
+
+/// Runs in which the client stood in the way, in one sentence.
+fn distrusted(runs: &[RunAbout]) -> Option<String> {
+    let mut distrusted = runs.iter().filter_map(|run| Some((run, run.distrust.as_ref()?)));
+    let (run, sentence) = distrusted.next()?;
+    let (count, all) = (distrusted.count() + 1, runs.len());
+    let which = format!("{}, {}, {}", run.contender, run.dataset, run.treatment.name());
+    Some(format!("in {count} of {all} runs the client itself stood in the way; the first is {which}: {sentence}"))
+}

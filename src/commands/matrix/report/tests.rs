@@ -1,0 +1,57 @@
+//! The forms of a comparison in which everything happens.
+
+use serde_json::Value;
+
+use super::testing::eventful;
+use super::*;
+use crate::report::page::testing::check_well_formed;
+
+const CONTRACT: &str = include_str!("../../../../schemas/contracts/arms.schema.json");
+
+#[test]
+fn the_terminal_shows_it_all() {
+    insta::assert_snapshot!(render(&eventful(), Form::Text));
+}
+
+#[test]
+fn a_pull_request_shows_it_all() {
+    let page = render(&eventful(), Form::Markdown);
+    insta::assert_snapshot!(page);
+    let table: Vec<&str> = page.lines().filter(|line| line.starts_with('|')).collect();
+    let bars = |line: &str| line.replace("\\|", "").matches('|').count();
+    assert!(table.iter().all(|line| bars(line) == bars(table[0])), "every row has every cell");
+}
+
+#[test]
+fn the_page_needs_nothing_else_and_obeys_no_stranger() {
+    let page = render(&eventful(), Form::Html);
+    for word in ["<script", "http:", "https:", "src=", "@import", "url(", "<link", "\u{1b}", "<b>|"] {
+        assert!(!page.contains(word), "{word} is in the page");
+    }
+    assert!(page.contains("&lt;script&gt;"), "strangers' words are there, escaped");
+    check_well_formed(&page);
+}
+
+#[test]
+fn the_file_keeps_its_contract() {
+    let schema: Value = serde_json::from_str(CONTRACT).unwrap();
+    jsonschema::draft202012::meta::validate(&schema).unwrap();
+    let validator = jsonschema::draft202012::new(&schema).unwrap();
+    let file: Value = serde_json::from_str(&render(&eventful(), Form::Json)).unwrap();
+    let errors: Vec<String> = validator.iter_errors(&file).map(|it| format!("{}: {it}", it.instance_path())).collect();
+    assert!(errors.is_empty(), "{}", errors.join("\n"));
+    for pointer in [
+        "/extra",
+        "/about/extra",
+        "/rows/0/extra",
+        "/rows/0/ttft_ms/extra",
+        "/rows/0/control/extra",
+        "/knees/0/knee/extra",
+        "/runs/0/extra",
+    ] {
+        let mut broken = file.clone();
+        let (parent, member) = pointer.rsplit_once('/').unwrap();
+        broken.pointer_mut(parent).unwrap().as_object_mut().unwrap().insert(member.to_owned(), Value::Null);
+        assert!(!validator.is_valid(&broken), "{pointer} passed");
+    }
+}

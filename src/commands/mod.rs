@@ -1,0 +1,34 @@
+//! The commands, a folder each: flags, options, what it does, and its tables.
+
+pub mod bench;
+pub mod calibrate;
+pub mod compare;
+pub mod completions;
+pub mod flags;
+pub mod man;
+pub mod mask;
+pub mod matrix;
+pub mod merge;
+pub mod output;
+pub mod preflight;
+pub mod report;
+pub mod score;
+pub mod serve;
+
+use self::bench::args::BenchArgs;
+use self::matrix::options::{BenchPlan, bench_plan};
+use self::output::CommandOutput;
+use crate::error::Result;
+
+/// `sobench [bench]`: one run, several in a matrix, or a list of what would be sent.
+///
+/// # Errors
+/// Those of the flags and of the run.
+pub fn bench(flags: &BenchArgs) -> Result<CommandOutput> {
+    let output = match bench_plan(flags)? {
+        BenchPlan::Run(plan) => Ok(bench::run::run(&plan)?.into()),
+        BenchPlan::Compare(plan) => matrix::command(&plan),
+        BenchPlan::DryRun(plan) => matrix::dry_run::command(&plan),
+    };
+    Ok(output?.or_save_with("--save-result, --html or --csv"))
+}

@@ -1,0 +1,23 @@
+//! How a command ends: what goes to stdout and stderr, and the exit code.
+
+/// The output of a command that came to its end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CommandOutput {
+    /// For stdout.
+    pub stdout: String,
+    /// Lines for stderr, after it.
+    pub lines: Vec<String>,
+    /// One of [`crate::exit_codes`].
+    pub exit_code: u8,
+    /// The flags that write the same report to a file; empty where there is none.
+    pub file_flags: &'static str,
+}
+
+impl CommandOutput {
+    /// Names the flags that write the same report to a file.
+    #[must_use]
+    pub fn or_save_with(mut self, file_flags: &'static str) -> Self {
+        self.file_flags = file_flags;
+        self
+    }
+}

@@ -1,0 +1,106 @@
+//! The saved file of a survey. Knows no console. Its contract is `schemas/contracts/preflight-features.schema.json`. What is not
+//! known is `null`.
+
+use serde_json::{Map, Value, json};
+
+use crate::preflight::features::{FeatureVerdict, Survey, Surveyed};
+
+/// The version of the file, raised whenever a key changes its meaning or goes away.
+pub(crate) const FORMAT_VERSION: u32 = 1;
+
+/// The temperature that answers are sampled at.
+const TEMPERATURE: u32 = 1;
+
+/// The whole file.
+pub(crate) fn render(survey: &Survey) -> Value {
+    let settings = &survey.settings;
+    let meanings: Map<String, Value> =
+        FeatureVerdict::ALL.into_iter().map(|verdict| (key(verdict), verdict.meaning().into())).collect();
+    let features = survey.features.iter().map(|feature| {
+        json!({
+            "id": feature.id,
+            "keyword": feature.keyword,
+            "schema": feature.schema,
+            "valid": feature.valid,
+            "violating": feature.violating,
+        })
+    });
+    json!({
+        "format": "sobench-preflight-features",
+        "format_version": FORMAT_VERSION,
+        "sobench_version": env!("CARGO_PKG_VERSION"),
+        "samples": settings.samples,
+        "temperature": TEMPERATURE,
+        "seed": settings.seed,
+        "output_len": settings.output_len,
+        "max_concurrency": settings.max_concurrency,
+        "request_timeout_s": settings.request_timeout_s,
+        "stream": settings.stream,
+        "servers": survey.servers.iter().map(server).collect::<Value>(),
+        "features": features.collect::<Value>(),
+        "verdicts": meanings,
+    })
+}
+
+fn server(server: &Surveyed) -> Value {
+    let counts: Map<String, Value> =
+        FeatureVerdict::ALL.into_iter().map(|verdict| (key(verdict), server.count(verdict).into())).collect();
+    json!({
+        "label": server.label,
+        "backend": server.backend.name(),
+        "base_url": server.base_url,
+        "endpoint": server.path,
+        "model": server.model,
+        "constraint_dialect": server.dialect.name(),
+        "server": to_value(&server.facts),
+        "requests": server.requests,
+        "counts": counts,
+        "found": to_value(&server.found),
+        "notices": server.notices,
+    })
+}
+
+/// The name of a verdict in files.
+fn key(verdict: FeatureVerdict) -> String {
+    to_value(verdict).as_str().unwrap_or_default().to_owned()
+}
+
+fn to_value(value: impl serde::Serialize) -> Value {
+    serde_json::to_value(value).expect("findings hold only strings, numbers and structs of them, with string keys")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::survey;
+    use super::*;
+
+    const CONTRACT: &str = include_str!("../../../../../schemas/contracts/preflight-features.schema.json");
+
+    fn check(file: &Value) -> Result<(), String> {
+        let schema: Value = serde_json::from_str(CONTRACT).expect("the contract is JSON");
+        jsonschema::draft202012::meta::validate(&schema).map_err(|error| format!("the contract itself: {error}"))?;
+        let validator = jsonschema::draft202012::new(&schema).expect("the contract is a schema");
+        let errors: Vec<String> = validator.iter_errors(file).map(|it| format!("{}: {it}", it.instance_path())).collect();
+        if errors.is_empty() { Ok(()) } else { Err(errors.join("\n")) }
+    }
+
+    #[test]
+    fn every_file_keeps_the_contract_and_the_contract_bites() {
+        let file: Value = serde_json::from_str(&render(&survey()).to_string()).expect("what we write is JSON");
+        assert_eq!(check(&file), Ok(()));
+        for (pointer, value) in [
+            ("/extra", json!(1)),
+            ("/format_version", json!(2)),
+            ("/servers/0/counts/enforced", json!(-1)),
+            ("/servers/0/found/0/verdict", json!("perhaps")),
+            ("/servers/0/found/0/extra", json!(1)),
+            ("/servers/0/found/1/offending", json!("an answer")),
+            ("/features/0/violating", json!([])),
+        ] {
+            let mut broken = file.clone();
+            let (parent, member) = pointer.rsplit_once('/').unwrap();
+            broken.pointer_mut(parent).unwrap().as_object_mut().unwrap().insert(member.to_owned(), value);
+            assert!(check(&broken).is_err(), "{pointer} passed");
+        }
+    }
+}

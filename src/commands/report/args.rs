@@ -1,0 +1,20 @@
+//! The flags of `sobench report`: clap types only.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::commands::flags::rendering::RenderingArgs;
+
+/// Which run log is rendered, and how.
+#[derive(Args, Clone, Debug)]
+pub struct ReportArgs {
+    /// Run log, as a run writes it (`--run-log`)
+    #[arg(value_name = "RUN.JSONL")]
+    pub log: PathBuf,
+    #[command(flatten)]
+    pub rendering: RenderingArgs,
+    /// File that the report is written to [default: stdout]
+    #[arg(long, short, value_name = "PATH")]
+    pub output: Option<PathBuf>,
+}

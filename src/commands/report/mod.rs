@@ -1,0 +1,65 @@
+//! Makes the report of a run log once more.
+
+pub mod args;
+
+use std::path::Path;
+
+use self::args::ReportArgs;
+use crate::commands::flags::rendering::RenderingArgs;
+use crate::commands::output::CommandOutput;
+use crate::error::{Error, Result};
+use crate::evaluate::Evaluator;
+use crate::exit_codes::DONE;
+use crate::output_files;
+use crate::report::format::{self, FormOptions};
+use crate::report::from_log::{report, with_view};
+use crate::runlog::judge::{CountTokens, judge};
+use crate::runlog::{Keep, RunLog};
+use crate::tokenizer::Tokenizer;
+
+/// Renders the log of a run once more (`sobench report`).
+///
+/// # Errors
+/// The file is no whole run log, or the report cannot be written to the file that was named.
+pub fn run(flags: &ReportArgs) -> Result<CommandOutput> {
+    let mut log = RunLog::read(&flags.log, Keep::AsSaved)?;
+    verdicts(&mut log)?;
+    rendered(&log, &flags.rendering, flags.output.as_deref())
+}
+
+/// Renders a log that is judged, to the file `output` or to stdout.
+///
+/// # Errors
+/// The report cannot be made, or written to the file that was named.
+pub(crate) fn rendered(log: &RunLog, flags: &RenderingArgs, output: Option<&Path>) -> Result<CommandOutput> {
+    let report = report(log, log.header.detailed)?;
+    let options = FormOptions { detailed: log.header.detailed, junit_per: flags.junit_per, plot: flags.plot };
+    let mut lines: Vec<String> = log.notices.iter().map(|notice| format!("warning: {notice}")).collect();
+    let mut stdout = Vec::new();
+    with_view(log, &report, |view| match output {
+        None => format::write(view, flags.format, options, &mut stdout),
+        Some(path) => {
+            output_files::write(path, |out| format::write(view, flags.format, options, out))?;
+            lines.push(format!("{} written: {}", flags.format.name(), path.display()));
+            Ok(())
+        }
+    })?;
+    let stdout = String::from_utf8(stdout).map_err(|_| Error::internal("a report that is no text"))?;
+    Ok(CommandOutput { stdout, lines, exit_code: DONE, ..CommandOutput::default() })
+}
+
+/// Sees to it that a log has verdicts: those that it holds, or today's of a run that was killed before it was judged.
+///
+/// # Errors
+/// The log cannot be read again.
+pub(crate) fn verdicts(log: &mut RunLog) -> Result<()> {
+    if log.is_judged {
+        return Ok(());
+    }
+    let tokenizer = log.header.tokenizer.as_deref().map_or_else(|| Ok(Tokenizer::embedded()), Tokenizer::open);
+    if let Err(error) = &tokenizer {
+        log.notices.push(format!("output tokens that the server did not count are not known: {}", error.what));
+    }
+    let count = tokenizer.ok().map(|tokenizer| move |text: &str| tokenizer.count(text));
+    judge(log, &mut Evaluator::new(log.header.evaluate), count.as_ref().map(|count| count as CountTokens<'_>))
+}

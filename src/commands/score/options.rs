@@ -1,0 +1,156 @@
+//! The flags of `sobench score`, checked and turned into what is judged by what. Opens no file.
+
+use std::str::FromStr;
+
+use crate::commands::bench::options::dataset::{refuse_odd_choices, refuse_stray_flags};
+use crate::commands::flags::dataset::{DatasetArgs, DrawingArgs, JsonSchemaName};
+use crate::commands::score::args::{ScoreArgs, ScoreDatasetArgs, ScoreFormat};
+use crate::commands::score::{Form, ScorePlan};
+use crate::constraint::{GrammarDialect, GrammarSpelling};
+use crate::dataset::{AudioSource, Constraints, DatasetName, DatasetPlan, Drawing, JsonSchemaSource, PromptForm};
+use crate::error::{Error, Result};
+use crate::evaluate::EvaluateOptions;
+
+/// Checks the flags of `sobench score`.
+///
+/// # Errors
+/// Usage errors that name the flag and its value.
+pub fn score_plan(flags: &ScoreArgs) -> Result<ScorePlan> {
+    Ok(ScorePlan {
+        files: flags.files.clone(),
+        format: match flags.format {
+            ScoreFormat::Text => Form::Text,
+            ScoreFormat::Json => Form::Json,
+        },
+        dataset: dataset_name(&flags.dataset)?.map(|name| dataset(flags, name)).transpose()?,
+        evaluate: EvaluateOptions { assert_formats: !flags.no_format_assertion },
+    })
+}
+
+/// The dataset that is named, or the only one that a constraint of the user's own can belong to.
+fn dataset_name(flags: &ScoreDatasetArgs) -> Result<Option<DatasetName>> {
+    if let Some(name) = &flags.dataset {
+        return DatasetName::from_str(name).map(Some);
+    }
+    let rows = [
+        (DatasetName::Json, flags.json_schema_path.is_some() || flags.json_schema != JsonSchemaName::Brief),
+        (DatasetName::Regex, flags.regex.is_some()),
+        (DatasetName::Choice, flags.choice.is_some()),
+        (DatasetName::Grammar, flags.grammar_path.is_some() || flags.grammar_oracle.is_some()),
+    ];
+    let mut named = rows.into_iter().filter(|(_, given)| *given).map(|(name, _)| name);
+    match (named.next(), named.next()) {
+        (Some(one), Some(other)) => Err(Error::usage(format!("constraints of two datasets are given: {one} and {other}"))
+            .hint("a file has one dataset: judge others apart")),
+        (one, _) => Ok(one),
+    }
+}
+
+fn dataset(flags: &ScoreArgs, name: DatasetName) -> Result<DatasetPlan> {
+    let own = &flags.dataset;
+    if name.is_plain() {
+        return Err(Error::usage(format!("the dataset has no constraint that answers could be judged by: {name}"))
+            .hint("name the dataset whose answers these are"));
+    }
+    let is_ours = matches!(name, DatasetName::Jsonschemabench | DatasetName::Maskbench | DatasetName::Bfcl);
+    if is_ours || name == DatasetName::Custom {
+        return Err(Error::usage(format!("no other tool has this dataset: {name}")).hint(
+            "answers to own rows are in sobench's run log, or can be written as rows of {\"constraint\": ..., \"text\": ...}",
+        ));
+    }
+    refuse_stray_flags(name, &as_of_a_run(own), false)?;
+    refuse_odd_choices(own.choice.as_deref().unwrap_or_default())?;
+    let ratio = if flags.no_guided_decoding { 0.0 } else { flags.guided_decoding_ratio };
+    if !(0.0..=1.0).contains(&ratio) {
+        return Err(Error::usage(format!("--guided-decoding-ratio is not between 0 and 1: {ratio}")).hint("1.0 is every request"));
+    }
+    Ok(DatasetPlan {
+        name,
+        // The file has as many as it has.
+        num_prompts: 1,
+        output_len: 1,
+        seed: flags.seed,
+        constrained_ratio: ratio,
+        constraints: Constraints::Kept,
+        // Prompts are not needed, and messages take no template.
+        prompt_form: PromptForm::Messages,
+        audio: AudioSource::Files(Vec::new()),
+        json_schema: JsonSchemaSource::of(own.json_schema_path.as_ref(), own.json_schema == JsonSchemaName::Nested),
+        grammar_path: own.grammar_path.clone(),
+        grammar_dialect: GrammarDialect::Ebnf,
+        grammar_spelling: GrammarSpelling::AsWritten,
+        grammar_oracle: own.grammar_oracle.clone(),
+        regex: own.regex.clone(),
+        choice: own.choice.clone(),
+        dataset_path: own.dataset_path.clone(),
+        drawing: Drawing::default(),
+        mix: Vec::new(),
+    })
+}
+
+/// The flags as a run has them, by which those are found that the dataset would not heed.
+fn as_of_a_run(flags: &ScoreDatasetArgs) -> DatasetArgs {
+    let ScoreDatasetArgs { dataset, dataset_path, json_schema_path, json_schema, grammar_path, grammar_oracle, regex, choice } =
+        flags.clone();
+    DatasetArgs {
+        dataset: dataset.into_iter().collect(),
+        mix: None,
+        dataset_path,
+        json_schema_path,
+        json_schema,
+        grammar_path,
+        grammar_oracle,
+        regex,
+        choice,
+        audio_path: Vec::new(),
+        audio_seconds: None,
+        rerank_documents: None,
+        drawing: DrawingArgs::default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+
+    use super::*;
+    use crate::cli::{Cli, Command};
+
+    fn plan(arguments: &[&str]) -> Result<ScorePlan> {
+        let arguments = ["sobench", "score"].iter().chain(arguments).map(OsString::from);
+        let command = Cli::parse_arguments(arguments).expect("clap takes these arguments").into_command();
+        let Command::Score(arguments) = command else { panic!("{command:?}") };
+        score_plan(&arguments)
+    }
+
+    #[test]
+    fn a_constraint_of_ones_own_names_its_dataset() {
+        for (arguments, expected) in [
+            (&["a.json"][..], None),
+            (&["a.json", "--dataset", "xgrammar_bench"], Some(DatasetName::XgrammarBench)),
+            (&["a.json", "--regex", "a+"], Some(DatasetName::Regex)),
+            (&["a.json", "--choice", "a,b"], Some(DatasetName::Choice)),
+            (&["a.json", "--json-schema-path", "x"], Some(DatasetName::Json)),
+            (&["a.json", "--grammar-path", "x"], Some(DatasetName::Grammar)),
+        ] {
+            assert_eq!(plan(arguments).unwrap().dataset.map(|dataset| dataset.name), expected, "{arguments:?}");
+        }
+        let half = plan(&["a", "--dataset", "json", "--structured-output-ratio", "0.5", "--seed", "7"]).unwrap().dataset.unwrap();
+        assert_eq!((half.constrained_ratio, half.seed), (0.5, 7));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for (arguments, words) in [
+            (&["a", "--regex", "a", "--choice", "b"][..], "constraints of two datasets are given: regex and choice"),
+            (&["a", "--dataset", "json", "--regex", "a"], "--regex has no meaning with --dataset json"),
+            (&["a", "--dataset", "custom"], "no other tool has this dataset: custom"),
+            (&["a", "--choice", "b,b"], "--choice has an empty or repeated choice: \"b\""),
+            (&["a", "--dataset", "json", "--guided-decoding-ratio", "2"], "--guided-decoding-ratio is not between 0 and 1: 2"),
+        ] {
+            let error = plan(arguments).unwrap_err();
+            assert_eq!((error.what.as_str(), error.exit_code()), (words, 2));
+            assert!(error.hint.is_some());
+        }
+    }
+}

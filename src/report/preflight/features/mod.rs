@@ -1,6 +1,0 @@
-//! A survey of JSON-Schema features as text and as JSON. Of `preflight` it sees only its plain data; it asks nobody.
-
-pub mod json;
-#[cfg(test)]
-mod testing;
-pub mod text;
