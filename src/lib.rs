@@ -4,7 +4,7 @@
 //!
 //! 1. [`plan`] turns flags into a validated [`plan::RunPlan`].
 //! 2. [`dataset`] turns the plan into [`case::Case`]s, each with the [`constraint::Constraint`] its answer must match.
-//! 3. [`driver::schedule`] decides when each case is due; [`backend`] encodes it for one kind of server.
+//! 3. [`schedule`] decides when each case is due; [`backend`] encodes it for one kind of server.
 //! 4. [`driver`] sends the cases and keeps one [`observation::Observation`] for each.
 //! 5. [`runlog`] keeps what happened, from which the rest can be done again. [`evaluate`] judges every observation into a [`verdict::Verdict`].
 //! 6. [`metrics`] counts and times; [`report`] renders.
@@ -25,6 +25,7 @@ pub mod constraint;
 pub mod dataset;
 pub mod dates;
 pub mod driver;
+pub mod enforcement;
 pub mod engine;
 pub mod error;
 pub mod evaluate;
@@ -33,6 +34,8 @@ pub mod grammar;
 pub mod hub;
 pub mod input;
 pub mod mask;
+pub mod json_numbers;
+pub mod load;
 pub mod metrics;
 pub mod nan;
 pub mod observation;
@@ -40,8 +43,10 @@ pub mod output_files;
 pub mod preflight;
 pub mod printable;
 pub mod random;
+pub mod record;
 pub mod report;
 pub mod runlog;
+pub mod schedule;
 pub mod server;
 pub mod shard;
 pub mod shutdown;

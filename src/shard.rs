@@ -41,7 +41,7 @@ pub enum Start {
 
 /// What one clock is off another, from exchanges of stamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ClockAbout {
+pub struct ClockOffset {
     /// What has to be added to this machine's instants for those of shard 1, in nanoseconds.
     pub offset_ns: i64,
     /// The most that this may be wrong by: half the round trip of the quickest exchange.

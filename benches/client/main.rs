@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use criterion::{Criterion, Throughput};
 use serde::Deserialize;
 use sobench::backend::{DEFAULT_MAX_EVENT_BYTES, ServerKind, adapter};
-use sobench::driver::schedule::{Pace, Rate, due_times};
+use sobench::schedule::{Pace, Rate, due_times};
 use sobench::metrics::stats::Summary;
 
 /// Chunks with content in a stream.

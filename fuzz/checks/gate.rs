@@ -5,7 +5,7 @@
 
 use sobench::compare::read;
 use sobench::compare::rules::{Change, Limit, Way};
-use sobench::compare::{bounds, gate};
+use sobench::compare::{Side, gate};
 
 use super::draw::Draw;
 
@@ -25,13 +25,16 @@ pub(crate) fn check(bytes: &[u8]) {
             limits.push(limit);
         }
     }
-    // A file that cannot be read is refused in words.
-    if let Err(error) = read::runs("result.json", result.as_bytes()) {
-        assert!(!error.what.is_empty() && error.hint.is_some(), "an error without advice: {error}");
-    }
-    if let Ok(value) = serde_json::from_str(&result)
-        && let Ok(rulings) = bounds(&value, &limits)
-    {
+    let runs = match read::runs("result.json", result.as_bytes()) {
+        Ok(runs) => runs,
+        Err(error) => {
+            // A file that cannot be read is refused in words.
+            assert!(!error.what.is_empty() && error.hint.is_some(), "an error without advice: {error}");
+            return;
+        }
+    };
+    for run in runs {
+        let rulings = gate::limits(&limits, &Side { name: String::new(), runs: vec![run] });
         assert_eq!(rulings.len(), limits.len());
         let is_kept = |ruling: &gate::LimitRuling| matches!(ruling.ruling, gate::Ruling::Kept);
         for ruling in rulings.iter().filter(|ruling| is_kept(ruling)) {

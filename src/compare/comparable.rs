@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::side::{Field, Side, Weight};
+use super::side::Side;
+use crate::record::condition::{Field, INFINITE, NONE, Weight};
 
 /// A condition on all sides.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,12 +36,6 @@ pub fn conditions(sides: &[Side], allowed: &[Field]) -> Vec<Condition> {
     Field::ALL.into_iter().filter_map(|field| condition(sides, field, allowed)).collect()
 }
 
-/// A rate that has no end, as files spell it.
-pub const INFINITE: &str = "inf";
-
-/// A limit that there is not.
-pub const NONE: &str = "none";
-
 /// Whether nothing stops the comparison.
 pub fn comparable(conditions: &[Condition]) -> bool {
     conditions.iter().all(|condition| condition.finding != Finding::Stops)
@@ -48,7 +43,7 @@ pub fn comparable(conditions: &[Condition]) -> bool {
 
 fn condition(sides: &[Side], field: Field, allowed: &[Field]) -> Option<Condition> {
     let values: Vec<BTreeSet<Option<&String>>> =
-        sides.iter().map(|side| side.runs.iter().map(|run| run.settings.get(&field)).collect()).collect();
+        sides.iter().map(|side| side.runs.iter().map(|run| run.conditions.get(&field)).collect()).collect();
     let known: BTreeSet<&String> = values.iter().flatten().flatten().copied().collect();
     if known.is_empty() {
         return None;
@@ -74,8 +69,8 @@ fn condition(sides: &[Side], field: Field, allowed: &[Field]) -> Option<Conditio
 fn weight(sides: &[Side], field: Field) -> Weight {
     let at_once = |side: &Side| {
         side.runs.iter().any(|run| {
-            let is = |field: Field, value: &str| run.settings.get(&field).is_some_and(|it| it == value);
-            is(Field::RequestRate, INFINITE) && is(Field::MaxConcurrency, NONE) && !run.settings.contains_key(&Field::Ramp)
+            let is = |field: Field, value: &str| run.conditions.get(&field).is_some_and(|it| it == value);
+            is(Field::RequestRate, INFINITE) && is(Field::MaxConcurrency, NONE) && !run.conditions.contains_key(&Field::Ramp)
         })
     };
     match field {
@@ -92,7 +87,7 @@ mod tests {
     fn check(field: Field, values: [Option<&str>; 2], allowed: &[Field], expected: Finding) {
         let sides = values.map(|value| {
             let mut side = side("s", vec![vec![]]);
-            side.runs[0].settings = value.map(|value| (field, value.to_owned())).into_iter().collect();
+            side.runs[0].conditions = value.map(|value| (field, value.to_owned())).into_iter().collect();
             side
         });
         let found = conditions(&sides, allowed);
@@ -116,8 +111,8 @@ mod tests {
     fn all_at_once_the_number_of_requests_is_the_load() {
         let sides = ["100", "200"].map(|number| {
             let mut side = side("s", vec![vec![]]);
-            let settings = [(Field::NumPrompts, number), (Field::RequestRate, INFINITE), (Field::MaxConcurrency, NONE)];
-            side.runs[0].settings = settings.map(|(field, value)| (field, value.to_owned())).into();
+            let values = [(Field::NumPrompts, number), (Field::RequestRate, INFINITE), (Field::MaxConcurrency, NONE)];
+            side.runs[0].conditions = values.map(|(field, value)| (field, value.to_owned())).into();
             side
         });
         assert!(!comparable(&conditions(&sides, &[])));
@@ -127,7 +122,7 @@ mod tests {
     #[test]
     fn runs_of_one_side_are_held_to_the_same() {
         let mut one = side("a", vec![vec![], vec![]]);
-        one.runs[1].settings.insert(Field::Model, "other".into());
+        one.runs[1].conditions.insert(Field::Model, "other".into());
         let found = conditions(&[one.clone(), one], &[]);
         let model = found.iter().find(|it| it.field == Field::Model).unwrap();
         assert_eq!((model.finding, model.values[0].as_deref()), (Finding::Stops, Some("m and other")));

@@ -24,7 +24,6 @@ pub mod throughput;
 use std::cmp::Ordering;
 
 use serde::Serialize;
-use serde_json::Value;
 
 use self::changed::{Changed, changed};
 use self::comparable::{Condition, comparable, conditions};
@@ -34,9 +33,10 @@ use self::measure::{Measured, Resampling, Spread, measure};
 use self::metric::{Better, Metric};
 use self::pairing::Pairing;
 use self::rules::{Change, Limit};
-use self::side::Field;
 pub use self::side::Side;
-use crate::error::Result;
+use crate::metrics::Metrics;
+use crate::record::RunRecord;
+use crate::record::condition::Field;
 
 /// The level of the intervals that tables show.
 pub const DEFAULT_LEVEL: f64 = 0.99;
@@ -186,14 +186,10 @@ impl Comparison {
     }
 }
 
-/// Rules on the bounds of one run that is at hand: `result` is what [`crate::report::json::render`] makes of its report, with or
-/// without the requests.
-///
-/// # Errors
-/// It is no result.
-pub fn bounds(result: &Value, rules: &[Limit]) -> Result<Vec<LimitRuling>> {
-    let side = Side { name: String::new(), runs: vec![read::of_result(result)?] };
-    Ok(gate::limits(rules, &side))
+/// Rules on the bounds of one run that is over.
+pub fn bounds(record: &RunRecord, metrics: &Metrics, rules: &[Limit]) -> Vec<LimitRuling> {
+    let side = Side { name: String::new(), runs: vec![read::of_metrics("this run", record, metrics)] };
+    gate::limits(rules, &side)
 }
 
 fn against(sides: &[Side], other: usize, method: MethodAbout, options: &Options) -> Against {

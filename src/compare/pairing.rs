@@ -2,10 +2,11 @@
 
 use std::collections::{HashMap, HashSet};
 
+use crate::record::condition::Field;
 use super::bootstrap::Which;
 use super::metric::RateName;
 use super::rates::Pairs;
-use super::side::{Field, Request, Side};
+use super::side::{Request, Side};
 use crate::case::Arm;
 
 /// The least share of all cases that both sides have to have been asked: with fewer, drawing cases for both sides would say nothing
@@ -129,7 +130,7 @@ fn keys<'s>(requests: &[(usize, &'s Request)]) -> Option<Vec<Key<'s>>> {
 
 /// Ids are only the same questions over the same dataset, and only where it is known to be the same.
 fn same_dataset(a: &Side, b: &Side) -> bool {
-    let mut hashes = a.runs.iter().chain(&b.runs).map(|run| run.settings.get(&Field::Dataset));
+    let mut hashes = a.runs.iter().chain(&b.runs).map(|run| run.conditions.get(&Field::Dataset));
     let first = hashes.next().flatten();
     first.is_some() && hashes.all(|hash| hash == first)
 }
@@ -162,9 +163,9 @@ mod tests {
         assert_eq!(pairing, Pairing::ByCase { a: vec![0, 1, 2], b: vec![1, 0, 3], cases: 4 });
         assert_eq!(pairing.pairs(&a, &b, RateName::Correct), Some(Pairs { both: 1, only_b: 1, ..Pairs::default() }));
         let mut other = b;
-        other.runs[0].settings.insert(Field::Dataset, "another".into());
+        other.runs[0].conditions.insert(Field::Dataset, "another".into());
         assert_eq!(Pairing::of(&a, &other), Pairing::None);
-        other.runs[0].settings.remove(&Field::Dataset);
+        other.runs[0].conditions.remove(&Field::Dataset);
         assert_eq!(Pairing::of(&a, &other), Pairing::None, "what is not known is not the same");
         let strange = side("b", vec![vec![case("p", true), case("q", true)]]);
         assert_eq!(Pairing::of(&a, &strange), Pairing::None);

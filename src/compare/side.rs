@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::metric::RateName;
 use crate::case::Arm;
 use crate::metrics::LatencyMetric;
+use crate::record::condition::Conditions;
 
 /// One side of a comparison: runs that are held to be of the same thing.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -23,7 +24,7 @@ pub struct Run {
     /// Where it was read from.
     pub file: String,
     pub kind: FileKind,
-    pub settings: Settings,
+    pub conditions: Conditions,
     /// Every request in the order of the file; `None` where the file has only sums.
     pub requests: Option<Vec<Request>>,
     pub duration_s: Option<f64>,
@@ -111,169 +112,6 @@ pub struct SavedMean {
 pub struct Share {
     pub hits: usize,
     pub of: usize,
-}
-
-/// The conditions of a run, each in one text that is equal where the condition is. A field that is not in here is not known.
-pub type Settings = BTreeMap<Field, String>;
-
-/// A condition of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Field {
-    Model,
-    Dataset,
-    DatasetName,
-    Ratio,
-    OutputLen,
-    NumPrompts,
-    RequestRate,
-    Ramp,
-    Burstiness,
-    MaxConcurrency,
-    ColdSchemaEvery,
-    Dialect,
-    Prompts,
-    Sampling,
-    Stream,
-    FormatAssertion,
-    Goodput,
-    Seed,
-    DurationLimit,
-    MaxErrorRate,
-    MaxConsecutiveErrors,
-    Tokenizer,
-    Backend,
-    ServerVersion,
-    Engine,
-    Label,
-    Host,
-    Embedded,
-    BaseUrl,
-    SobenchVersion,
-    Date,
-}
-
-/// What a difference in a field means.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Weight {
-    /// Other questions, another load or other rules: figures cannot be held against each other.
-    Stops,
-    /// Worth knowing when reading the figures.
-    Notice,
-    /// Very likely what is being compared.
-    Listed,
-}
-
-impl Field {
-    /// In the order of reports.
-    pub const ALL: [Self; 31] = [
-        Self::Model,
-        Self::Dataset,
-        Self::DatasetName,
-        Self::Ratio,
-        Self::OutputLen,
-        Self::NumPrompts,
-        Self::RequestRate,
-        Self::Ramp,
-        Self::Burstiness,
-        Self::MaxConcurrency,
-        Self::ColdSchemaEvery,
-        Self::Dialect,
-        Self::Prompts,
-        Self::Sampling,
-        Self::Stream,
-        Self::FormatAssertion,
-        Self::Goodput,
-        Self::Seed,
-        Self::DurationLimit,
-        Self::MaxErrorRate,
-        Self::MaxConsecutiveErrors,
-        Self::Tokenizer,
-        Self::Backend,
-        Self::ServerVersion,
-        Self::Engine,
-        Self::Label,
-        Self::Host,
-        Self::Embedded,
-        Self::BaseUrl,
-        Self::SobenchVersion,
-        Self::Date,
-    ];
-
-    /// The name in flags, files and tables.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Model => "model",
-            Self::Dataset => "dataset",
-            Self::DatasetName => "dataset_name",
-            Self::Ratio => "ratio",
-            Self::OutputLen => "output_len",
-            Self::NumPrompts => "num_prompts",
-            Self::RequestRate => "request_rate",
-            Self::Ramp => "ramp",
-            Self::Burstiness => "burstiness",
-            Self::MaxConcurrency => "max_concurrency",
-            Self::ColdSchemaEvery => "cold_schema_every",
-            Self::Dialect => "dialect",
-            Self::Prompts => "prompts",
-            Self::Sampling => "sampling",
-            Self::Stream => "stream",
-            Self::FormatAssertion => "format_assertion",
-            Self::Goodput => "goodput",
-            Self::Seed => "seed",
-            Self::DurationLimit => "duration_limit",
-            Self::MaxErrorRate => "max_error_rate",
-            Self::MaxConsecutiveErrors => "max_consecutive_errors",
-            Self::Tokenizer => "tokenizer",
-            Self::Backend => "backend",
-            Self::ServerVersion => "server_version",
-            Self::Engine => "engine",
-            Self::Label => "label",
-            Self::Host => "host",
-            Self::Embedded => "embedded",
-            Self::BaseUrl => "base_url",
-            Self::SobenchVersion => "sobench_version",
-            Self::Date => "date",
-        }
-    }
-
-    /// What it means where it differs.
-    pub fn weight(self) -> Weight {
-        match self {
-            Self::Model
-            | Self::Dataset
-            | Self::Ratio
-            | Self::OutputLen
-            | Self::RequestRate
-            | Self::Ramp
-            | Self::Burstiness
-            | Self::MaxConcurrency
-            | Self::ColdSchemaEvery
-            | Self::Dialect
-            | Self::Prompts
-            | Self::Sampling
-            | Self::Stream
-            | Self::FormatAssertion => Weight::Stops,
-            Self::DatasetName
-            | Self::NumPrompts
-            | Self::Goodput
-            | Self::Seed
-            | Self::DurationLimit
-            | Self::MaxErrorRate
-            | Self::MaxConsecutiveErrors
-            | Self::Tokenizer
-            | Self::SobenchVersion => Weight::Notice,
-            Self::Backend
-            | Self::ServerVersion
-            | Self::Engine
-            | Self::Label
-            | Self::Host
-            | Self::Embedded
-            | Self::BaseUrl
-            | Self::Date => Weight::Listed,
-        }
-    }
 }
 
 impl Default for Gaps {

@@ -1,7 +1,8 @@
 //! Runs made up for tests, so that a test states only what it is about. Knows nothing that ships.
 
-use super::side::{Answer, Field, FileKind, Request, Run, Side};
+use super::side::{Answer, FileKind, Request, Run, Side};
 use crate::case::Arm;
+use crate::record::condition::Field;
 
 /// A constrained request that went well.
 pub(crate) fn request() -> Request {
@@ -27,7 +28,7 @@ pub(crate) fn run(requests: Vec<Request>) -> Run {
     Run {
         file: "run.json".into(),
         kind: FileKind::SobenchResult,
-        settings: [(Field::Dataset, "d".to_owned()), (Field::Model, "m".to_owned())].into(),
+        conditions: [(Field::Dataset, "d".to_owned()), (Field::Model, "m".to_owned())].into(),
         requests: Some(requests),
         duration_s: Some(10.0),
         figures: Default::default(),

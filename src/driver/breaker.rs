@@ -6,26 +6,15 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use super::stop::Stopper;
+use crate::load::{ErrorLimits, MIN_ENDED};
 use crate::observation::{Outcome, failure_words};
 use crate::printable::printable;
-
-/// A share of errors says nothing before so many requests have ended.
-pub const MIN_ENDED: usize = 20;
 
 /// Kinds of errors that are told apart when the commonest is looked for; what comes later counts by its outcome alone.
 const MAX_KINDS: usize = 64;
 
 /// How much of a server's words tells one error from another, and is shown.
 const MAX_WORDS_CHARS: usize = 160;
-
-/// How many errors a run puts up with; by default any number.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct ErrorLimits {
-    /// The most that may be errors of the requests that have ended, 0 to below 1, from [`MIN_ENDED`] of them on.
-    pub max_rate: Option<f64>,
-    /// So many requests that end one after the other in an error are too many; at least 1.
-    pub max_in_a_row: Option<usize>,
-}
 
 /// Which limit was passed.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -124,9 +113,9 @@ impl Breaker {
 
 impl ErrorLimits {
     fn passed(self, seen: &Seen) -> Option<PassedLimit> {
-        let in_a_row = self.max_in_a_row.filter(|most| seen.in_a_row.0 >= *most).map(PassedLimit::InARow);
+        let in_a_row = self.max_consecutive_errors.filter(|most| seen.in_a_row.0 >= *most).map(PassedLimit::InARow);
         let share = seen.errors as f64 / seen.ended as f64;
-        let rate = || self.max_rate.filter(|most| seen.ended >= MIN_ENDED && share > *most).map(PassedLimit::Rate);
+        let rate = || self.max_error_rate.filter(|most| seen.ended >= MIN_ENDED && share > *most).map(PassedLimit::Rate);
         in_a_row.or_else(rate)
     }
 }
@@ -202,9 +191,9 @@ mod tests {
 
     /// The place at which it fires, with all that it says; for the ends of requests, a letter each.
     #[track_caller]
-    fn check(max_rate: Option<f64>, max_in_a_row: Option<usize>, ends: &str, expected: Option<(usize, &str)>) {
+    fn check(max_error_rate: Option<f64>, max_consecutive_errors: Option<usize>, ends: &str, expected: Option<(usize, &str)>) {
         let (stopper, stop) = stop();
-        let breaker = Breaker::new(ErrorLimits { max_rate, max_in_a_row }, stopper);
+        let breaker = Breaker::new(ErrorLimits { max_error_rate, max_consecutive_errors }, stopper);
         let ended = |(index, letter)| breaker.ended(index, &outcome(letter), Duration::from_millis(100 * index as u64));
         let fired: Vec<Tripped> = ends.chars().enumerate().filter_map(ended).collect();
         let said: Vec<_> = fired.iter().map(|it| (it.index, it.sentence("c", str::to_owned))).collect();
@@ -253,7 +242,7 @@ mod tests {
     #[test]
     fn secrets_are_taken_out_before_words_are_cut() {
         let (stopper, _stop) = stop();
-        let breaker = Breaker::new(ErrorLimits { max_rate: None, max_in_a_row: Some(1) }, stopper);
+        let breaker = Breaker::new(ErrorLimits { max_error_rate: None, max_consecutive_errors: Some(1) }, stopper);
         let key = "sk-0123456789";
         let body = format!("{}{key} is no key", " ".repeat(3) + &"x".repeat(MAX_WORDS_CHARS - 30));
         let tripped = breaker.ended(0, &Outcome::Rejected { status: 401, body, advice: None }, Duration::ZERO).unwrap();

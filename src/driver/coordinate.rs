@@ -16,7 +16,7 @@ use std::time::Duration;
 use super::clock::Begin;
 use super::stop::Stop;
 use crate::error::{Error, Result};
-use crate::shard::{ClockAbout, Shard};
+use crate::shard::{ClockOffset, Shard};
 use leader::Leader;
 use member::Member;
 
@@ -34,7 +34,7 @@ pub struct CoordinatorOptions {
 /// One shard's place among the others.
 pub struct Coordination {
     role: Role,
-    clock: Option<ClockAbout>,
+    clock: Option<ClockOffset>,
 }
 
 enum Role {
@@ -88,12 +88,12 @@ impl Coordination {
     }
 
     /// What this machine's clock is off shard 1's, as it was measured last.
-    pub(super) fn clock(&self) -> Option<ClockAbout> {
+    pub(super) fn clock(&self) -> Option<ClockOffset> {
         self.clock
     }
 
     /// Measures the clock once more, after the run. `None` where shard 1 does not answer any more.
-    pub async fn measure_again(&mut self) -> Option<ClockAbout> {
+    pub async fn measure_again(&mut self) -> Option<ClockOffset> {
         match &mut self.role {
             Role::Leader(_) => self.clock,
             Role::Member(member) => member.measure().await.ok(),

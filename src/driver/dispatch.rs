@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use super::breaker::{Breaker, Tripped};
 use super::exchange::Prepared;
 use super::queue::Queue;
-use super::schedule::Until;
+use crate::schedule::Until;
 use super::stop::Stop;
 use crate::observation::{Observation, Outcome, Timing};
 

@@ -15,7 +15,6 @@ mod files;
 mod probe;
 mod queue;
 mod remedy;
-pub mod schedule;
 mod stop;
 mod tls;
 mod together;
@@ -31,7 +30,7 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::task::JoinSet;
 
-pub use breaker::{Breaker, ErrorLimits, InARow, MIN_ENDED, PassedLimit, Tripped, is_error};
+pub use breaker::{Breaker, InARow, PassedLimit, Tripped, is_error};
 pub use client::{Client, DEFAULT_REQUEST_TIMEOUT, DriverOptions, Limits};
 pub use coordinate::{Coordination, CoordinatorOptions};
 pub use cost::Cost;
@@ -47,13 +46,13 @@ use crate::backend::{Adapter, RequestOptions, unsupported};
 use crate::case::{Asked, Case};
 use crate::error::{Error, Result};
 use crate::observation::{Observation, Outcome, TransportCause};
-use crate::shard::{ClockAbout, Shard};
+use crate::shard::{ClockOffset, Shard};
 use clock::Clock;
 use cost::Meter;
 use dispatch::{News, Terms, World, dispatch, unsent};
 use exchange::{Body, Prepared, Sender, observe};
 use queue::Queue;
-use schedule::{Schedule, Until};
+use crate::schedule::{Schedule, Until};
 
 /// The most connections that are opened before the clock starts.
 const MAX_OPENED_AHEAD: usize = 8192;
@@ -78,7 +77,7 @@ pub enum Event<'a> {
 pub enum Told {
     /// The instant from which due times count, by the wall clock, and what that was found to be off shard 1's, where somebody measured it;
     /// before everything else.
-    Began { started: SystemTime, clock: Option<ClockAbout> },
+    Began { started: SystemTime, clock: Option<ClockOffset> },
     /// A request is being handed to the HTTP client.
     Sent { index: usize },
     /// The run gave up: too many requests ended in an error. [`Ran::tripped`] says more.

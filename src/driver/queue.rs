@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::exchange::{Body, Prepared};
-use super::schedule::Until;
+use crate::schedule::Until;
 
 /// The requests of a run, ready to go.
 pub(super) struct Queue {

@@ -9,12 +9,12 @@ use std::time::{Duration, SystemTime};
 
 use tokio::sync::watch;
 
-use super::breaker::ErrorLimits;
+use crate::load::ErrorLimits;
 use super::clock::{Begin, begin_at, begin_in};
 use super::coordinate::Coordination;
 use super::stop::{Stop, Stopper};
 use crate::error::{Error, Result};
-use crate::shard::ClockAbout;
+use crate::shard::ClockOffset;
 
 /// From the instant at which everybody has come to the begin: time for every thread to wake up.
 const LEAD: Duration = Duration::from_millis(20);
@@ -62,7 +62,7 @@ impl Beginning<'_> {
         &mut self,
         open: impl Future<Output = ()>,
         stop: &Stop,
-    ) -> Result<(Option<Begin>, Option<ClockAbout>)> {
+    ) -> Result<(Option<Begin>, Option<ClockOffset>)> {
         match self {
             Self::AtOnce => {
                 open.await;

@@ -100,7 +100,7 @@ pub struct Burst {
 }
 
 /// Whether to trust the latencies.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ClientVerdict {
     /// Everything that could be measured is within its bound.

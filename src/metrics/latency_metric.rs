@@ -4,6 +4,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use super::latency::Latency;
+use super::stats::Summary;
 use crate::error::Error;
 
 /// One of the latencies that vLLM prints, in milliseconds.
@@ -47,6 +49,18 @@ impl LatencyMetric {
             Self::Tpot => "Time per Output Token (excl. 1st token)",
             Self::Itl => "Inter-token Latency",
             Self::E2el => "End-to-end Latency",
+        }
+    }
+}
+
+impl Latency {
+    /// The summary that a metric's name stands for.
+    pub fn summary(&self, metric: LatencyMetric) -> &Summary {
+        match metric {
+            LatencyMetric::Ttft => &self.ttft_ms,
+            LatencyMetric::Tpot => &self.tpot_ms,
+            LatencyMetric::Itl => &self.itl_ms,
+            LatencyMetric::E2el => &self.e2el_ms,
         }
     }
 }

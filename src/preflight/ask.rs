@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use super::class::{Cause, Class, Finding};
+use crate::enforcement::{Cause, Class, Finding};
 use super::classify::{Control, Evidence, classify};
 use super::envelope::{Envelope, envelopes};
-use super::facts::{self, Product, ServerFacts};
-use super::kind::Kind;
+use super::facts;
+use crate::enforcement::{PATHS, Product, ServerFacts};
+use crate::enforcement::Kind;
 use super::question::{Question, Words, control_case, spelling_question};
-use super::spelling::Spelling;
+use crate::enforcement::Spelling;
 use super::{About, Cell, Preflight, label};
 use crate::backend::{Adapter, ConstraintDialect, RequestOptions, Sampling, ServerKind, adapter};
 use crate::case::Case;
@@ -122,7 +123,7 @@ pub async fn run(client: &Client, options: &Options, stop: Stop, mut told: impl 
 /// on every page.
 pub async fn facts(client: &Client) -> ServerFacts {
     let mut pages = Vec::new();
-    for path in facts::PATHS {
+    for path in PATHS {
         let Some(driver::Page { status, server, body }) = driver::page(client, path).await else { break };
         pages.push(facts::Page { path, status, server, body });
     }

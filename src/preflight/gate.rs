@@ -1,6 +1,6 @@
 //! Whether a run may begin: decides by what a preflight found out. Pure.
 
-use super::class::Class;
+use crate::enforcement::{Class, Unenforced};
 use super::{Cell, Preflight};
 use crate::backend::ConstraintDialect;
 use crate::error::{Error, Result};
@@ -11,15 +11,6 @@ pub const UNENFORCED: &str = "constraint not enforced";
 
 /// Characters of an answer, or of a server's words, that one line shows.
 const SHOWN_CHARS: usize = 200;
-
-/// What a run should do about a constraint that its server drops without a word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unenforced {
-    /// Not begin: the figures would be those of plain text.
-    Refuse,
-    /// Begin, and say so in every output (`--allow-unenforced`).
-    Allow,
-}
 
 /// Looks at every kind in the dialect of the run; what its reader has to know comes back as notices.
 ///

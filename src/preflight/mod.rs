@@ -6,25 +6,19 @@
 //! any run, and go out one after the other, so that a server that dies of one is known by it.
 
 pub mod ask;
-pub mod class;
 pub mod classify;
 pub mod envelope;
 pub mod facts;
 pub mod features;
 pub mod gate;
-pub mod kind;
 pub mod question;
-pub mod spelling;
 
 use crate::backend::{ConstraintDialect, ServerKind};
 use crate::constraint::GrammarDialect;
+pub use crate::enforcement::{Cause, Class, Finding, Kind, Product, ServerFacts, Spelling};
 
 pub use ask::{Extent, Options, run};
-pub use class::{Cause, Class, Finding};
 pub use classify::Control;
-pub use facts::{Product, ServerFacts};
-pub use kind::Kind;
-pub use spelling::Spelling;
 
 /// Characters of an answer, or of a server's words, that a finding keeps; what is cut is said.
 pub const MAX_KEPT_CHARS: usize = 2000;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::kind::Kind;
+use crate::enforcement::Kind;
 use crate::case::{Case, Prompt};
 use crate::constraint::{AlwaysTrue, Constraint, GrammarDialect};
 use crate::random::PythonRandom;

@@ -83,7 +83,7 @@ mod tests {
     use super::*;
     use crate::case::Arm;
     use crate::metrics::testing::{Made, made};
-    use crate::report::About;
+    use crate::record::testing::record;
     use crate::report::view::testing::with_view;
     use crate::verdict::{NotScored, Reason, Verdict};
 
@@ -97,7 +97,7 @@ mod tests {
             Made { verdict: invalid.clone(), chunks: vec![30, 40], ..made() },
             Made { arm: Arm::Control, verdict: invalid, ..made() },
         ];
-        with_view(&run, About::default(), |view| {
+        with_view(&run, record(), |view| {
             let kinds = by_kind(&view);
             assert_eq!(kinds.head.len(), kinds.rows[0].len());
             assert_eq!(kinds.rows[0][..7], ["regex", "3", "50.00", "9.45 to 90.55", "1/2", "0.00", "0"]);

@@ -1,6 +1,5 @@
 //! The latencies as rows of a table: one for each, and for each arm where there are several. Knows no layout.
 
-use super::json::summary_of;
 use super::text::figure;
 use super::{Report, certainty};
 use crate::metrics::ArmMetrics;
@@ -19,7 +18,7 @@ pub(super) fn latencies(report: &Report) -> (Vec<String>, Vec<Vec<String>>) {
     let mut rows = Vec::new();
     for metric in LatencyMetric::ALL {
         for (arm, of) in &arms {
-            let summary = summary_of(&of.latency, metric);
+            let summary = of.latency.summary(metric);
             let name = if arm.is_empty() { metric.name().to_owned() } else { format!("{}, {arm}", metric.name()) };
             rows.extend((summary.n > 0).then(|| row(name, summary)));
         }

@@ -6,7 +6,6 @@ use tabled::settings::object::Columns;
 use tabled::settings::{Alignment, Modify, Style};
 
 use super::Report;
-use super::json::summary_of;
 use super::text::figure;
 use crate::metrics::stats::{Percentile, Summary};
 
@@ -16,7 +15,7 @@ pub(super) const TITLE: &str = "How sure these latencies are (ms)";
 /// A row for each mean and percentile of the latencies that the console shows; `None` where there are none.
 pub(super) fn table(report: &Report) -> Option<String> {
     let latency = &report.metrics.overall.latency;
-    let shown = report.percentile_metrics.iter().map(|&metric| (metric.name(), summary_of(latency, metric)));
+    let shown = report.percentile_metrics().iter().map(|&metric| (metric.name(), latency.summary(metric)));
     let mut builder = Builder::default();
     builder.push_record(["", "n", "value", "standard error", "95 % interval"]);
     let head = builder.count_records();
@@ -56,13 +55,13 @@ mod tests {
     use super::*;
     use crate::metrics::testing::{Made, made, with_samples};
     use crate::metrics::{MetricsOptions, summarise};
-    use crate::report::About;
+    use crate::record::testing::record;
 
     fn shown(requests: u64) -> Option<String> {
         let run: Vec<Made<'_>> = (1..=requests).map(|at| Made { chunks: vec![at, at + 1, at + 3], ..made() }).collect();
         let options = MetricsOptions { percentiles: vec![50.0, 99.0], ..MetricsOptions::default() };
         let metrics = with_samples(&run, |samples| summarise(samples, 1, &options));
-        table(&Report::new(About::default(), metrics))
+        table(&Report::new(record(), metrics))
     }
 
     fn row<'t>(table: &'t str, name: &str) -> Vec<&'t str> {

@@ -1,10 +1,11 @@
 //! Under which conditions the numbers of a run hold, and what its reader has to know besides. Knows no layout.
 
-use super::{EngineChoice, Report, enforcement};
+use super::{Report, enforcement};
 use crate::metrics::quality::Quality;
 use crate::metrics::said::Said;
 use crate::metrics::{Answers, Slo};
 use crate::printable::printable;
+use crate::record::{EngineChoice, RunRecord};
 
 /// The most characters of a name or a sentence that came from outside.
 pub(crate) const NAME_MAX_CHARS: usize = 200;
@@ -21,44 +22,58 @@ pub(crate) fn lines(report: &Report) -> Vec<(&'static str, String)> {
 
 /// The caller's notices, and what the figures themselves call for.
 pub(crate) fn notes(report: &Report) -> Vec<String> {
-    let notices = report.about.notices.iter().map(|notice| printable(notice, NOTICE_MAX_CHARS));
-    let held = enforcement::remarks(&report.about.enforcement, &report.metrics.quality);
+    let notices = report.notices.iter().map(|notice| printable(notice, NOTICE_MAX_CHARS));
+    let held = enforcement::remarks(&report.record.enforcement, &report.metrics.quality);
     notices.chain(held).chain(remarks(report)).collect()
 }
 
 fn parts(report: &Report) -> [(&'static str, Vec<Option<String>>); 8] {
-    let about = &report.about;
+    let record = &report.record;
+    let RunRecord { settings, server, dataset, .. } = record;
     let named = |name: &str, value: Option<String>| value.map(|value| format!("{name} {value}"));
-    let text = |value: &Option<String>| value.as_deref().map(|it| printable(it, NAME_MAX_CHARS));
+    let text = |value: &str| Some(printable(value, NAME_MAX_CHARS));
     let rows = |rows: usize| format!("{rows} distinct {}", if rows == 1 { "row" } else { "rows" });
-    let dataset = &about.dataset;
-    let sha256 = dataset.sha256.as_deref().map(|hash| printable(hash, HASH_SHOWN_CHARS));
-    let kinds = (!about.constraint_kinds.is_empty()).then(|| printable(&about.constraint_kinds.join(" "), NAME_MAX_CHARS));
-    let has_schema = about.constraint_kinds.iter().any(|kind| kind == "json");
-    let formats = about.assert_formats.filter(|_| has_schema);
-    let formats = formats.map(|asserted| if asserted { "format asserted" } else { "format not asserted" }.to_owned());
+    let sha256 = Some(printable(&dataset.sha256, HASH_SHOWN_CHARS));
+    let kinds = (!dataset.constraint_kinds.is_empty()).then(|| printable(&dataset.constraint_kinds.join(" "), NAME_MAX_CHARS));
+    let has_schema = dataset.constraint_kinds.iter().any(|kind| kind == "json");
+    let asserted = if settings.evaluate.assert_formats { "format asserted" } else { "format not asserted" };
+    let formats = has_schema.then(|| asserted.to_owned());
     let is_sent = report.metrics.arms.constrained.is_some();
     let carried =
-        if is_sent { named("sent as", text(&about.constraint_dialect)) } else { Some("not sent, only judged".to_owned()) };
+        if is_sent { named("sent as", server.constraint_dialect.map(|dialect| dialect.to_string())) } else { Some("not sent, only judged".to_owned()) };
     let carried = carried.filter(|_| kinds.is_some());
-    let converted = named("converted from", text(&dataset.grammar_converted_from));
+    let converted = named("converted from", dataset.grammar_converted_from.map(|notation| notation.name().to_owned()));
     let generated = report.metrics.options.answers == Answers::Generated;
     let sources = report.metrics.overall.tokens.output_sources;
     let counted = [("server", sources.server), ("tokenizer", sources.tokenizer), ("nobody", sources.unknown)]
         .map(|(who, count)| format!("{who} {count}"))
         .join(", ");
     [
-        ("sobench", vec![text(&about.sobench_version), named("at", text(&about.date)), named("label", text(&about.label))]),
-        ("server", vec![text(&about.backend), named("at", text(&about.base_url)), named("version", text(&about.server_version))]),
-        ("model", vec![text(&about.model_id), named("tokenizer", text(&about.tokenizer_id))]),
+        (
+            "sobench",
+            vec![
+                text(&record.sobench_version),
+                named("at", Some(record.date())),
+                named("label", settings.report.label.as_deref().and_then(text)),
+            ],
+        ),
+        (
+            "server",
+            vec![
+                Some(settings.backend.to_string()),
+                named("at", text(&server.base_url)),
+                named("version", server.version.as_deref().and_then(text)),
+            ],
+        ),
+        ("model", vec![text(&server.model_id), named("tokenizer", text(&record.tokenizer_id))]),
         (
             "dataset",
             vec![
-                text(&dataset.name),
-                dataset.rows.map(rows),
+                text(settings.dataset.name.name()),
+                Some(rows(dataset.rows)),
                 named("sha256", sha256),
-                named("seed", about.seed.map(|it| it.to_string())),
-                named("share constrained", about.constrained_ratio.map(|it| it.to_string())),
+                named("seed", Some(settings.dataset.seed.to_string())),
+                named("share constrained", settings.constrained_ratio().map(|ratio| ratio.to_string())),
             ],
         ),
         (
@@ -67,7 +82,7 @@ fn parts(report: &Report) -> [(&'static str, Vec<Option<String>>); 8] {
                 kinds,
                 carried,
                 converted,
-                about.enforcement.condition().map(str::to_owned).filter(|_| is_sent),
+                record.enforcement.condition().map(str::to_owned).filter(|_| is_sent),
                 named("engine", engine(report)).filter(|_| is_sent),
                 formats,
             ],
@@ -76,16 +91,16 @@ fn parts(report: &Report) -> [(&'static str, Vec<Option<String>>); 8] {
         (
             "answers",
             vec![
-                about.output_len.map(|tokens| format!("at most {tokens} tokens")),
+                settings.output_len().map(|tokens| format!("at most {tokens} tokens")),
                 generated.then(|| format!("output tokens counted by: {counted}")),
             ],
         ),
         (
             "before the run, in no figure",
             vec![
-                before("trial request", about.trial_requests),
-                before("preflight question", about.enforcement.requests),
-                before("warm-up", about.warmup_requests),
+                before("trial request", record.trial_requests),
+                before("preflight question", record.enforcement.requests),
+                before("warm-up", record.warmup_requests),
             ],
         ),
     ]
@@ -96,23 +111,23 @@ fn before(name: &str, count: usize) -> Option<String> {
 }
 
 fn engine(report: &Report) -> Option<String> {
-    let about = &report.about;
+    let record = &report.record;
     let name = |text: &str| printable(text, NAME_MAX_CHARS);
-    let chosen = match &about.guided_decoding_backend {
+    let chosen = match &record.server.engine_choice {
         EngineChoice::None => None,
         EngineChoice::Declared(value) => Some(format!("{} (as declared; the server decides)", name(value))),
         EngineChoice::Selected(value) => Some(format!("{} (selected)", name(value))),
     };
-    let ours = about.engine.as_ref().map(|engine| {
+    let ours = report.engine.as_ref().map(|engine| {
         let version = engine.version.as_deref().map(|version| format!(" ({})", name(version)));
         let settings = engine.settings.iter().map(|(choice, value)| format!(", {} {}", name(choice), name(value)));
         format!("{}{}{}", name(&engine.name), version.unwrap_or_default(), settings.collect::<String>())
     });
-    ours.or_else(|| about.enforcement.engine()).or(chosen)
+    ours.or_else(|| record.enforcement.engine()).or(chosen)
 }
 
 fn engine_work(report: &Report) -> Option<String> {
-    let work = report.about.engine.as_ref()?.work.as_ref()?;
+    let work = report.engine.as_ref()?.work.as_ref()?;
     let masks = match (work.mask_p50_us, work.mask_p99_us) {
         (Some(p50), Some(p99)) => format!(", p50 {p50:.1} us, p99 {p99:.1} us"),
         _ => String::new(),

@@ -142,13 +142,13 @@ mod tests {
     use super::*;
     use crate::metrics::testing::{Made, made};
     use crate::observation::Outcome;
-    use crate::report::About;
+    use crate::record::testing::record;
     use crate::report::view::testing::with_view;
     use crate::verdict::{NotScored, Reason};
 
     fn rendered(run: &[Made<'_>]) -> String {
         let mut out = Vec::new();
-        with_view(run, About::default(), |view| write(&view, &mut out)).unwrap();
+        with_view(run, record(), |view| write(&view, &mut out)).unwrap();
         String::from_utf8(out).unwrap()
     }
 

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::About;
 use crate::backend::{self, ConstraintDialect, RequestOptions, ServerKind};
+use crate::record::RunRecord;
 use crate::case::Case;
 
 /// The longest body that goes into a line: Linux takes 128 KiB in one argument of a command.
@@ -22,28 +22,25 @@ pub struct Resend {
 }
 
 impl Resend {
-    /// Reads it off what is known of a run; `model` is the name that requests asked for, and `server_is_gone` whether the server ended
-    /// with the run. `None` where something is missing.
-    pub fn of(about: &About, model: &str, header_names: &[String], server_is_gone: bool) -> Option<Self> {
-        let kind: ServerKind = about.backend.as_deref()?.parse().ok()?;
-        let (base_url, path) = (about.base_url.as_deref()?, about.endpoint.as_deref()?);
-        // Kinds that take no constraints have no dialect, and ask for none.
-        let dialect = about.constraint_dialect.as_deref().map_or(Ok(ConstraintDialect::StructuredOutputs), str::parse);
-        Some(Self {
-            kind,
+    /// Reads it from a record; `server_is_gone` says whether the server ended with the run.
+    pub fn new(record: &RunRecord, server_is_gone: bool) -> Self {
+        let RunRecord { settings, server, .. } = record;
+        Self {
+            kind: settings.backend,
             options: RequestOptions {
-                model: model.to_owned(),
-                stream: about.request.stream?,
-                sampling: about.request.sampling.clone(),
-                ignore_eos: about.request.ignore_eos?,
-                dialect: dialect.ok()?,
-                guided_decoding_backend: about.guided_decoding_backend.value().map(str::to_owned),
-                extra_body: about.request.extra_body.clone(),
+                model: server.model.clone(),
+                stream: settings.request.stream,
+                sampling: settings.request.sampling.clone(),
+                ignore_eos: settings.request.ignore_eos,
+                // Kinds that take no constraints have no dialect, and ask for none.
+                dialect: server.constraint_dialect.unwrap_or(ConstraintDialect::StructuredOutputs),
+                guided_decoding_backend: server.engine_choice.value().map(str::to_owned),
+                extra_body: settings.request.extra_body.clone(),
             },
-            url: url(base_url, path),
-            header_names: header_names.to_vec(),
+            url: url(&server.base_url, &server.endpoint),
+            header_names: server.header_names.clone(),
             server_is_gone,
-        })
+        }
     }
 
     /// The line.
@@ -109,17 +106,14 @@ mod tests {
     use super::*;
     use crate::case::Prompt;
     use crate::constraint::Constraint;
-    use crate::report::RequestAbout;
+    use crate::record::testing;
 
-    fn about() -> About {
-        About {
-            backend: Some("vllm".into()),
-            base_url: Some("http://host:1/v1/".into()),
-            endpoint: Some("/v1/completions".into()),
-            constraint_dialect: Some("structured-outputs".into()),
-            request: RequestAbout { stream: Some(true), ignore_eos: Some(false), ..RequestAbout::default() },
-            ..About::default()
-        }
+    fn record(header_names: &[&str]) -> RunRecord {
+        let mut record = testing::record();
+        record.server.base_url = "http://host:1/v1/".into();
+        record.server.model = "served".into();
+        record.server.header_names = header_names.iter().map(|name| (*name).to_owned()).collect();
+        record
     }
 
     fn case(prompt: &str) -> Case {
@@ -136,14 +130,14 @@ mod tests {
     #[test]
     fn the_line_holds_the_body_and_no_secret() {
         let prompt = "it's `$(x)` \"q\" \\ \n\u{7f}\u{202e}é";
-        let resend = Resend::of(&about(), "served", &["X-Team".to_owned()], false).unwrap();
+        let resend = Resend::new(&record(&["X-Team"]), false);
         let line = resend.line(&case(prompt)).unwrap();
         assert!(
             line.starts_with("curl -sS -N 'http://host:1/v1/completions' -H 'Content-Type: application/json' -H \"Auth"),
             "{line}"
         );
         assert!(line.contains(" -H 'X-Team: ***' ") && !line.contains(['\n', '\u{7f}', '\u{202e}']), "{line}");
-        let own = Resend::of(&about(), "served", &["authorization".to_owned()], false).unwrap().line(&case("x")).unwrap();
+        let own = Resend::new(&record(&["authorization"]), false).line(&case("x")).unwrap();
         assert!(own.contains(" -H 'authorization: ***' ") && !own.contains("OPENAI_API_KEY"), "{own}");
         let body = body(&line);
         assert_eq!((&body["model"], &body["prompt"]), (&json!("served"), &json!(prompt)));
@@ -153,18 +147,13 @@ mod tests {
 
     #[test]
     fn where_there_is_no_line_it_is_said_why() {
-        let resend = Resend::of(&about(), "m", &[], true).unwrap();
+        let resend = Resend::new(&record(&[]), true);
         assert!(resend.line(&case(&"x".repeat(BODY_MAX_BYTES))).unwrap_err().contains("too many"));
-        let odd = About { backend: Some("tgi".into()), constraint_dialect: Some("tgi-grammar".into()), ..about() };
+        let mut odd = record(&[]);
+        odd.settings.backend = ServerKind::Tgi;
+        odd.server.constraint_dialect = Some(ConstraintDialect::TgiGrammar);
         let grammar = Constraint::StructuralTag(Arc::new(json!({})));
         let unsendable = Case { constraint: Some(Arc::new(grammar)), ..case("x") };
-        assert!(Resend::of(&odd, "m", &[], true).unwrap().line(&unsendable).unwrap_err().starts_with("nothing was sent: "));
-        for missing in [
-            About { backend: None, ..about() },
-            About { base_url: None, ..about() },
-            About { backend: Some("x".into()), ..about() },
-        ] {
-            assert!(Resend::of(&missing, "m", &[], true).is_none());
-        }
+        assert!(Resend::new(&odd, true).line(&unsendable).unwrap_err().starts_with("nothing was sent: "));
     }
 }

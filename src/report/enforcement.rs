@@ -1,88 +1,11 @@
 //! What is said of a run about whether its constraints held: before it, by a preflight, and in it. Pure.
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-use crate::backend::ConstraintDialect;
+use crate::enforcement::{Class, Enforcement, Held, State};
 use crate::metrics::quality::Quality;
-use crate::preflight::{Class, Kind, ServerFacts, Spelling};
 use crate::printable::printable;
 
 /// The most characters of a name that came from outside.
 const NAME_CHARS: usize = 200;
-
-/// Whether the constraints were seen to hold before the run.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Enforcement {
-    pub state: State,
-    /// Generating requests that the questions took; in no figure.
-    pub requests: usize,
-    /// Where the dialect is from.
-    pub dialect: DialectChoice,
-    /// What came of each kind, in the dialect of the run and in those that were tried before it.
-    pub findings: Vec<Held>,
-    /// The constrained request that came first, where that decides about the server's engine.
-    pub first_constrained: Option<FirstConstrained>,
-    /// What the server says of itself; `None` where it was not asked.
-    pub server: Option<ServerFacts>,
-    /// How JSON is spelt; `None` where it was not asked.
-    pub spelling: Option<Spelling>,
-}
-
-/// What came of asking.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum State {
-    /// Nobody asked: it was not wanted, nothing is constrained, or the server is our own.
-    #[default]
-    NotAsked,
-    /// Every kind of the run is enforced.
-    Enforced,
-    /// A constraint is dropped without a word, and the user wanted to measure all the same.
-    NotEnforced,
-    /// Neither was proved of every kind.
-    Unproven,
-}
-
-/// Where the dialect of a run is from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum DialectChoice {
-    /// The user.
-    #[default]
-    Named,
-    /// What the server says of itself.
-    Suggested,
-    /// The questions.
-    Proved,
-}
-
-/// What came of one kind in one dialect.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Held {
-    pub kind: Kind,
-    #[serde(rename = "constraint_dialect", serialize_with = "named", deserialize_with = "from_name")]
-    pub dialect: ConstraintDialect,
-    pub class: Class,
-    pub words: String,
-}
-
-/// The constrained request that a server saw first.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FirstConstrained {
-    pub case_id: String,
-    /// Where vLLM's rule sends it; `None` where that is not known.
-    pub engine: Option<String>,
-    /// Why, or why it is not known.
-    pub why: String,
-}
-
-fn named<S: Serializer>(dialect: &ConstraintDialect, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(dialect.name())
-}
-
-fn from_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ConstraintDialect, D::Error> {
-    String::deserialize(deserializer)?.parse().map_err(|error: crate::error::Error| serde::de::Error::custom(error.what))
-}
 
 impl Enforcement {
     /// What stands above everything else, where the figures are not what they seem.
@@ -179,6 +102,7 @@ pub(crate) fn remarks(enforcement: &Enforcement, quality: &Quality) -> Vec<Strin
 mod tests {
     use super::*;
     use crate::backend::ConstraintDialect::StructuredOutputs;
+    use crate::enforcement::{FirstConstrained, Kind};
     use crate::metrics::testing::{Made, made, with_samples};
     use crate::observation::Outcome;
     use crate::verdict::{Reason, Verdict};

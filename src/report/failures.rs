@@ -81,7 +81,7 @@ mod tests {
 
     use super::*;
     use crate::metrics::testing::{Made, made};
-    use crate::report::About;
+    use crate::record::testing::record;
     use crate::report::view::testing::with_view;
     use crate::verdict::{NotScored, Reason};
 
@@ -98,7 +98,7 @@ mod tests {
             Made { outcome: refused, verdict: Verdict::NotScored { why: NotScored::Refused }, finish_reason: None, ..made() },
         ];
         let mut out = Vec::new();
-        let count = with_view(&run, About::default(), |view| write(&view, &mut out)).unwrap();
+        let count = with_view(&run, record(), |view| write(&view, &mut out)).unwrap();
         let lines: Vec<Value> = String::from_utf8(out).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!((count, lines.len()), (2, 2));
         assert_eq!((&lines[0]["failing_as"], &lines[0]["answer"]), (&"not_json".into(), &"{\n\u{2028}".into()));

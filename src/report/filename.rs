@@ -1,53 +1,60 @@
 //! The saved file's name when the user gives none. Knows no directory.
 
-use super::Report;
 use super::saved::ResultFormat;
+use crate::record::RunRecord;
+use crate::schedule::Pace;
 
 /// The most bytes of a name's parts, so that the whole stays within what file systems take (255).
 const PART_MAX_BYTES: usize = 60;
 
-/// The name of the result file. sobench's own is the script's with `stamp`, if that is not empty, at its end, and `.json`; the others
-/// are their tools' to the letter, as far as letters go: whatever is not a letter, a digit, `.`, `_` or `-` becomes `-`.
+/// The name of the result file of a run of so many requests. sobench's own is the script's with `stamp`, if that is not empty, at its
+/// end, and `.json`; the others are their tools' to the letter, as far as letters go: whatever is not a letter, a digit, `.`, `_` or `-`
+/// becomes `-`.
 ///
-/// A ramp stands in the place of the rate, as in `vllm bench serve`. Parts that are not known are left out.
-pub fn filename(report: &Report, layout: ResultFormat, stamp: &str) -> String {
+/// A ramp stands in the place of the rate, as in `vllm bench serve`.
+pub fn filename(record: &RunRecord, requests: usize, layout: ResultFormat, stamp: &str) -> String {
     match layout {
-        ResultFormat::Sobench => joined(script_parts(report).into_iter().chain([Some(stamp.to_owned())]), "_", "json"),
+        ResultFormat::Sobench => {
+            joined(script_parts(record, requests).into_iter().chain([Some(stamp.to_owned())]), "_", "json")
+        }
         // The script writes JSON all the same, and has no stamp.
-        ResultFormat::VllmStructured => joined(script_parts(report).into_iter(), "_", "txt"),
-        ResultFormat::VllmServe => joined(serve_parts(report, stamp).into_iter(), "-", "json"),
+        ResultFormat::VllmStructured => joined(script_parts(record, requests).into_iter(), "_", "txt"),
+        ResultFormat::VllmServe => joined(serve_parts(record, stamp).into_iter(), "-", "json"),
     }
 }
 
 /// `1.0so_vllm_infqps_MODEL_json_1000_out128`.
-fn script_parts(report: &Report) -> [Option<String>; 7] {
-    let about = &report.about;
+fn script_parts(record: &RunRecord, requests: usize) -> [Option<String>; 7] {
+    let settings = &record.settings;
     [
-        about.constrained_ratio.map(|ratio| format!("{}so", python_ratio(ratio))),
-        about.backend.clone(),
-        ramp(report).or_else(|| about.request_rate.map(|rate| format!("{rate:?}qps"))),
-        about.model_id.as_deref().map(last_path_part).map(str::to_owned),
-        about.dataset.name.as_deref().map(last_path_part).map(str::to_owned),
-        about.num_prompts.map(|count| count.to_string()),
-        about.output_len.map(|tokens| format!("out{tokens}")),
+        settings.constrained_ratio().map(|ratio| format!("{}so", python_ratio(ratio))),
+        Some(settings.backend.to_string()),
+        Some(rate(record)),
+        Some(last_path_part(&record.server.model_id).to_owned()),
+        Some(last_path_part(settings.dataset.name.name()).to_owned()),
+        Some(requests.to_string()),
+        settings.output_len().map(|tokens| format!("out{tokens}")),
     ]
 }
 
 /// `vllm-infqps-concurrency8-MODEL-20260102-030405`.
-fn serve_parts(report: &Report, stamp: &str) -> [Option<String>; 5] {
-    let about = &report.about;
+fn serve_parts(record: &RunRecord, stamp: &str) -> [Option<String>; 5] {
+    let settings = &record.settings;
+    let label = settings.report.label.clone().filter(|label| !label.is_empty());
     [
-        about.label.clone().filter(|label| !label.is_empty()).or_else(|| about.backend.clone()),
-        ramp(report).or_else(|| about.request_rate.map(|rate| format!("{rate:?}qps"))),
-        about.max_concurrency.map(|cap| format!("concurrency{cap}")),
-        about.model_id.as_deref().map(last_path_part).map(str::to_owned),
+        label.or_else(|| Some(settings.backend.to_string())),
+        Some(rate(record)),
+        record.own_cap().map(|cap| format!("concurrency{cap}")),
+        Some(last_path_part(&record.server.model_id).to_owned()),
         Some(stamp.to_owned()),
     ]
 }
 
-fn ramp(report: &Report) -> Option<String> {
-    let ramp = report.load.as_ref().and_then(|load| load.ramp.as_ref())?;
-    Some(format!("ramp-up-{}-{}qps-{}qps", ramp.strategy, ramp.start_rps, ramp.end_rps))
+fn rate(record: &RunRecord) -> String {
+    match record.settings.load.pace {
+        Pace::Steady(_) => format!("{:?}qps", record.own_request_rate()),
+        Pace::Ramp(ramp) => format!("ramp-up-{}-{}qps-{}qps", ramp.strategy.name(), ramp.start_rps, ramp.end_rps),
+    }
 }
 
 fn joined(parts: impl Iterator<Item = Option<String>>, between: &str, ending: &str) -> String {
@@ -76,65 +83,62 @@ fn safe(part: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::{MetricsOptions, summarise};
-    use crate::report::{About, DatasetAbout};
+    use crate::record::testing::record;
+    use crate::schedule::Rate;
 
-    fn named(about: About, stamp: &str) -> String {
-        named_in(ResultFormat::Sobench, about, stamp)
+    fn named(record: &RunRecord, stamp: &str) -> String {
+        filename(record, 1000, ResultFormat::Sobench, stamp)
     }
 
-    fn named_in(layout: ResultFormat, about: About, stamp: &str) -> String {
-        filename(&Report::new(about, summarise(&[], 0, &MetricsOptions::default())), layout, stamp)
-    }
-
-    fn about() -> About {
-        About {
-            backend: Some("vllm".into()),
-            model_id: Some("Qwen/Qwen2.5-7B-Instruct".into()),
-            dataset: DatasetAbout { name: Some("json".into()), ..DatasetAbout::default() },
-            num_prompts: Some(1000),
-            output_len: Some(128),
-            constrained_ratio: Some(1.0),
-            request_rate: Some(f64::INFINITY),
-            ..About::default()
-        }
+    fn qwen() -> RunRecord {
+        let mut record = record();
+        record.server.model_id = "Qwen/Qwen2.5-7B-Instruct".into();
+        record
     }
 
     #[test]
     fn is_the_scripts_name_but_for_its_end() {
-        assert_eq!(named(about(), ""), "1.0so_vllm_infqps_Qwen2.5-7B-Instruct_json_1000_out128.json");
-        let free = About { constrained_ratio: Some(0.0), request_rate: Some(10.0), ..about() };
-        assert_eq!(named(free, "20260102-030405"), "0so_vllm_10.0qps_Qwen2.5-7B-Instruct_json_1000_out128_20260102-030405.json");
+        assert_eq!(named(&qwen(), ""), "1.0so_vllm_infqps_Qwen2.5-7B-Instruct_json_1000_out128.json");
+        let mut free = qwen();
+        free.settings.dataset.constrained_ratio = 0.0;
+        free.settings.load.pace = Pace::Steady(Rate::PerSecond(10.0));
+        assert_eq!(named(&free, "20260102-030405"), "0so_vllm_10.0qps_Qwen2.5-7B-Instruct_json_1000_out128_20260102-030405.json");
     }
 
     #[test]
     fn is_each_tools_in_its_layout() {
         use ResultFormat::{VllmServe, VllmStructured};
         let stamp = "20260102-030405";
-        let capped = About { label: Some("night".into()), max_concurrency: Some(8), request_rate: Some(2.5), ..about() };
-        for (layout, about, expected) in [
-            (VllmStructured, about(), "1.0so_vllm_infqps_Qwen2.5-7B-Instruct_json_1000_out128.txt"),
-            (VllmServe, about(), "vllm-infqps-Qwen2.5-7B-Instruct-20260102-030405.json"),
+        let mut capped = qwen();
+        capped.settings.report.label = Some("night".into());
+        capped.settings.load.max_concurrency = Some(8);
+        capped.settings.load.pace = Pace::Steady(Rate::PerSecond(2.5));
+        for (layout, record, expected) in [
+            (VllmStructured, qwen(), "1.0so_vllm_infqps_Qwen2.5-7B-Instruct_json_1000_out128.txt"),
+            (VllmServe, qwen(), "vllm-infqps-Qwen2.5-7B-Instruct-20260102-030405.json"),
             (VllmServe, capped, "night-2.5qps-concurrency8-Qwen2.5-7B-Instruct-20260102-030405.json"),
         ] {
-            assert_eq!(named_in(layout, about, stamp), expected);
+            assert_eq!(filename(&record, 1000, layout, stamp), expected);
         }
     }
 
     #[test]
     fn is_one_file_in_the_directory_whatever_the_names_are() {
-        let model = |id: &str| named(About { model_id: Some(id.into()), ..About::default() }, "");
+        let model = |id: &str| {
+            let mut record = record();
+            record.server.model_id = id.into();
+            filename(&record, 1000, ResultFormat::VllmServe, "")
+        };
         for (id, expected) in [
-            ("/models/my model/", "my-model.json"),
-            ("..", "sobench.json"),
-            ("a:b*c", "a-b-c.json"),
-            ("C:\\models\\x", "x.json"),
-            ("日本", "--.json"),
-            ("", "sobench.json"),
+            ("/models/my model/", "vllm-infqps-my-model.json"),
+            ("..", "vllm-infqps.json"),
+            ("a:b*c", "vllm-infqps-a-b-c.json"),
+            ("C:\\models\\x", "vllm-infqps-x.json"),
+            ("日本", "vllm-infqps---.json"),
+            ("", "vllm-infqps.json"),
         ] {
             assert_eq!(model(id), expected, "{id}");
         }
-        assert_eq!(model(&"m".repeat(500)).len(), PART_MAX_BYTES + ".json".len());
-        assert_eq!(named(About::default(), ""), "sobench.json");
+        assert_eq!(model(&"m".repeat(500)).len(), "vllm-infqps-.json".len() + PART_MAX_BYTES);
     }
 }

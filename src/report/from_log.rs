@@ -2,11 +2,10 @@
 //! Knows no server and no clock.
 
 use std::collections::{HashMap, HashSet};
-use std::time::Duration;
 
-use crate::dates::{date, timestamp};
-use crate::driver::schedule::{Pace, Ramp, RampStrategy, RateStep, due_times};
-use crate::error::{Error, Result};
+use crate::dates::timestamp;
+use crate::schedule::{Pace, Ramp, RateStep, due_times};
+use crate::error::Result;
 use crate::metrics::client::ClientPart;
 use crate::metrics::cold::FirstUses;
 use crate::metrics::cold_load::ColdLoad;
@@ -18,8 +17,9 @@ use crate::metrics::{Metrics, Sample, summarise};
 use crate::report::curl::Resend;
 use crate::report::shards;
 use crate::report::view::View;
-use crate::report::{About, Details, EngineAbout, LoadReport, RampAbout, Report, RpsChange};
-use crate::runlog::{Header, RampTerms, RunLog};
+use crate::record::{Engine, RunRecord};
+use crate::report::{Details, LoadFigures, RampFigures, Report, RpsChange};
+use crate::runlog::RunLog;
 use crate::shard::Shard;
 
 /// Times without an answer that are named; of more, those with the most requests.
@@ -29,11 +29,10 @@ const MAX_OUTAGES: usize = 3;
 pub fn with_view<T>(log: &RunLog, report: &Report, what: impl FnOnce(&View<'_>) -> Result<T>) -> Result<T> {
     let samples = log.requests.samples();
     let answer = |place: usize| log.answer(place).map(|answer| answer.text);
-    let header = &log.header;
-    let model = header.model.as_deref().or(report.about.model_id.as_deref());
-    let is_gone = log.footer.as_ref().map_or(report.about.embedded, |footer| footer.cost.includes_server);
-    let resend = model.and_then(|model| Resend::of(&report.about, model, &header.header_names, is_gone));
-    let shown = what(&View { report, samples: &samples, answer: &answer, resend: resend.as_ref() })?;
+    let record = &log.record;
+    let is_gone = log.footer.as_ref().map_or(record.server.embedded, |footer| footer.cost.includes_server);
+    let resend = Resend::new(record, is_gone);
+    let shown = what(&View { report, samples: &samples, answer: &answer, resend: Some(&resend) })?;
     log.check()?;
     Ok(shown)
 }
@@ -41,56 +40,54 @@ pub fn with_view<T>(log: &RunLog, report: &Report, what: impl FnOnce(&View<'_>) 
 /// Makes the report; with every request in it if it is to be `detailed`, for which the log has to have its texts in memory.
 ///
 /// # Errors
-/// An answer that is shown as an example cannot be read again; the log's own terms make no sense.
+/// An answer that is shown as an example cannot be read again.
 pub fn report(log: &RunLog, detailed: bool) -> Result<Report> {
-    let header = &log.header;
+    let (record, footer) = (&log.record, log.footer.as_ref());
+    let options = &record.settings.metrics;
     let samples = log.requests.samples();
     let duration_ns = log.duration_ns();
-    let mut metrics = summarise(&samples, duration_ns, &header.metrics);
+    let mut metrics = summarise(&samples, duration_ns, options);
     fill_excerpts(&mut metrics, log)?;
-    let mut report = Report::new(about(log), metrics);
-    report.percentile_metrics.clone_from(&header.percentile_metrics);
-    report.queue_metrics.clone_from(&header.queue_metrics);
-    report.load = Some(load(header, &samples, duration_ns)?);
-    report.shards = shards::reports(header, &samples);
-    report.client = match (&report.shards[..], &log.footer) {
-        ([], footer) => footer.as_ref().map(|footer| ClientPart::of(&samples, &header.metrics, footer.cost, 0)),
+    let shards = shards::reports(record, &samples);
+    let client = match (&shards[..], footer) {
+        ([], footer) => footer.map(|footer| ClientPart::of(&samples, options, footer.cost, 0)),
         (shards, _) => shards::worst_client(shards),
     };
-    report.parts = parts(&samples, duration_ns, &header.metrics);
-    report.probe = log.footer.as_ref().and_then(|footer| footer.probe.clone());
-    report.spec_decode = log.footer.as_ref().and_then(|footer| footer.spec_decode.clone());
-    report.details = detailed.then(|| Details::of(&samples, &header.metrics));
-    report.about.notices.extend(rounded(&report.metrics));
-    report.about.notices.extend(away(&samples));
+    let report = Report {
+        record: record.clone(),
+        requests: log.requests.len(),
+        // What the engine had done before the run is no figure of it.
+        engine: match footer {
+            Some(footer) => footer.engine.clone(),
+            None => record.server.engine.clone().map(|engine| Engine { work: None, ..engine }),
+        },
+        partial: log.is_partial(),
+        notices: notices(log, &metrics, &samples),
+        metrics,
+        load: Some(load(record, &samples, duration_ns)),
+        client,
+        shards,
+        parts: parts(&samples, duration_ns, options),
+        probe: footer.and_then(|footer| footer.probe.clone()),
+        spec_decode: footer.and_then(|footer| footer.spec_decode.clone()),
+        details: detailed.then(|| Details::of(&samples, options)),
+    };
     log.check()?;
     Ok(report)
 }
 
-fn about(log: &RunLog) -> About {
-    let (header, footer) = (&log.header, log.footer.as_ref());
-    let planned = &header.about;
-    About {
-        date: Some(date(header.started())),
-        num_prompts: Some(log.requests.len()),
-        request_rate: planned.request_rate.map(|rate| rate / header.part().of as f64),
-        max_concurrency: header.own_cap(),
-        // What the engine had done before the run is no figure of it.
-        engine: match footer {
-            Some(footer) => footer.engine.clone(),
-            None => planned.engine.clone().map(|engine| EngineAbout { work: None, ..engine }),
-        },
-        partial: log.is_partial(),
-        notices: shards::part_notice(header)
-            .into_iter()
-            .chain(shards::merged_notices(header))
-            .chain(partial_notice(log))
-            .chain(planned.notices.clone())
-            .chain(footer.map(|footer| footer.notices.clone()).unwrap_or_default())
-            .chain(log.notices.clone())
-            .collect(),
-        ..planned.clone()
-    }
+fn notices(log: &RunLog, metrics: &Metrics, samples: &[Sample<'_>]) -> Vec<String> {
+    let record = &log.record;
+    shards::part_notice(record)
+        .into_iter()
+        .chain(shards::merged_notices(record))
+        .chain(partial_notice(log))
+        .chain(record.notices.clone())
+        .chain(log.footer.as_ref().map(|footer| footer.notices.clone()).unwrap_or_default())
+        .chain(log.notices.clone())
+        .chain(rounded(metrics))
+        .chain(away(samples))
+        .collect()
 }
 
 /// What the reader has to know of figures that are not exact.
@@ -134,51 +131,42 @@ fn partial_notice(log: &RunLog) -> Option<String> {
             "partial: the run log has no end, as of a run that was killed; {} of {} prepared requests had ended, what was under way is \
              lost, and of the client's own part nothing is known",
             log.requests.len(),
-            log.header.own_requests()
+            log.record.own_requests()
         )),
     }
 }
 
-fn load(header: &Header, samples: &[Sample<'_>], duration_ns: u64) -> Result<LoadReport> {
-    let (terms, seed) = (&header.load, header.load.seed);
+fn load(record: &RunRecord, samples: &[Sample<'_>], duration_ns: u64) -> LoadFigures {
+    let (settings, seed) = (&record.settings, record.settings.dataset.seed);
+    let (load, options) = (&settings.load, &settings.metrics);
     // What another shard sent before is in none of these figures.
-    let is_whole = header.part() == Shard::WHOLE;
-    let known: HashSet<String> = header.known_constraints.iter().cloned().collect();
-    Ok(LoadReport {
-        asked_rps: terms.request_rate.map(|rate| rate / header.part().of as f64),
-        ramp: terms.ramp.as_ref().map(|ramp| ramp_about(ramp, header, samples)).transpose()?,
-        max_error_rate: terms.max_error_rate,
-        max_consecutive_errors: terms.max_consecutive_errors,
-        duration_limit_s: terms.duration_ns.map(|ns| Duration::from_nanos(ns).as_secs_f64()),
+    let is_whole = record.part() == Shard::WHOLE;
+    let known: HashSet<String> = record.known_constraints.iter().cloned().collect();
+    LoadFigures {
+        ramp: match load.pace {
+            Pace::Steady(_) => None,
+            Pace::Ramp(ramp) => Some(ramp_figures(ramp, record, samples)),
+        },
         offered: Offered::of(samples),
-        max_concurrency: header.own_cap(),
-        first_uses: if is_whole { FirstUses::of(samples, &header.metrics, &known, seed) } else { None },
-        cold_load: terms.cold_schema_every.filter(|_| is_whole).map(|every| ColdLoad::of(samples, &header.metrics, every, seed)),
-        steady_state: header
+        first_uses: if is_whole { FirstUses::of(samples, options, &known, seed) } else { None },
+        cold_load: load.cold_schema_every.filter(|_| is_whole).map(|every| ColdLoad::of(samples, options, every, seed)),
+        steady_state: record
             .own_cap()
-            .and_then(|target| SteadyState::of(samples, duration_ns, &header.metrics, target, terms.steady_state_threshold)),
-    })
+            .and_then(|target| SteadyState::of(samples, duration_ns, options, target, load.steady_state_threshold)),
+    }
 }
 
-fn ramp_about(terms: &RampTerms, header: &Header, samples: &[Sample<'_>]) -> Result<RampAbout> {
-    let known = [RampStrategy::Linear, RampStrategy::Exponential];
-    let strategy = known.into_iter().find(|strategy| strategy.name() == terms.strategy).ok_or_else(|| {
-        Error::usage(format!("the run log names a ramp that is not known: {}", terms.strategy))
-            .hint("use the sobench that wrote it, or a newer one")
-    })?;
-    let ramp = Ramp { strategy, start_rps: terms.start_rps, end_rps: terms.end_rps };
-    let planned = header.load.requests;
-    let due = due_times(planned, Pace::Ramp(ramp), header.load.burstiness, header.load.seed);
+fn ramp_figures(ramp: Ramp, record: &RunRecord, samples: &[Sample<'_>]) -> RampFigures {
+    let planned = record.dataset.requests;
+    let load = &record.settings.load;
+    let due = due_times(planned, load.pace, load.burstiness, record.settings.dataset.seed);
     let came = samples.last().map_or(0, |sample| sample.case_index() + 1);
     let steps = ramp.steps(planned, &due[..came.min(planned)]);
-    let change = |step: RateStep| RpsChange { rps: step.rps, timestamp: timestamp(header.started() + step.at) };
-    Ok(RampAbout {
-        strategy: terms.strategy.clone(),
-        start_rps: ramp.start_rps,
-        end_rps: ramp.end_rps,
+    let change = |step: RateStep| RpsChange { rps: step.rps, timestamp: timestamp(record.started() + step.at) };
+    RampFigures {
         events: steps.into_iter().map(change).collect(),
         rates: samples.iter().map(|sample| ramp.rate_at(sample.case_index(), planned)).collect(),
-    })
+    }
 }
 
 /// Puts the answers into the examples: the few that are shown are all that is read again.

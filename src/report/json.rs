@@ -7,29 +7,17 @@
 
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
-use super::{About, Details, FORMAT_VERSION, Report, rate_or_inf};
+use super::load::add_ramp_settings;
+use super::{Details, FORMAT_VERSION, Report};
+use crate::json_numbers::number_or_inf;
 use crate::metrics::LatencyMetric;
 use crate::metrics::Metrics;
-use crate::metrics::latency::Latency;
 use crate::metrics::probe::Probed;
 use crate::metrics::spec_decode::SpecDecode;
 use crate::metrics::stats::{Rate, Summary};
-
-/// Members of [`super::About`] that stand at the top under vLLM's names, and are not said twice.
-const AT_THE_TOP: [&str; 10] = [
-    "date",
-    "endpoint_type",
-    "backend",
-    "label",
-    "model_id",
-    "tokenizer_id",
-    "num_prompts",
-    "request_rate",
-    "burstiness",
-    "max_concurrency",
-];
+use crate::record::{RunRecord, Settings};
 
 /// The columns of a detailed file.
 const DETAILS: [&str; 10] = [
@@ -90,10 +78,10 @@ pub fn render(report: &Report, detailed: bool) -> File<'_> {
     put(&mut file, "max_output_tokens_per_s", throughput.max_output_tokens_per_s);
     put(&mut file, "max_concurrent_requests", throughput.max_concurrent_requests);
     report.probe.iter().for_each(|probed| add_probe(&mut file, probed));
-    report.load.iter().for_each(|load| load.add_events(&mut file));
+    report.load.iter().for_each(|load| load.add_events(&mut file, report.record.own_cap()));
     report.spec_decode.iter().for_each(|spec_decode| add_spec_decode(&mut file, spec_decode));
     for metric in LatencyMetric::ALL {
-        add_latency(&mut file, metric.key(), summary_of(&report.metrics.overall.latency, metric));
+        add_latency(&mut file, metric.key(), report.metrics.overall.latency.summary(metric));
     }
     file.insert("sobench".to_owned(), own_part(report));
     File { members: file, details }
@@ -138,37 +126,29 @@ impl Serialize for Column<'_> {
     }
 }
 
-/// The summary that a latency's name stands for.
-pub(super) fn summary_of(latency: &Latency, metric: LatencyMetric) -> &Summary {
-    match metric {
-        LatencyMetric::Ttft => &latency.ttft_ms,
-        LatencyMetric::Tpot => &latency.tpot_ms,
-        LatencyMetric::Itl => &latency.itl_ms,
-        LatencyMetric::E2el => &latency.e2el_ms,
-    }
-}
-
 fn add_settings(file: &mut Map<String, Value>, report: &Report) {
-    let about = &report.about;
-    let settings = settings(about);
-    let setting = |key: &str| settings.get(key).cloned().expect("AT_THE_TOP names members of About");
-    put(file, "date", &about.date);
-    put(file, "endpoint_type", about.endpoint_type.as_ref().or(about.backend.as_ref()));
-    for key in ["backend", "label", "model_id", "tokenizer_id", "num_prompts"] {
-        file.insert(key.to_owned(), setting(key));
-    }
+    let record = &report.record;
+    let settings = &record.settings;
+    put(file, "date", record.date());
+    // vLLM's older name for the backend.
+    put(file, "endpoint_type", settings.backend);
+    put(file, "backend", settings.backend);
+    put(file, "label", &settings.report.label);
+    put(file, "model_id", &record.server.model_id);
+    put(file, "tokenizer_id", &record.tokenizer_id);
+    put(file, "num_prompts", report.requests);
     // As in vLLM, the user's pairs stand here, and a measured key of the same name takes their place. All of them are in our part.
     let taken: Vec<String> = file.keys().cloned().collect();
-    for (key, value) in &about.metadata {
+    for (key, value) in &settings.report.metadata {
         if key != "sobench" && !taken.contains(key) && !DETAILS.contains(&key.as_str()) && !OF_SOME_LOADS.contains(&key.as_str())
         {
             put(file, key, value);
         }
     }
-    for key in ["request_rate", "burstiness", "max_concurrency"] {
-        file.insert(key.to_owned(), setting(key));
-    }
-    report.load.iter().for_each(|load| load.add_settings(file));
+    put(file, "request_rate", Rps(record.own_request_rate()));
+    put(file, "burstiness", settings.load.burstiness);
+    put(file, "max_concurrency", record.own_cap());
+    add_ramp_settings(file, record);
 }
 
 fn add_totals(file: &mut Map<String, Value>, metrics: &Metrics) {
@@ -221,12 +201,12 @@ fn own_part(report: &Report) -> Value {
     let metrics = &report.metrics;
     let mut own = Map::new();
     put(&mut own, "format_version", FORMAT_VERSION);
-    own.extend(settings(&report.about).into_iter().filter(|(key, _)| !AT_THE_TOP.contains(&key.as_str())));
-    put(&mut own, "percentile_metrics", &report.percentile_metrics);
-    if !report.queue_metrics.is_empty() {
-        put(&mut own, "queue_metrics", &report.queue_metrics);
+    add_conditions(&mut own, report);
+    put(&mut own, "percentile_metrics", report.percentile_metrics());
+    if !report.queue_metrics().is_empty() {
+        put(&mut own, "queue_metrics", report.queue_metrics());
     }
-    put(&mut own, "load", &report.load);
+    put(&mut own, "load", report.load.as_ref().map(|load| load.to_json(&report.record)));
     put(&mut own, "client", &report.client);
     if !report.shards.is_empty() {
         put(&mut own, "shards", &report.shards);
@@ -240,14 +220,59 @@ fn own_part(report: &Report) -> Value {
     if !report.parts.is_empty() {
         put(&mut own, "datasets", &report.parts);
     }
+    put(&mut own, "record", &report.record);
     Value::Object(own)
 }
 
-fn settings(about: &About) -> Map<String, Value> {
-    match to_value(about) {
-        Value::Object(settings) => settings,
-        other => unreachable!("a struct with named fields is an object, not {other}"),
+/// The conditions of the run, under the keys that readers of the file know.
+fn add_conditions(own: &mut Map<String, Value>, report: &Report) {
+    let record = &report.record;
+    let RunRecord { settings, server, dataset, .. } = record;
+    put(own, "sobench_version", &record.sobench_version);
+    put(own, "base_url", &server.base_url);
+    put(own, "endpoint", &server.endpoint);
+    let loaded = json!({
+        "name": settings.dataset.name,
+        "path": settings.dataset.dataset_path,
+        "source": dataset.source,
+        "rows": dataset.rows,
+        "sha256": dataset.sha256,
+        "grammar_converted_from": dataset.grammar_converted_from,
+    });
+    put(own, "dataset", loaded);
+    put(own, "output_len", settings.output_len());
+    put(own, "seed", settings.dataset.seed);
+    put(own, "request", request(settings));
+    put(own, "constrained_ratio", settings.constrained_ratio());
+    put(own, "constraint_dialect", server.constraint_dialect);
+    put(own, "constraint_kinds", &dataset.constraint_kinds);
+    put(own, "guided_decoding_backend", &server.engine_choice);
+    put(own, "engine", &report.engine);
+    put(own, "server_version", &server.version);
+    put(own, "metadata", settings.report.metadata.iter().map(|(key, value)| (key.clone(), value.as_str().into())).collect::<Map<_, _>>());
+    put(own, "embedded", server.embedded);
+    put(own, "host", &record.host);
+    put(own, "assert_formats", settings.evaluate.assert_formats);
+    put(own, "trial_requests", record.trial_requests);
+    put(own, "warmup_requests", record.warmup_requests);
+    put(own, "partial", report.partial);
+    put(own, "enforcement", &record.enforcement);
+    put(own, "notices", &report.notices);
+}
+
+/// What every request carried beside prompt, length and constraint. What was not given was not sent, and is `null`.
+fn request(settings: &Settings) -> Map<String, Value> {
+    let (request, load) = (&settings.request, &settings.load);
+    let mut own = Map::new();
+    put(&mut own, "stream", request.stream);
+    if let Value::Object(sampling) = to_value(&request.sampling) {
+        own.extend(sampling);
     }
+    put(&mut own, "ignore_eos", request.ignore_eos);
+    put(&mut own, "extra_body", &request.extra_body);
+    put(&mut own, "request_timeout_s", load.request_timeout.as_secs_f64());
+    put(&mut own, "idle_timeout_s", load.idle_timeout.map(|limit| limit.as_secs_f64()));
+    own
 }
 
 /// Requests per second, in vLLM's spelling.
@@ -255,7 +280,7 @@ pub(super) struct Rps(pub(super) f64);
 
 impl Serialize for Rps {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        rate_or_inf(&Some(self.0), serializer)
+        number_or_inf::serialize(&self.0, serializer)
     }
 }
 
@@ -264,7 +289,7 @@ pub(super) fn put(map: &mut Map<String, Value>, key: &str, value: impl Serialize
 }
 
 /// A value of ours as JSON. A number that JSON does not have becomes `null`.
-fn to_value(value: impl Serialize) -> Value {
+pub(super) fn to_value(value: impl Serialize) -> Value {
     serde_json::to_value(value).expect("reports hold only strings, numbers and structs of them, with string keys")
 }
 
@@ -273,12 +298,13 @@ mod tests {
     use super::*;
     use crate::metrics::testing::{Made, made, with_samples};
     use crate::metrics::{MetricsOptions, summarise};
+    use crate::record::testing::record;
 
-    fn rendered(run: &[Made<'_>], about: About, detailed: bool) -> Value {
+    fn rendered(run: &[Made<'_>], record: RunRecord, detailed: bool) -> Value {
         let options = MetricsOptions { percentiles: vec![50.0, 99.9], ..MetricsOptions::default() };
         let report = with_samples(run, |samples| Report {
             details: Some(Details::of(samples, &options)),
-            ..Report::new(about, summarise(samples, 2_000_000_000, &options))
+            ..Report::new(record, summarise(samples, 2_000_000_000, &options))
         });
         to_value(render(&report, detailed))
     }
@@ -289,8 +315,9 @@ mod tests {
 
     #[test]
     fn keys_come_in_vllms_order() {
-        let about = About { metadata: vec![("gpu".into(), "none".into())], ..About::default() };
-        let value = rendered(&[made()], about, false);
+        let mut tagged = record();
+        tagged.settings.report.metadata = vec![("gpu".into(), "none".into())];
+        let value = rendered(&[made()], tagged, false);
         let expected = "date endpoint_type backend label model_id tokenizer_id num_prompts gpu request_rate burstiness max_concurrency \
             correct_rate(%) vllm_correct_rate(%) duration completed failed total_input_tokens total_output_tokens request_throughput \
             request_goodput output_throughput total_token_throughput max_output_tokens_per_s max_concurrent_requests mean_ttft_ms \
@@ -301,7 +328,7 @@ mod tests {
 
     #[test]
     fn details_stand_where_vllm_has_them_and_only_on_request() {
-        let value = rendered(&[made()], About::default(), true);
+        let value = rendered(&[made()], record(), true);
         let keys = keys(&value);
         let from = keys.iter().position(|it| *it == "input_lens").unwrap();
         assert_eq!(keys[from - 1], "total_token_throughput");
@@ -314,7 +341,7 @@ mod tests {
                 .join(" ")
         );
         assert_eq!(value["outputs"][0]["generated"], "{}");
-        assert_eq!(rendered(&[made()], About::default(), false).get("outputs"), None);
+        assert_eq!(rendered(&[made()], record(), false).get("outputs"), None);
     }
 
     #[test]
@@ -322,7 +349,9 @@ mod tests {
         let pairs =
             [("backend", "mine"), ("completed", "all"), ("sobench", "x"), ("rack", "6"), ("rack", "7"), ("errors", "none")];
         let metadata = pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).to_vec();
-        let value = rendered(&[made()], About { backend: Some("vllm".into()), metadata, ..About::default() }, false);
+        let mut tagged = record();
+        tagged.settings.report.metadata = metadata;
+        let value = rendered(&[made()], tagged, false);
         assert_eq!((&value["backend"], &value["rack"]), (&Value::from("vllm"), &Value::from("7")));
         assert_eq!(value["completed"].as_u64(), Some(1));
         assert_eq!(value.get("errors"), None);
@@ -332,9 +361,9 @@ mod tests {
 
     #[test]
     fn an_infinite_rate_is_a_word_and_nothing_is_null() {
-        let value = rendered(&[], About { request_rate: Some(f64::INFINITY), ..About::default() }, true);
+        let value = rendered(&[], record(), true);
         assert_eq!(value["request_rate"], "inf");
-        for key in ["mean_ttft_ms", "p50_itl_ms", "correct_rate(%)", "request_goodput", "max_output_tokens_per_s", "model_id"] {
+        for key in ["mean_ttft_ms", "p50_itl_ms", "correct_rate(%)", "request_goodput", "max_output_tokens_per_s", "max_concurrency"] {
             assert!(value[key].is_null(), "{key}");
         }
         assert_eq!(value["duration"].as_f64(), Some(2.0));
@@ -342,14 +371,16 @@ mod tests {
 
     #[test]
     fn no_not_a_number_reaches_the_file() {
-        let about = About { burstiness: Some(f64::NAN), constrained_ratio: Some(f64::NEG_INFINITY), ..About::default() };
-        let text = rendered(&[made()], about, true).to_string();
+        let mut odd = record();
+        odd.settings.load.burstiness = f64::NAN;
+        odd.settings.dataset.constrained_ratio = f64::NEG_INFINITY;
+        let text = rendered(&[made()], odd, true).to_string();
         assert!(!text.contains("NaN") && !text.to_lowercase().contains("infinity"));
     }
 
     #[test]
     fn peaks_count_what_their_keys_say() {
-        let value = rendered(&[Made { output: Some(12), ..made() }], About::default(), false);
+        let value = rendered(&[Made { output: Some(12), ..made() }], record(), false);
         let own = &value["sobench"]["overall"]["throughput"];
         for (figure, expected) in [
             (&value["max_output_tokens_per_s"], 12.0),

@@ -99,9 +99,9 @@ pub fn write(view: &View<'_>, per: JunitPer, out: &mut dyn Write) -> Result<()> 
 }
 
 fn head(view: &View<'_>, counts: Counts) -> String {
-    let about = &view.report.about;
+    let record = &view.report.record;
     let seconds = view.report.metrics.duration_ns as f64 / 1e9;
-    let date = about.date.as_deref().and_then(iso).unwrap_or_else(|| NO_DATE.to_owned());
+    let date = iso(&record.date()).unwrap_or_else(|| NO_DATE.to_owned());
     let Counts { tests, failures, errors, skipped } = counts;
     let mut head = format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n<testsuite id=\"0\" package=\"sobench\" name=\"{}\" hostname=\"localhost\" \
@@ -111,13 +111,13 @@ fn head(view: &View<'_>, counts: Counts) -> String {
     );
     let rate = view.report.metrics.quality.correct_rate;
     let properties = [
-        ("sobench_version", about.sobench_version.clone()),
-        ("backend", about.backend.clone()),
-        ("base_url", about.base_url.clone()),
-        ("model", about.model_id.clone()),
-        ("dataset_sha256", about.dataset.sha256.clone()),
-        ("seed", about.seed.map(|it| it.to_string())),
-        ("partial", Some(about.partial.to_string())),
+        ("sobench_version", Some(record.sobench_version.clone())),
+        ("backend", Some(record.settings.backend.to_string())),
+        ("base_url", Some(record.server.base_url.clone())),
+        ("model", Some(record.server.model_id.clone())),
+        ("dataset_sha256", Some(record.dataset.sha256.clone())),
+        ("seed", Some(record.settings.dataset.seed.to_string())),
+        ("partial", Some(view.report.partial.to_string())),
         ("correct_rate_percent", rate.map(|it| format!("{:.4}", it.percent))),
     ];
     for (name, value) in properties {
@@ -130,12 +130,11 @@ fn head(view: &View<'_>, counts: Counts) -> String {
 }
 
 fn suite(view: &View<'_>) -> String {
-    let about = &view.report.about;
-    format!("{} on {}", about.model_id.as_deref().unwrap_or("a model"), dataset(view))
+    format!("{} on {}", view.report.record.server.model_id, dataset(view))
 }
 
-fn dataset<'a>(view: &View<'a>) -> &'a str {
-    view.report.about.dataset.name.as_deref().unwrap_or("dataset")
+fn dataset(view: &View<'_>) -> &'static str {
+    view.report.record.settings.dataset.name.name()
 }
 
 /// One request.
@@ -214,18 +213,14 @@ mod tests {
     use crate::metrics::testing::{Made, made};
     use crate::observation::Outcome;
     use crate::report::view::testing::with_view;
-    use crate::report::{About, DatasetAbout};
+    use crate::record::testing::record;
     use crate::verdict::{NotScored, Reason, Verdict};
 
     fn rendered(run: &[Made<'_>], per: JunitPer) -> String {
-        let about = About {
-            date: Some("20260102-030405".into()),
-            model_id: Some("<m>".into()),
-            dataset: DatasetAbout { name: Some("json".into()), ..DatasetAbout::default() },
-            ..About::default()
-        };
+        let mut named = record();
+        named.server.model_id = "<m>".into();
         let mut out = Vec::new();
-        with_view(run, about, |view| write(&view, per, &mut out)).unwrap();
+        with_view(run, named, |view| write(&view, per, &mut out)).unwrap();
         String::from_utf8(out).unwrap()
     }
 

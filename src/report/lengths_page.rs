@@ -99,7 +99,7 @@ mod tests {
     use super::*;
     use crate::metrics::testing::{Made, made};
     use crate::observation::Outcome;
-    use crate::report::About;
+    use crate::record::testing::record;
     use crate::report::page::testing::check_well_formed;
     use crate::report::view::testing::with_view;
 
@@ -116,13 +116,13 @@ mod tests {
     fn what_nobody_counted_is_left_out() {
         let failed = Made { outcome: Outcome::TimedOut { limit_ms: 1, limit: Default::default(), stage: None }, ..made() };
         let run = [made(), Made { output: None, ..made() }, failed];
-        with_view(&run, About::default(), |view| {
+        with_view(&run, record(), |view| {
             let page = render(&view);
             check_well_formed(&page);
             let cells = page.replace("</td>", "").replace("<td>", "|");
             assert!(cells.contains("tokens of the prompt|3|7.00") && cells.contains("tokens of the answer|1|3.00"), "{cells}");
             assert!(cells.contains("both together|1|10.00"), "{cells}");
         });
-        with_view(&[], About::default(), |view| check_well_formed(&render(&view)));
+        with_view(&[], record(), |view| check_well_formed(&render(&view)));
     }
 }

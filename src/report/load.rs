@@ -7,32 +7,22 @@ use tabled::settings::object::Columns;
 use tabled::settings::{Alignment, Modify, Style};
 
 use super::cold;
-use super::json::put;
+use super::json::{Rps, put, to_value};
 use super::tables::percentile_cell;
 use super::text::figure;
 use crate::metrics::cold::FirstUses;
 use crate::metrics::cold_load::ColdLoad;
 use crate::metrics::offered::Offered;
 use crate::metrics::steady::SteadyState;
+use crate::record::RunRecord;
+use crate::schedule::{Pace, Rate};
 
-/// The load of a run.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct LoadReport {
-    /// Requests per second asked for; infinite where all were due at once, `None` where a ramp has its own.
-    #[serde(serialize_with = "super::rate_or_inf")]
-    pub asked_rps: Option<f64>,
-    pub ramp: Option<RampAbout>,
-    /// After which sending was to end, where a time was given.
-    pub duration_limit_s: Option<f64>,
-    /// The share of errors, and the errors in a row, at which the run was to give up, where one was given.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_error_rate: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_consecutive_errors: Option<usize>,
+/// Figures of the load of a run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LoadFigures {
+    /// What became of the ramp, where there was one.
+    pub ramp: Option<RampFigures>,
     pub offered: Offered,
-    /// The most requests under way at a time; `None` without a cap.
-    #[serde(skip)]
-    pub max_concurrency: Option<usize>,
     /// The part of the run in which the cap was reached; `None` where it never was, and without a cap.
     pub steady_state: Option<SteadyState>,
     /// First uses of constraints against later ones; `None` where no constraint was sent.
@@ -41,18 +31,12 @@ pub struct LoadReport {
     pub cold_load: Option<ColdLoad>,
 }
 
-/// A rate that rose during the run.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct RampAbout {
-    /// `linear` or `exponential`.
-    pub strategy: String,
-    pub start_rps: u32,
-    pub end_rps: u32,
+/// How the rate of a ramp rose.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RampFigures {
     /// When the ramp came to each whole number of requests per second.
-    #[serde(skip)]
     pub events: Vec<RpsChange>,
     /// Requests per second at each request, in plan order.
-    #[serde(skip)]
     pub rates: Vec<f64>,
 }
 
@@ -63,20 +47,52 @@ pub struct RpsChange {
     pub timestamp: String,
 }
 
-impl LoadReport {
-    /// vLLM's settings of a ramp, which stand among the other settings.
-    pub(super) fn add_settings(&self, file: &mut Map<String, Value>) {
-        if let Some(ramp) = &self.ramp {
-            put(file, "ramp_up_strategy", &ramp.strategy);
-            put(file, "ramp_up_start_rps", ramp.start_rps);
-            put(file, "ramp_up_end_rps", ramp.end_rps);
+/// What was asked for: requests per second, `null` where a ramp has its own.
+fn asked_rps(record: &RunRecord) -> Option<f64> {
+    match record.settings.load.pace {
+        Pace::Steady(_) => Some(record.own_request_rate()),
+        Pace::Ramp(_) => None,
+    }
+}
+
+/// vLLM's settings of a ramp, which stand among the other settings.
+pub(crate) fn add_ramp_settings(file: &mut Map<String, Value>, record: &RunRecord) {
+    if let Pace::Ramp(ramp) = record.settings.load.pace {
+        put(file, "ramp_up_strategy", ramp.strategy);
+        put(file, "ramp_up_start_rps", ramp.start_rps);
+        put(file, "ramp_up_end_rps", ramp.end_rps);
+    }
+}
+
+impl LoadFigures {
+    /// The load of the saved result: what was asked for, and what came of it.
+    pub(super) fn to_json(&self, record: &RunRecord) -> Value {
+        let load = &record.settings.load;
+        let mut own = Map::new();
+        put(&mut own, "asked_rps", asked_rps(record).map(Rps));
+        put(
+            &mut own,
+            "ramp",
+            match load.pace {
+                Pace::Ramp(ramp) => Some(ramp),
+                Pace::Steady(_) => None,
+            },
+        );
+        put(&mut own, "duration_limit_s", load.until.time().map(|time| time.as_secs_f64()));
+        if let Value::Object(limits) = to_value(load.error_limits) {
+            own.extend(limits);
         }
+        put(&mut own, "offered", &self.offered);
+        put(&mut own, "steady_state", &self.steady_state);
+        put(&mut own, "first_uses", &self.first_uses);
+        put(&mut own, "cold_load", &self.cold_load);
+        Value::Object(own)
     }
 
     /// vLLM's record of a ramp, and the steady state of its `vllm-bench`, which stand before the latencies.
-    pub(super) fn add_events(&self, file: &mut Map<String, Value>) {
+    pub(super) fn add_events(&self, file: &mut Map<String, Value>, cap: Option<usize>) {
         self.add_rate_changes(file);
-        if self.max_concurrency.is_some() {
+        if cap.is_some() {
             put(file, "steady_state", self.steady_state.as_ref().map(SteadyState::vllm_keys));
         }
     }
@@ -96,10 +112,10 @@ impl LoadReport {
     }
 
     /// The tables on the console.
-    pub(super) fn tables(&self) -> [(&'static str, Option<String>); 4] {
+    pub(super) fn tables(&self, record: &RunRecord) -> [(&'static str, Option<String>); 4] {
         [
-            ("The load", Some(self.offered_table())),
-            ("The steady state, beside the whole run", self.steady_table()),
+            ("The load", Some(self.offered_table(record))),
+            ("The steady state, beside the whole run", self.steady_table(record.own_cap())),
             (
                 "First uses of a constraint against later ones: TTFT (ms)",
                 self.first_uses.as_ref().and_then(|uses| cold::first_uses(uses, self.cold_load.is_some())),
@@ -108,12 +124,13 @@ impl LoadReport {
         ]
     }
 
-    fn offered_table(&self) -> String {
+    fn offered_table(&self, record: &RunRecord) -> String {
         let offered = &self.offered;
-        let asked = match (&self.ramp, self.asked_rps) {
-            (Some(ramp), _) => format!("{} to {} ({})", ramp.start_rps, ramp.end_rps, ramp.strategy),
-            (None, Some(rate)) if rate.is_infinite() => "all at once".to_owned(),
-            (None, rate) => figure(rate),
+        let load = &record.settings.load;
+        let asked = match load.pace {
+            Pace::Ramp(ramp) => format!("{} to {} ({})", ramp.start_rps, ramp.end_rps, ramp.strategy.name()),
+            Pace::Steady(Rate::Infinite) => "all at once".to_owned(),
+            Pace::Steady(Rate::PerSecond(_)) => figure(Some(record.own_request_rate())),
         };
         let row = |name: &str, value: Option<String>| value.map(|value| [name.to_owned(), value]);
         let rows = [
@@ -124,22 +141,13 @@ impl LoadReport {
         ];
         // What this run does not tell takes no line.
         let table = lay_out(["requests per second", ""], rows.into_iter().flatten());
-        self.error_limits().map_or_else(|| table.clone(), |limits| format!("{table}\n{limits}"))
-    }
-
-    /// The errors that the run was to put up with, where that was said.
-    fn error_limits(&self) -> Option<String> {
-        let rate = self
-            .max_error_rate
-            .map(|share| format!("above a share of errors of {share}, once enough requests have ended (--max-error-rate)"));
-        let in_a_row = self.max_consecutive_errors.map(|most| format!("at {most} errors in a row (--max-consecutive-errors)"));
-        let limits: Vec<String> = rate.into_iter().chain(in_a_row).collect();
-        (!limits.is_empty()).then(|| format!("the run was to give up {}", limits.join(", or ")))
+        let limits = load.error_limits.phrases("enough requests");
+        if limits.is_empty() { table } else { format!("{table}\nthe run was to give up {}", limits.join(", or ")) }
     }
 
     /// Figures of the window; a sentence where there is none in a closed loop.
-    fn steady_table(&self) -> Option<String> {
-        let cap = self.max_concurrency?;
+    fn steady_table(&self, cap: Option<usize>) -> Option<String> {
+        let cap = cap?;
         let Some(steady) = &self.steady_state else {
             return Some(format!("the run never had its {cap} requests under way: it has no steady state"));
         };

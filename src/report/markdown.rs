@@ -42,15 +42,14 @@ pub fn render(report: &Report) -> String {
 }
 
 fn add_title(page: &mut String, report: &Report) {
-    let about = &report.about;
-    let name =
-        |text: &Option<String>, or: &str| text.as_deref().map_or_else(|| or.to_owned(), |it| markdown_code(it, NAME_MAX_CHARS));
-    let (model, dataset) = (name(&about.model_id, "a model"), name(&about.dataset.name, "a dataset"));
+    let record = &report.record;
+    let model = markdown_code(&record.server.model_id, NAME_MAX_CHARS);
+    let dataset = markdown_code(record.settings.dataset.name.name(), NAME_MAX_CHARS);
     let _ = writeln!(page, "### sobench: {model} on {dataset}\n");
-    if let Some(stamp) = about.enforcement.stamp() {
+    if let Some(stamp) = record.enforcement.stamp() {
         let _ = writeln!(page, "> **{}**\n", markdown_text(&stamp));
     }
-    if about.partial {
+    if report.partial {
         page.push_str("> **Partial:** the run did not come to its end\n\n");
     }
     let overall = &report.metrics.overall;
@@ -131,22 +130,21 @@ mod tests {
     use crate::metrics::testing::{Made, made};
     use crate::observation::Outcome;
     use crate::report::view::testing::with_view;
-    use crate::report::{About, DatasetAbout};
+    use crate::record::RunRecord;
+    use crate::record::testing::record;
     use crate::verdict::{NotScored, Reason, Verdict};
 
-    fn rendered(run: &[Made<'_>], about: About) -> String {
-        with_view(run, about, |view| render(&Report { client: Some(ClientPart::default()), ..view.report.clone() }))
+    fn rendered(run: &[Made<'_>], record: RunRecord, partial: bool) -> String {
+        with_view(run, record, |view| {
+            render(&Report { client: Some(ClientPart::default()), partial, ..view.report.clone() })
+        })
     }
 
     #[test]
     fn a_comment_says_what_ran_how_well_and_why_not() {
-        let about = About {
-            model_id: Some("m|`x`".into()),
-            dataset: DatasetAbout { name: Some("json".into()), ..DatasetAbout::default() },
-            partial: true,
-            notices: vec!["the server said @everyone <b>".into()],
-            ..About::default()
-        };
+        let mut odd = record();
+        odd.server.model_id = "m|`x`".into();
+        odd.notices = vec!["the server said @everyone <b>".into()];
         let invalid = Verdict::Invalid { reason: Reason::ExtraText { byte: 2 } };
         let refused = Outcome::Rejected { status: 400, body: "no | @you".into(), advice: None };
         let run = [
@@ -155,19 +153,19 @@ mod tests {
             Made { outcome: refused, verdict: Verdict::NotScored { why: NotScored::Refused }, ..made() },
             Made { arm: Arm::Control, verdict: invalid, ..made() },
         ];
-        insta::assert_snapshot!(rendered(&run, about));
+        insta::assert_snapshot!(rendered(&run, odd, true));
     }
 
     #[test]
     fn many_notes_are_counted() {
         let notices = (0..40).map(|it| format!("note {it}")).collect();
-        let page = rendered(&[made()], About { notices, ..About::default() });
+        let page = rendered(&[made()], RunRecord { notices, ..record() }, false);
         assert!(page.contains("- note 11\n- and 28 more notes"), "{page}");
     }
 
     #[test]
     fn nothing_is_not_a_table() {
-        let page = rendered(&[], About::default());
-        assert!(page.starts_with("### sobench: a model on a dataset") && !page.contains("latency (ms)"), "{page}");
+        let page = rendered(&[], record(), false);
+        assert!(page.starts_with("### sobench: `m` on `json`") && !page.contains("latency (ms)"), "{page}");
     }
 }

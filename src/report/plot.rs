@@ -120,12 +120,12 @@ mod tests {
     use super::*;
     use crate::metrics::testing::{Made, made};
     use crate::observation::Outcome;
-    use crate::report::About;
+    use crate::record::testing::record;
     use crate::report::view::testing::with_view;
     use crate::verdict::{NotScored, Reason, Verdict};
 
     fn rendered(run: &[Made<'_>]) -> String {
-        with_view(run, About::default(), |view| render(&view))
+        with_view(run, record(), |view| render(&view))
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{Report, json};
+use crate::record::RunRecord;
 
 /// The figures that have a record, where the result has them.
 const METRICS: [&str; 12] = [
@@ -48,7 +49,7 @@ pub fn render(report: &Report, filename: Option<&str>) -> Value {
                     "use_compile": use_compile,
                 },
             },
-            "model": {"name": report.about.model_id},
+            "model": {"name": report.record.server.model_id},
             "metric": {"name": name, "benchmark_values": [value], "extra_info": extra},
         })
     };
@@ -58,27 +59,29 @@ pub fn render(report: &Report, filename: Option<&str>) -> Value {
 /// vLLM puts its whole command line here; ours are the conditions of the run, under vLLM's names where it has them. No secret is among
 /// them.
 fn arguments(report: &Report) -> Map<String, Value> {
-    let about = &report.about;
+    let record = &report.record;
+    let RunRecord { settings, server, .. } = record;
     let settings = json!({
-        "backend": about.backend,
-        "base_url": about.base_url,
-        "endpoint": about.endpoint,
-        "dataset_name": about.dataset.name,
-        "dataset_path": about.dataset.path,
-        "num_prompts": about.num_prompts,
-        "model": about.model_id,
-        "tokenizer": about.tokenizer_id,
-        "seed": about.seed,
-        "burstiness": about.burstiness,
-        "max_concurrency": about.max_concurrency,
-        "label": about.label,
-        "structured_output_ratio": about.constrained_ratio,
-        "sobench_version": about.sobench_version,
+        "backend": settings.backend,
+        "base_url": server.base_url,
+        "endpoint": server.endpoint,
+        "dataset_name": settings.dataset.name,
+        "dataset_path": settings.dataset.dataset_path,
+        "num_prompts": report.requests,
+        "model": server.model_id,
+        "tokenizer": record.tokenizer_id,
+        "seed": settings.dataset.seed,
+        "burstiness": settings.load.burstiness,
+        "max_concurrency": record.own_cap(),
+        "label": settings.report.label,
+        "structured_output_ratio": settings.constrained_ratio(),
+        "sobench_version": record.sobench_version,
     });
     let Value::Object(mut settings) = settings else { unreachable!("it is written as an object above") };
-    let rate = about.request_rate.map_or(Value::Null, |rate| if rate.is_infinite() { json!("inf") } else { json!(rate) });
+    let rate = record.own_request_rate();
+    let rate = if rate.is_infinite() { json!("inf") } else { json!(rate) };
     settings.insert("request_rate".to_owned(), rate);
-    let size = about.metadata.iter().find(|(key, _)| key == TENSOR_PARALLEL_SIZE);
+    let size = record.settings.report.metadata.iter().find(|(key, _)| key == TENSOR_PARALLEL_SIZE);
     settings.extend(size.map(|(key, value)| (key.clone(), Value::from(value.as_str()))));
     settings
 }
@@ -87,17 +90,13 @@ fn arguments(report: &Report) -> Map<String, Value> {
 mod tests {
     use super::*;
     use crate::metrics::testing::{Made, made};
-    use crate::report::About;
+    use crate::record::testing::record;
     use crate::report::view::testing::with_view;
 
     fn rendered(run: &[Made<'_>], filename: Option<&str>) -> Vec<Value> {
-        let about = About {
-            model_id: Some("m".into()),
-            request_rate: Some(f64::INFINITY),
-            metadata: vec![(TENSOR_PARALLEL_SIZE.into(), "8".into()), ("gpu".into(), "h".into())],
-            ..About::default()
-        };
-        with_view(run, about, |view| render(view.report, filename)).as_array().unwrap().clone()
+        let mut tagged = record();
+        tagged.settings.report.metadata = vec![(TENSOR_PARALLEL_SIZE.into(), "8".into()), ("gpu".into(), "h".into())];
+        with_view(run, tagged, |view| render(view.report, filename)).as_array().unwrap().clone()
     }
 
     #[test]

@@ -192,7 +192,7 @@ mod tests {
     use super::*;
     use crate::metrics::testing::{Made, made};
     use crate::observation::Outcome;
-    use crate::report::About;
+    use crate::record::testing::record;
     use crate::report::page::testing::check_well_formed;
     use crate::report::view::testing::with_view;
 
@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn a_line_is_made_of_waits_and_gaps_by_their_length() {
         let run = [Made { due: 0, sent: Some(5), chunks: vec![100, 110, 120, 150, 210], end: Some(211), ..made() }];
-        with_view(&run, About::default(), |view| {
+        with_view(&run, record(), |view| {
             let seen = stretches(&view.samples[0], &view, THRESHOLDS, 1.0);
             let in_ms: Vec<_> = seen.into_iter().map(|(part, from, to)| (part, from / MS, to / MS)).collect();
             let expected = [
@@ -227,14 +227,14 @@ mod tests {
         let failed = Made { outcome: Outcome::StreamError { message: "<cut> & gone".into() }, chunks: vec![], ..made() };
         let never = Made { outcome: Outcome::Cancelled, sent: None, chunks: vec![], end: None, ..made() };
         let whole = Made { streamed: false, ..made() };
-        with_view(&[made(), failed, never, whole], About::default(), |view| {
+        with_view(&[made(), failed, never, whole], record(), |view| {
             let page = render(&view, THRESHOLDS);
             check_well_formed(&page);
             assert!(page.contains("3 of 4 requests") && page.contains("&lt;cut&gt; &amp; gone"), "{page}");
             assert_eq!(page.matches("<g>").count(), 3);
         });
-        with_view(&[], About::default(), |view| check_well_formed(&render(&view, THRESHOLDS)));
+        with_view(&[], record(), |view| check_well_formed(&render(&view, THRESHOLDS)));
         let many = vec![made(); MAX_ROWS + 5];
-        with_view(&many, About::default(), |view| assert!(render(&view, THRESHOLDS).contains("1000 of 1005 requests")));
+        with_view(&many, record(), |view| assert!(render(&view, THRESHOLDS).contains("1000 of 1005 requests")));
     }
 }

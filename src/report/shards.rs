@@ -5,12 +5,11 @@ use tabled::builder::Builder;
 use tabled::settings::object::Columns;
 use tabled::settings::{Alignment, Modify, Style};
 
-use super::Host;
+use crate::record::{Host, MergedShard, RunRecord};
 use super::text::figure;
 use crate::metrics::Sample;
 use crate::metrics::client::{ClientPart, ClientVerdict};
-use crate::runlog::{Header, MergedShard};
-use crate::shard::{ClockAbout, Shard, Start};
+use crate::shard::{ClockOffset, Shard, Start};
 
 /// One shard of a merged run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -19,14 +18,14 @@ pub struct ShardReport {
     pub number: usize,
     /// Requests of it that are in the figures.
     pub requests: usize,
-    pub base_url: Option<String>,
+    pub base_url: String,
     pub host: Host,
     /// When it began, in seconds from the begin of the run.
     pub begin_s: f64,
     pub start: Start,
     /// What its clock was off shard 1's before the run and after it; `None` where nobody measured it.
-    pub clock_before: Option<ClockAbout>,
-    pub clock_after: Option<ClockAbout>,
+    pub clock_before: Option<ClockOffset>,
+    pub clock_after: Option<ClockOffset>,
     /// The most that its instants may be off those of shard 1, drift during the run included.
     pub uncertainty_ns: Option<u64>,
     pub end: ShardEnding,
@@ -106,9 +105,9 @@ fn milliseconds(ns: Option<f64>) -> String {
 }
 
 /// What the reader has to know of figures that are of a part.
-pub(crate) fn part_notice(header: &Header) -> Option<String> {
-    let shard = header.shard.as_ref()?;
-    let (own, all) = (header.own_requests(), header.load.requests);
+pub(crate) fn part_notice(record: &RunRecord) -> Option<String> {
+    let shard = record.shard.as_ref()?;
+    let (own, all) = (record.own_requests(), record.dataset.requests);
     Some(format!(
         "shard {} of {}: {own} of {all} requests, and every figure is of this part alone: rate, throughput and cap are its own, and which \
          uses of a constraint were the first is not known of a part; sobench merge makes one run of the logs of all shards",
@@ -117,26 +116,26 @@ pub(crate) fn part_notice(header: &Header) -> Option<String> {
 }
 
 /// What the reader has to know of a log that was merged.
-pub(crate) fn merged_notices(header: &Header) -> Vec<String> {
-    let shards = &header.merged[..];
+pub(crate) fn merged_notices(record: &RunRecord) -> Vec<String> {
+    let shards = &record.merged[..];
     let Some((first, others)) = shards.split_first() else { return Vec::new() };
-    let killed = shards.iter().filter(|shard| shard.end.is_none()).map(|shard| killed(shard, header));
+    let killed = shards.iter().filter(|shard| shard.end.is_none()).map(|shard| killed(shard, record));
     let is_elsewhere = others.iter().any(|shard| shard.base_url != first.base_url);
     let addresses = is_elsewhere.then(|| {
-        let name = |shard: &MergedShard| format!("{} (shard {})", shard.base_url.as_deref().unwrap_or("unknown"), shard.number);
+        let name = |shard: &MergedShard| format!("{} (shard {})", shard.base_url, shard.number);
         format!("the shards sent to different addresses: {}", shards.iter().map(name).collect::<Vec<_>>().join(", "))
     });
     killed.chain(addresses).chain(apart(shards)).chain((!others.is_empty()).then(|| clocks(shards))).collect()
 }
 
-fn killed(shard: &MergedShard, header: &Header) -> String {
-    let part = Shard { number: shard.number, of: header.merged.len() };
+fn killed(shard: &MergedShard, record: &RunRecord) -> String {
+    let part = Shard { number: shard.number, of: record.merged.len() };
     format!(
         "partial: the log of shard {} has no end, as of a run that was killed; {} of its {} requests had ended, what was under way is lost, \
          and of its client's own part nothing is known",
         shard.number,
         shard.requests,
-        part.share(header.load.requests)
+        part.share(record.dataset.requests)
     )
 }
 
@@ -166,8 +165,8 @@ fn clocks(shards: &[MergedShard]) -> String {
 }
 
 /// Each shard of a merged log with its client's part in the figures.
-pub(crate) fn reports(header: &Header, samples: &[Sample<'_>]) -> Vec<ShardReport> {
-    let of = header.merged.len();
+pub(crate) fn reports(record: &RunRecord, samples: &[Sample<'_>]) -> Vec<ShardReport> {
+    let of = record.merged.len();
     let report = |shard: &MergedShard| {
         let part = Shard { number: shard.number, of };
         let own: Vec<Sample<'_>> = samples.iter().filter(|it| part.takes(it.case_index())).copied().collect();
@@ -187,10 +186,10 @@ pub(crate) fn reports(header: &Header, samples: &[Sample<'_>]) -> Vec<ShardRepor
                 Some(end) if end.broken_off.is_some() => ShardEnding::GaveUp,
                 Some(_) => ShardEnding::Whole,
             },
-            client: shard.end.as_ref().map(|end| ClientPart::of(&own, &header.metrics, end.cost, shard.begin_ns)),
+            client: shard.end.as_ref().map(|end| ClientPart::of(&own, &record.settings.metrics, end.cost, shard.begin_ns)),
         }
     };
-    header.merged.iter().map(report).collect()
+    record.merged.iter().map(report).collect()
 }
 
 /// The worst of the clients: one that stood in the way makes the figures of all what they are.

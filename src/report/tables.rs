@@ -7,7 +7,7 @@ use tabled::settings::width::Wrap;
 use tabled::settings::{Alignment, Modify, Style, Width};
 
 use super::text::figure;
-use super::{LoadReport, Report, certainty};
+use super::{Report, certainty};
 use crate::case::Arm;
 use crate::metrics::LatencyMetric;
 use crate::metrics::excerpt::{Excerpt, Group};
@@ -15,7 +15,6 @@ use crate::metrics::quality::Quality;
 use crate::metrics::stats::{Percentile, Rate, Summary};
 use crate::metrics::{Answers, ArmMetrics};
 use crate::printable::printable;
-use crate::report::json::summary_of;
 use crate::verdict::NotScored;
 
 /// The width of a column of examples.
@@ -34,7 +33,7 @@ const WORST_CLIENT: &str = "What the worst of the shards' clients took, and whet
 /// Every table that has something to say, with its title, in reading order.
 pub(crate) fn all(report: &Report) -> Vec<(&'static str, String)> {
     let quality = &report.metrics.quality;
-    let load = report.load.iter().flat_map(LoadReport::tables);
+    let load = report.load.iter().flat_map(|load| load.tables(&report.record));
     let tables = [
         ("Quality of the answers", is_judged(report).then(|| rates(quality))),
         ("Why constrained answers are not valid (share of the constrained requests)", reasons(quality)),
@@ -224,10 +223,10 @@ fn columns(report: &Report, head: &str, arms: &[(&str, &ArmMetrics)], more: &[Ve
     push("refused or failed".to_owned(), &|arm| arm.failed.to_string());
     for metric in [LatencyMetric::Ttft, LatencyMetric::Tpot, LatencyMetric::E2el] {
         let name = metric.name();
-        push(format!("{name} mean (ms)"), &|arm| figure(summary_of(&arm.latency, metric).mean));
-        push(format!("{name} median (ms)"), &|arm| figure(summary_of(&arm.latency, metric).median));
-        for (place, percentile) in summary_of(&report.metrics.overall.latency, metric).percentiles.iter().enumerate() {
-            push(format!("{name} p{} (ms)", percentile.word()), &|arm| percentile_cell(summary_of(&arm.latency, metric), place));
+        push(format!("{name} mean (ms)"), &|arm| figure(arm.latency.summary(metric).mean));
+        push(format!("{name} median (ms)"), &|arm| figure(arm.latency.summary(metric).median));
+        for (place, percentile) in report.metrics.overall.latency.summary(metric).percentiles.iter().enumerate() {
+            push(format!("{name} p{} (ms)", percentile.word()), &|arm| percentile_cell(arm.latency.summary(metric), place));
         }
     }
     push("output tok/s of the whole run".to_owned(), &|arm| figure(arm.throughput.output_throughput));

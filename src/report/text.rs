@@ -7,7 +7,6 @@ use std::fmt::Write as _;
 
 use tabled::settings::width::Wrap;
 
-use super::json::summary_of;
 use super::{Report, conditions, tables};
 use crate::metrics::Answers;
 use crate::metrics::stats::{Percentile, Summary};
@@ -22,7 +21,7 @@ const PAGE_WIDTH: usize = 80;
 /// The whole console output, with a final line feed.
 pub fn render(report: &Report) -> String {
     let mut page = String::new();
-    if let Some(stamp) = report.about.enforcement.stamp() {
+    if let Some(stamp) = report.record.enforcement.stamp() {
         add_wrapped(&mut page, &stamp);
         page.push('\n');
     }
@@ -51,7 +50,7 @@ fn percentile_figure(percentile: &Percentile, n: usize) -> String {
 }
 
 fn add_block(page: &mut String, report: &Report) {
-    let (metrics, about) = (&report.metrics, &report.about);
+    let (metrics, record) = (&report.metrics, &report.record);
     let (overall, throughput) = (&metrics.overall, &metrics.overall.throughput);
     heading(page, " Serving Benchmark Result ", '=');
     row(page, "Successful requests:", &overall.completed.to_string());
@@ -59,10 +58,10 @@ fn add_block(page: &mut String, report: &Report) {
     if overall.cancelled > 0 {
         row(page, "Cancelled requests:", &overall.cancelled.to_string());
     }
-    if let Some(cap) = about.max_concurrency {
+    if let Some(cap) = record.own_cap() {
         row(page, "Maximum request concurrency:", &cap.to_string());
     }
-    if let Some(rate) = about.request_rate.filter(|rate| rate.is_finite()) {
+    if let Some(rate) = Some(record.own_request_rate()).filter(|rate| rate.is_finite()) {
         row(page, "Request rate configured (RPS):", &figure(Some(rate)));
     }
     row(page, "Benchmark duration (s):", &figure(Some(metrics.duration_ns as f64 / 1e9)));
@@ -99,10 +98,10 @@ fn add_block(page: &mut String, report: &Report) {
         row(page, "P99 probe E2EL (ms):", &figure(probed.p99_e2el_ms));
         row(page, "Max probe E2EL (ms):", &figure(probed.max_e2el_ms));
     }
-    for metric in LatencyMetric::ALL.into_iter().filter(|it| report.percentile_metrics.contains(it)) {
-        add_latency(page, (metric.name(), metric.title()), summary_of(&overall.latency, metric));
+    for metric in LatencyMetric::ALL.into_iter().filter(|it| report.percentile_metrics().contains(it)) {
+        add_latency(page, (metric.name(), metric.title()), overall.latency.summary(metric));
     }
-    for metric in QueueMetric::ALL.into_iter().filter(|it| report.queue_metrics.contains(it)) {
+    for metric in QueueMetric::ALL.into_iter().filter(|it| report.queue_metrics().contains(it)) {
         add_latency(page, (metric.name(), metric.title()), metric.summary(&overall.latency));
     }
     let _ = writeln!(page, "{}", "=".repeat(BLOCK_WIDTH));
@@ -167,43 +166,29 @@ mod tests {
     use crate::metrics::testing::{Made, made, with_samples};
     use crate::metrics::{MetricsOptions, Slo, summarise};
     use crate::observation::Outcome;
-    use crate::report::{About, DatasetAbout, EngineAbout, EngineChoice};
+    use crate::record::testing::record;
+    use crate::record::{Engine, EngineChoice, RunRecord};
+    use crate::schedule::{Pace, Rate};
     use crate::verdict::{NotScored, Reason, Verdict};
 
-    fn shown(run: &[Made<'_>], about: About, options: &MetricsOptions) -> String {
-        with_samples(run, |samples| render(&Report::new(about, summarise(samples, 2_000_000_000, options))))
+    fn shown(run: &[Made<'_>], record: RunRecord, options: &MetricsOptions) -> String {
+        with_samples(run, |samples| render(&Report::new(record, summarise(samples, 2_000_000_000, options))))
     }
 
-    fn about() -> About {
-        About {
-            sobench_version: Some("0.0.0".into()),
-            date: Some("20260102-030405".into()),
-            backend: Some("vllm".into()),
-            base_url: Some("http://127.0.0.1:8000".into()),
-            server_version: Some("0.33.0".into()),
-            model_id: Some("org/model".into()),
-            dataset: DatasetAbout {
-                name: Some("json".into()),
-                rows: Some(1),
-                sha256: Some("0123456789abcdef0123".into()),
-                path: None,
-                source: Some("shipped".into()),
-                grammar_converted_from: None,
-            },
-            seed: Some(0),
-            output_len: Some(128),
-            constrained_ratio: Some(0.5),
-            request_rate: Some(4.0),
-            max_concurrency: Some(8),
-            constraint_kinds: vec!["json".into()],
-            constraint_dialect: Some("structured-outputs".into()),
-            guided_decoding_backend: EngineChoice::Declared("xgrammar".into()),
-            assert_formats: Some(true),
-            trial_requests: 1,
-            warmup_requests: 2,
-            notices: vec!["the model is synthetic: these figures are not a GPU server's".into()],
-            ..About::default()
-        }
+    /// The record of a run with everything that a page can show of one.
+    fn full_record() -> RunRecord {
+        let mut record = record();
+        record.sobench_version = "0.0.0".into();
+        record.server.version = Some("0.33.0".into());
+        record.server.model_id = "org/model".into();
+        record.server.engine_choice = EngineChoice::Declared("xgrammar".into());
+        record.dataset.sha256 = "0123456789abcdef0123".into();
+        record.settings.dataset.constrained_ratio = 0.5;
+        record.settings.load.pace = Pace::Steady(Rate::PerSecond(4.0));
+        record.settings.load.max_concurrency = Some(8);
+        (record.trial_requests, record.warmup_requests) = (1, 2);
+        record.notices = vec!["the model is synthetic: these figures are not a GPU server's".into()];
+        record
     }
 
     /// A run with one of each thing that a page can show.
@@ -245,12 +230,12 @@ mod tests {
     fn a_page_shows_everything_with_unit_and_count() {
         let options =
             MetricsOptions { goodput: Some(Slo { ttft_ms: Some(10.0), ..Slo::default() }), ..MetricsOptions::default() };
-        insta::assert_snapshot!(shown(&eventful_run(), about(), &options));
+        insta::assert_snapshot!(shown(&eventful_run(), full_record(), &options));
     }
 
     #[test]
-    fn a_page_about_nothing_has_no_zeros_for_unknowns() {
-        insta::assert_snapshot!(shown(&[], About::default(), &MetricsOptions::default()));
+    fn a_page_of_no_requests_has_no_zeros_for_unknowns() {
+        insta::assert_snapshot!(shown(&[], record(), &MetricsOptions::default()));
     }
 
     #[test]
@@ -265,18 +250,18 @@ mod tests {
             (unstreamed.clone(), false, [false, false]),
         ] {
             let options = MetricsOptions { streamed: asked, ..MetricsOptions::default() };
-            let page = shown(&[made], About::default(), &options);
+            let page = shown(&[made], record(), &options);
             assert_eq!([page.contains(several), page.contains(whole)], notes, "{page}");
             assert_eq!(page.contains("note: answers were not streamed"), !asked, "{page}");
         }
-        let page = shown(&[made(), unstreamed.clone(), unstreamed], About::default(), &MetricsOptions::default());
+        let page = shown(&[made(), unstreamed.clone(), unstreamed], record(), &MetricsOptions::default());
         let unwrapped = page.replace('\n', " ");
         assert!(unwrapped.contains("a stream was asked for, which have no TTFT, TPOT or ITL: 2"), "{page}");
     }
 
     #[test]
     fn the_block_is_vllms() {
-        let page = shown(&[made()], About { request_rate: Some(f64::INFINITY), ..About::default() }, &MetricsOptions::default());
+        let page = shown(&[made()], record(), &MetricsOptions::default());
         let block: Vec<&str> = page.lines().take_while(|line| !line.is_empty()).collect();
         assert_eq!(block[0], "============ Serving Benchmark Result ============");
         assert_eq!(block[1], "Successful requests:                     1         ");
@@ -291,10 +276,9 @@ mod tests {
 
     #[test]
     fn the_asked_latencies_are_shown_in_vllms_order() {
-        let report = with_samples(&[made()], |samples| Report {
-            percentile_metrics: vec![LatencyMetric::E2el, LatencyMetric::Ttft],
-            ..Report::new(About::default(), summarise(samples, 1, &MetricsOptions::default()))
-        });
+        let mut asked = record();
+        asked.settings.report.percentile_metrics = vec![LatencyMetric::E2el, LatencyMetric::Ttft];
+        let report = with_samples(&[made()], |samples| Report::new(asked, summarise(samples, 1, &MetricsOptions::default())));
         let page = render(&report);
         let titles: Vec<&str> = page.lines().filter(|line| line.len() == 50 && line.starts_with("---")).collect();
         assert_eq!(
@@ -307,20 +291,14 @@ mod tests {
     #[test]
     fn nothing_from_outside_reaches_the_terminal_raw() {
         let bad = "\u{1b}[2J\u{202e}".to_owned();
-        let loud = About {
-            model_id: Some(bad.clone()),
-            label: Some(bad.clone()),
-            server_version: Some(bad.clone()),
-            engine: Some(EngineAbout {
-                name: bad.clone(),
-                version: Some(bad.clone()),
-                settings: vec![(bad.clone(), bad.clone())],
-                work: None,
-            }),
-            constraint_kinds: vec![bad.clone()],
-            notices: vec![bad.clone()],
-            ..about()
-        };
+        let mut loud = full_record();
+        loud.server.model_id.clone_from(&bad);
+        loud.server.version = Some(bad.clone());
+        let settings = vec![(bad.clone(), bad.clone())];
+        loud.server.engine = Some(Engine { name: bad.clone(), version: Some(bad.clone()), settings, work: None });
+        loud.settings.report.label = Some(bad.clone());
+        loud.dataset.constraint_kinds = vec![bad.clone()];
+        loud.notices = vec![bad.clone()];
         let run = [Made { text: &bad, finish_reason: Some(&bad), verdict: Verdict::Invalid { reason: Reason::Empty }, ..made() }];
         let page = shown(&run, loud, &MetricsOptions::default());
         assert!(!page.chars().any(|it| it.is_control() && it != '\n'), "{page:?}");
@@ -333,7 +311,7 @@ mod tests {
         let long = "x".repeat(3000);
         let run =
             [Made { text: &long, verdict: Verdict::Invalid { reason: Reason::Choice }, ..made() }, eventful_run().remove(6)];
-        let page = shown(&run, About { notices: vec![long.clone()], ..about() }, &MetricsOptions::default());
+        let page = shown(&run, RunRecord { notices: vec![long.clone()], ..full_record() }, &MetricsOptions::default());
         for line in page.lines() {
             assert!(line.chars().count() <= 120, "{line}");
         }

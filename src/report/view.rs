@@ -74,13 +74,13 @@ pub(crate) mod testing {
     use super::*;
     use crate::metrics::testing::{Made, with_samples};
     use crate::metrics::{MetricsOptions, summarise};
-    use crate::report::About;
+    use crate::record::RunRecord;
 
     /// Shows a made-up run of two seconds to `check`.
-    pub(crate) fn with_view<T>(run: &[Made<'_>], about: About, check: impl FnOnce(View<'_>) -> T) -> T {
+    pub(crate) fn with_view<T>(run: &[Made<'_>], record: RunRecord, check: impl FnOnce(View<'_>) -> T) -> T {
         let options = MetricsOptions { percentiles: vec![50.0, 99.0], ..MetricsOptions::default() };
         with_samples(run, |samples| {
-            let report = Report::new(about, summarise(samples, 2_000_000_000, &options));
+            let report = Report::new(record, summarise(samples, 2_000_000_000, &options));
             let answer = |place: usize| Ok(samples[place].text().to_owned());
             check(View { report: &report, samples, answer: &answer, resend: None })
         })

@@ -26,7 +26,7 @@ pub(crate) const MAX_MESSAGE_BYTES: usize = 2000;
 /// The log cannot be read again.
 pub fn judge(log: &mut RunLog, evaluator: &mut Evaluator, count_tokens: Option<CountTokens<'_>>) -> Result<()> {
     let mut counter = Counter { count_tokens, known: HashMap::new() };
-    let answers = log.header.metrics.answers;
+    let answers = log.record.settings.metrics.answers;
     log.judge(|request, answer| {
         let Answer { text, reasoning, usage, .. } = answer;
         // Verdicts and counts have nothing to do with instants.

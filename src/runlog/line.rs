@@ -5,25 +5,17 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::Judged;
+use super::{Judged, VERSION};
 use crate::case::{Arm, Case, Prompt};
 use crate::constraint::Constraint;
 use crate::metrics::Tokens;
 use crate::metrics::ledger::ChunksAndTokens;
 use crate::observation::{Observation, Outcome, Timing, Usage};
 use crate::printable::printable;
+use crate::record::RunRecord;
 
 /// The most bytes of one line. An answer's body is bounded by the driver at an eighth of it, and escapes can make six of one byte.
 pub const MAX_LINE_BYTES: usize = 512 << 20;
-
-/// The constraints of a run, as a whole.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ConstraintsAbout {
-    /// How many there are, each counted once; those that were made for this run alone (`--cold-schema-every`) not among them.
-    pub distinct: usize,
-    /// SHA-256 over their fingerprints in order, each followed by a line end; `None` where there is none.
-    pub sha256: Option<String>,
-}
 
 /// What a request was answered.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -43,13 +35,20 @@ pub struct Answer {
 #[derive(Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Line<'a> {
-    Header(&'a super::Header),
+    Header(HeaderLine<'a>),
     Constraint(Shared<'a, Constraint>),
     Prompt(Shared<'a, Prompt>),
     Oracle(Shared<'a, str>),
     Request(Box<RequestLine<'a>>),
     Judged(JudgedLine<'a>),
     Footer(&'a super::Footer),
+}
+
+/// The first line.
+#[derive(Serialize)]
+pub(super) struct HeaderLine<'a> {
+    version: u32,
+    record: &'a RunRecord,
 }
 
 /// Something that requests name by its number.
@@ -199,6 +198,12 @@ impl Line<'_> {
         let mut bytes = serde_json::to_vec(self).expect("a line holds only strings, numbers and structs of them");
         bytes.push(b'\n');
         bytes
+    }
+}
+
+impl<'a> HeaderLine<'a> {
+    pub(super) fn new(record: &'a RunRecord) -> Self {
+        Self { version: VERSION, record }
     }
 }
 

@@ -11,16 +11,17 @@ use std::collections::{BTreeMap, HashMap};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::line::{JudgedLine, Line, Numbers, ReadLine, RequestLine};
+use super::line::{HeaderLine, JudgedLine, Line, Numbers, ReadLine, RequestLine};
 use super::read::{Lines, Seeker, changed};
 use super::write::Sink;
-use super::{Footer, Header, Keep, MergedShard, RunLog, ShardEnd, Source};
+use super::{Footer, Keep, RunLog, Source};
 use crate::case::Prompt;
 use crate::constraint::sha256_hex;
 use crate::error::{Error, Result};
 use crate::metrics::client::ClientCost;
 use crate::metrics::spec_decode::SpecDecode;
 use crate::observation::Timing;
+use crate::record::{MergedShard, RunRecord, ShardEnd};
 use crate::shard::{Shard, each_once, same_terms};
 
 /// The logs of all shards of one run, in their order.
@@ -107,17 +108,17 @@ impl Shards {
 
     fn of(mut logs: Vec<RunLog>) -> Result<Self> {
         logs.iter().try_for_each(of_a_shard)?;
-        logs.sort_by_key(|log| log.header.part().number);
+        logs.sort_by_key(|log| log.record.part().number);
         if logs.is_empty() {
             return Err(Error::usage("no logs to merge").hint("name the log of every shard"));
         }
-        let terms: Vec<_> = logs.iter().map(|log| (log.header.plan_terms(), log.source().name())).collect();
+        let terms: Vec<_> = logs.iter().map(|log| (log.record.plan_terms(), log.source().name())).collect();
         same_terms("the logs are of different plans", "run", &terms)?;
-        let named: Vec<(Shard, String)> = logs.iter().map(|log| (log.header.part(), log.source().name())).collect();
+        let named: Vec<(Shard, String)> = logs.iter().map(|log| (log.record.part(), log.source().name())).collect();
         each_once(&named)?;
         logs.iter().try_for_each(own_requests)?;
-        let first = logs.iter().map(|log| log.header.begun_ns()).min().unwrap_or_default();
-        let since = |log: &RunLog| u64::try_from(log.header.begun_ns() - first).unwrap_or(u64::MAX);
+        let first = logs.iter().map(|log| log.record.begun_ns()).min().unwrap_or_default();
+        let since = |log: &RunLog| u64::try_from(log.record.begun_ns() - first).unwrap_or(u64::MAX);
         Ok(Self { begins_ns: logs.iter().map(since).collect(), logs })
     }
 
@@ -136,8 +137,8 @@ impl Shards {
     /// # Errors
     /// The file cannot be written, or a log cannot be read again; a log has no verdict on a request.
     pub fn write(&self, sink: &mut Sink, spell: impl Fn(u64) -> String) -> Result<()> {
-        let header = self.header(spell);
-        sink.push(&Line::Header(&header));
+        let record = self.record(spell);
+        sink.push(&Line::Header(HeaderLine::new(&record)));
         let mut moving = self.logs.iter().zip(&self.begins_ns).map(Moving::of).collect::<Result<Vec<_>>>()?;
         let mut known = Known::default();
         let order = self.in_plan_order();
@@ -164,22 +165,26 @@ impl Shards {
         all.into_values().collect()
     }
 
-    fn header(&self, spell: impl Fn(u64) -> String) -> Header {
-        let mut header = self.logs[0].header.clone();
-        let begun_ns = self.logs.iter().map(|log| log.header.begun_ns()).min().unwrap_or_default();
-        header.started_unix_ns = u64::try_from(begun_ns).unwrap_or_default();
-        header.started = spell(header.started_unix_ns);
-        header.shard = None;
-        header.merged = self.logs.iter().zip(&self.begins_ns).map(|(log, begin_ns)| merged(log, *begin_ns)).collect();
-        let mut known: Vec<String> = self.logs.iter().flat_map(|log| log.header.known_constraints.clone()).collect();
-        known.sort_unstable();
-        known.dedup();
-        header.known_constraints = known;
-        header.about.trial_requests = self.logs.iter().map(|log| log.header.about.trial_requests).sum();
-        header.about.warmup_requests = self.logs.iter().map(|log| log.header.about.warmup_requests).sum();
-        header.about.enforcement.requests = self.logs.iter().map(|log| log.header.about.enforcement.requests).sum();
-        header.about.notices = self.said(|log| log.header.about.notices.clone());
-        header
+    fn record(&self, spell: impl Fn(u64) -> String) -> RunRecord {
+        let records = || self.logs.iter().map(|log| &log.record);
+        let begun_ns = records().map(RunRecord::begun_ns).min().unwrap_or_default();
+        let started_unix_ns = u64::try_from(begun_ns).unwrap_or_default();
+        let mut known_constraints: Vec<String> = records().flat_map(|record| record.known_constraints.clone()).collect();
+        known_constraints.sort_unstable();
+        known_constraints.dedup();
+        let mut merged_record = RunRecord {
+            started: spell(started_unix_ns),
+            started_unix_ns,
+            shard: None,
+            merged: self.logs.iter().zip(&self.begins_ns).map(|(log, begin_ns)| merged(log, *begin_ns)).collect(),
+            known_constraints,
+            trial_requests: records().map(|record| record.trial_requests).sum(),
+            warmup_requests: records().map(|record| record.warmup_requests).sum(),
+            notices: self.said(|log| log.record.notices.clone()),
+            ..self.logs[0].record.clone()
+        };
+        merged_record.enforcement.requests = records().map(|record| record.enforcement.requests).sum();
+        merged_record
     }
 
     fn footer(&self) -> Footer {
@@ -232,15 +237,15 @@ fn flushed(failure: Option<Error>) -> Result<()> {
 /// Refuses what is no shard's log as the shard wrote it.
 fn of_a_shard(log: &RunLog) -> Result<()> {
     let name = log.source().name();
-    if !log.header.merged.is_empty() {
+    if !log.record.merged.is_empty() {
         return Err(Error::usage(format!("this log was merged from shards already: {name}"))
             .hint("name the logs of the shards alone; sobench report reads a merged log"));
     }
-    let shard = log.header.shard.as_ref().ok_or_else(|| {
+    let shard = log.record.shard.as_ref().ok_or_else(|| {
         Error::usage(format!("not the log of a shard, for its run was the whole: {name}"))
             .hint("sobench report reads it; shards are the runs with --shard I/N")
     })?;
-    if log.header.plan_sha256() != shard.plan_sha256 {
+    if log.record.plan_sha256() != shard.plan_sha256 {
         return Err(Error::usage(format!(
             "the header of shard {} does not fit the digest of its own plan: {name}",
             shard.part()
@@ -252,7 +257,7 @@ fn of_a_shard(log: &RunLog) -> Result<()> {
 
 /// Refuses a log with requests of other shards, and one that ended without all of its own.
 fn own_requests(log: &RunLog) -> Result<()> {
-    let (part, whole, name) = (log.header.part(), log.header.load.requests, log.source().name());
+    let (part, whole, name) = (log.record.part(), log.record.dataset.requests, log.source().name());
     let foreign = log.requests.iter().find(|request| !part.takes(request.case_index()) || request.case_index() >= whole);
     if let Some(request) = foreign {
         let (id, index) = (request.id(), request.case_index());
@@ -270,7 +275,7 @@ fn own_requests(log: &RunLog) -> Result<()> {
     let found = log.requests.iter().map(|request| request.case_index());
     let passed_over = planned().zip(found).find(|(index, found)| index != found).map(|(index, _)| index);
     // Of a run that a time ends, nobody knows here how far it came.
-    let left_out = || planned().nth(log.requests.len()).filter(|_| log.header.load.duration_ns.is_none());
+    let left_out = || planned().nth(log.requests.len()).filter(|_| log.record.settings.load.until.time().is_none());
     passed_over.or_else(left_out).map_or(Ok(()), |index| {
         Err(Error::usage(format!("shard {part} ended, and the request of index {index} is not in its log: {name}"))
             .hint("the file was changed; a run log is only ever added to"))
@@ -278,14 +283,14 @@ fn own_requests(log: &RunLog) -> Result<()> {
 }
 
 fn merged(log: &RunLog, begin_ns: u64) -> MergedShard {
-    let (header, footer) = (&log.header, log.footer.as_ref());
-    let shard = header.shard.as_ref();
+    let (record, footer) = (&log.record, log.footer.as_ref());
+    let shard = record.shard.as_ref();
     MergedShard {
-        number: header.part().number,
+        number: record.part().number,
         requests: log.requests.len(),
-        base_url: header.about.base_url.clone(),
-        host: header.about.host.clone(),
-        started_unix_ns: header.started_unix_ns,
+        base_url: record.server.base_url.clone(),
+        host: record.host.clone(),
+        started_unix_ns: record.started_unix_ns,
         begin_ns,
         start: shard.map(|shard| shard.start).unwrap_or_default(),
         clock_before: shard.and_then(|shard| shard.clock),

@@ -10,7 +10,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::line::{self, Answer, MAX_LINE_BYTES, ReadLine, ReadRequest, words_of};
-use super::{Footer, Header, Judged, Source, VERSION};
+use super::{Footer, Judged, Source, VERSION};
 use crate::case::Prompt;
 use crate::constraint::Constraint;
 use crate::error::{Error, Result};
@@ -18,8 +18,9 @@ use crate::input::{self, json};
 use crate::metrics::Sample;
 use crate::metrics::ledger::{Again, ChunksAndTokens, Ledger};
 use crate::observation::Outcome;
+use crate::record::RunRecord;
 
-/// How many requests a header may promise before memory is given out for them.
+/// How many requests a record may promise before memory is given out for them.
 const MAX_EXPECTED: usize = 1 << 21;
 
 /// How far ahead in the file is read on to, rather than opened anew.
@@ -39,7 +40,7 @@ pub enum Keep {
 /// A run log that was read.
 #[derive(Clone, Debug)]
 pub struct RunLog {
-    pub header: Header,
+    pub record: RunRecord,
     /// In plan order. Of a run that was killed, those that had ended. Texts are in it as [`Keep`] says.
     pub requests: Ledger,
     /// Whether the requests have their verdicts; not so of a run that ended before it could be judged.
@@ -74,14 +75,14 @@ impl RunLog {
             Error::usage(format!("not a run log, for there is no whole line in it: {}", source.name()))
                 .hint("give a file that --run-log wrote")
         })?;
-        let header = header(first.bytes, &source)?;
+        let record = record(first.bytes, &source)?;
         let keep = match keep {
-            Keep::AsSaved if header.detailed => Keep::Texts,
+            Keep::AsSaved if record.settings.report.detailed => Keep::Texts,
             Keep::AsSaved => Keep::WithoutTexts,
             keep => keep,
         };
-        // What a header promises is no reason to give out memory.
-        let expected = header.load.requests.min(MAX_EXPECTED);
+        // What a record promises is no reason to give out memory.
+        let expected = record.dataset.requests.min(MAX_EXPECTED);
         let chunks = Arc::new(Chunks::of(&source));
         let mut reading = Reading::new(keep, Ledger::new(expected, Some(Arc::clone(&chunks) as Arc<dyn Again>)));
         while let Some(line) = lines.next()? {
@@ -94,7 +95,7 @@ impl RunLog {
         let mut notices = Vec::new();
         notices.extend(lines.torn.then(|| format!("the last line of the run log is torn, and was left out: {}", source.name())));
         let source = source.up_to(lines.offset);
-        reading.into_log(header, notices, source, chunks)
+        reading.into_log(record, notices, source, chunks)
     }
 
     /// Whether a file begins as a run log does.
@@ -109,9 +110,9 @@ impl RunLog {
     pub fn is_partial(&self) -> bool {
         let is_cut = || self.requests.iter().any(|request| *request.outcome() == Outcome::Cancelled);
         // Of a run that a time ends, nobody owes what was not sent.
-        let is_cut_short = || self.header.load.duration_ns.is_some() || is_cut();
+        let is_cut_short = || self.record.settings.load.until.time().is_some() || is_cut();
         // A shard that was killed has lost what was under way.
-        let is_killed = self.footer.is_none() || self.header.merged.iter().any(|shard| shard.end.is_none());
+        let is_killed = self.footer.is_none() || self.record.merged.iter().any(|shard| shard.end.is_none());
         let ended_early = |footer: &Footer| footer.interrupted || (footer.broken_off.is_some() && is_cut_short());
         is_killed || self.footer.as_ref().is_some_and(ended_early)
     }
@@ -270,23 +271,30 @@ fn check_begin(path: &Path) -> Result<()> {
     Err(Error::usage(what).hint(hint))
 }
 
-/// The header, whose version is looked at before anything else: a newer one may mean anything.
-fn header(line: &[u8], source: &Source) -> Result<Header> {
+/// The record in the header, whose version is looked at before anything else: a newer one may mean anything.
+fn record(line: &[u8], source: &Source) -> Result<RunRecord> {
     let no_log = |words: &str| {
         Error::usage(format!("not a run log ({words}): {}", source.name())).hint("give a file that --run-log wrote")
     };
     let mut value: Value = serde_json::from_slice(line).map_err(|error| no_log(&format!("line 1 is not JSON: {error}")))?;
-    let header = value.get_mut("header").map(Value::take).ok_or_else(|| no_log("it does not begin with a header"))?;
+    let mut header = value.get_mut("header").map(Value::take).ok_or_else(|| no_log("it does not begin with a header"))?;
     match header.get("version").and_then(Value::as_u64) {
         Some(version) if version == u64::from(VERSION) => {}
         Some(version) => {
+            let hint = if version < u64::from(VERSION) {
+                "logs of this version came before the first release and cannot be read any more; run the benchmark again"
+            } else {
+                "use the sobench that wrote it, or a newer one"
+            };
             return Err(Error::usage(format!("this run log has version {version}, and {VERSION} is read: {}", source.name()))
-                .hint("use the sobench that wrote it, or a newer one"));
+                .hint(hint));
         }
         None => return Err(no_log("its header has no version")),
     }
-    let header: Header = serde_json::from_value(header).map_err(|error| no_log(&format!("line 1, its header: {error}")))?;
-    if header.has_parts() { Ok(header) } else { Err(no_log("line 1, its header, names a shard that there cannot be")) }
+    let record = header.get_mut("record").map(Value::take).unwrap_or_default();
+    let record: RunRecord =
+        serde_json::from_value(record).map_err(|error| no_log(&format!("line 1, its header: {error}")))?;
+    if record.has_parts() { Ok(record) } else { Err(no_log("line 1, its header, names a shard that there cannot be")) }
 }
 
 /// What has been read so far.
@@ -387,7 +395,7 @@ impl Reading {
         self.requests.sort().map_err(|index| format!("two requests of one number: {index}"))
     }
 
-    fn into_log(mut self, header: Header, notices: Vec<String>, source: Source, chunks: Arc<Chunks>) -> Result<RunLog> {
+    fn into_log(mut self, record: RunRecord, notices: Vec<String>, source: Source, chunks: Arc<Chunks>) -> Result<RunLog> {
         self.in_order().map_err(|words| {
             Error::usage(format!("{}: {words}", source.name())).hint("a run log is only ever added to, by one run")
         })?;
@@ -402,7 +410,7 @@ impl Reading {
             .hint("lines were taken out of it or put into it; a run log is only ever added to"));
         }
         let is_judged = footer.is_some() && judged == requests.len();
-        Ok(RunLog { header, requests, is_judged, footer, notices, source, chunks })
+        Ok(RunLog { record, requests, is_judged, footer, notices, source, chunks })
     }
 }
 

@@ -10,51 +10,39 @@ use super::*;
 use crate::case::{Arm, Case, Message, Prompt};
 use crate::constraint::{Constraint, GrammarDialect};
 use crate::error::Error;
+use crate::load::{ErrorLimits, Load};
 use crate::metrics::probe::Probed;
 use crate::metrics::spec_decode::SpecDecode;
-use crate::metrics::{TokenSource, Tokens};
+use crate::metrics::{LatencyMetric, MetricsOptions, TokenSource, Tokens};
 use crate::observation::{Observation, Outcome, Timing, TransportCause, Usage};
+use crate::record::{RunRecord, testing};
+use crate::schedule::{Pace, Rate, Until};
 use crate::sound::Clip;
 use crate::verdict::{Reason, Verdict};
 
-pub(crate) fn header() -> Header {
-    let mut about = About { request_rate: Some(f64::INFINITY), burstiness: Some(0.1 + 0.2), ..About::default() };
-    about.request.sampling.temperature = Some(1.0);
-    about.request.sampling.top_p = Some(0.123_456_789_012_345_68);
-    about.metadata = vec![("gpu".into(), "none".into())];
-    about.notices = vec!["the server said ***".into()];
-    Header {
-        version: VERSION,
-        started: String::new(),
-        started_unix_ns: 0,
-        about,
-        model: Some("served".into()),
-        header_names: vec!["x-team".into()],
-        constraints: ConstraintsAbout { distinct: 1, sha256: Some("ab".into()) },
-        load: LoadTerms {
-            requests: 9,
-            seed: 0,
-            request_rate: Some(1.0 / 3.0),
-            ramp: None,
-            burstiness: f64::INFINITY,
-            max_concurrency: None,
-            duration_ns: Some(u64::MAX),
-            cycling: false,
-            steady_state_threshold: 0.95,
-            cold_schema_every: None,
-            max_error_rate: Some(0.1),
-            max_consecutive_errors: Some(50),
-        },
-        metrics: MetricsOptions { percentiles: vec![99.9, 50.0], ..MetricsOptions::default() },
-        percentile_metrics: vec![LatencyMetric::Ttft],
-        queue_metrics: Vec::new(),
-        detailed: false,
-        evaluate: EvaluateOptions::default(),
-        tokenizer: None,
-        known_constraints: vec!["cd".into()],
-        shard: None,
-        merged: Vec::new(),
-    }
+pub(crate) fn record() -> RunRecord {
+    let mut record = testing::record();
+    record.started = String::new();
+    record.started_unix_ns = 0;
+    record.server.model = "served".into();
+    record.server.header_names = vec!["x-team".into()];
+    record.dataset.requests = 9;
+    record.known_constraints = vec!["cd".into()];
+    record.notices = vec!["the server said ***".into()];
+    let settings = &mut record.settings;
+    settings.request.sampling.temperature = Some(1.0);
+    settings.request.sampling.top_p = Some(0.123_456_789_012_345_68);
+    settings.load = Load {
+        pace: Pace::Steady(Rate::PerSecond(1.0 / 3.0)),
+        burstiness: f64::INFINITY,
+        until: Until::Time(Duration::from_secs(3600)),
+        error_limits: ErrorLimits { max_error_rate: Some(0.1), max_consecutive_errors: Some(50) },
+        ..settings.load.clone()
+    };
+    settings.metrics = MetricsOptions { percentiles: vec![99.9, 50.0], ..MetricsOptions::default() };
+    settings.report.percentile_metrics = vec![LatencyMetric::Ttft];
+    settings.report.metadata = vec![("gpu".into(), "none".into())];
+    record
 }
 
 pub(super) fn cases() -> Vec<Case> {
@@ -155,11 +143,11 @@ fn write(open: impl Fn() -> Sink + Sync) -> (Sink, bool) {
     observations().into_iter().for_each(|observation| teller.ended(Box::new(observation)));
     drop(teller);
     let failed = std::sync::atomic::AtomicBool::new(false);
-    let mut quoted = header();
-    quoted.about.notices = vec!["the server said key-123456789".into()];
+    let mut quoted = record();
+    quoted.notices = vec!["the server said key-123456789".into()];
     let writing = Writing {
-        header: quoted,
-        open: &|_, _| open(),
+        record: quoted,
+        open: &|_| open(),
         spell: |_: SystemTime| "then".to_owned(),
         case_of: &|index| cases.get(index).map(|case| (case, case.id.clone())),
         secrets: &Secrets::new(["Bearer key-123456789", "short"]),
@@ -188,9 +176,9 @@ fn expected(keep: Keep) -> Vec<(Case, Observation)> {
 }
 
 fn check(log: &RunLog, keep: Keep) {
-    let then = Header { started: "then".into(), started_unix_ns: 5_000_000_007, ..header() };
-    assert_eq!(log.header, then);
-    assert_eq!(log.header.started(), UNIX_EPOCH + Duration::new(5, 7));
+    let then = RunRecord { started: "then".into(), started_unix_ns: 5_000_000_007, ..record() };
+    assert_eq!(log.record, then);
+    assert_eq!(log.record.started(), UNIX_EPOCH + Duration::new(5, 7));
     let found: Vec<String> = log.requests.iter().map(|it| format!("{:?}", (&it.case(), &it.observation()))).collect();
     let wanted: Vec<String> = expected(keep).iter().map(|(case, seen)| format!("{:?}", (case, seen))).collect();
     assert_eq!(found, wanted);
@@ -328,10 +316,10 @@ fn a_damaged_log_is_refused_by_file_and_line() {
         lines[place] = line;
         lines.join("\n") + "\n"
     };
-    let newer = lines[0].replacen("\"version\":1", "\"version\":2", 1);
+    let of_version = |version: u32| lines[0].replacen("\"version\":2", &format!("\"version\":{version}"), 1);
     let with_shard = |number: usize, of: usize| {
         let shard = json!({"number": number, "of": of, "plan_sha256": "", "cases_sha256": "", "start": "own"});
-        format!("{{\"version\":1,\"shard\":{shard}")
+        format!("\"record\":{{\"shard\":{shard},")
     };
     for (text, words) in [
         (String::new(), "there is nothing in this file"),
@@ -339,10 +327,11 @@ fn a_damaged_log_is_refused_by_file_and_line() {
         ("{}\n".to_owned(), "not a run log (it does not begin with a header)"),
         ("hello\n".to_owned(), "not a run log (line 1 is not JSON"),
         ("{\"header\":{}}\n".to_owned(), "its header has no version"),
-        (with(0, &newer), "this run log has version 2, and 1 is read"),
-        (with(0, &json!({"header": {"version": 1}}).to_string()), "its header: missing field"),
-        (with(0, &lines[0].replacen("{\"version\":1", &with_shard(0, 4), 1)), "names a shard that there cannot be"),
-        (with(0, &lines[0].replacen("{\"version\":1", &with_shard(1, 0), 1)), "names a shard that there cannot be"),
+        (with(0, &of_version(3)), "this run log has version 3, and 2 is read"),
+        (with(0, &of_version(1)), "this run log has version 1, and 2 is read"),
+        (with(0, &json!({"header": {"version": 2, "record": {}}}).to_string()), "its header: missing field"),
+        (with(0, &lines[0].replacen("\"record\":{", &with_shard(0, 4), 1)), "names a shard that there cannot be"),
+        (with(0, &lines[0].replacen("\"record\":{", &with_shard(1, 0), 1)), "names a shard that there cannot be"),
         (with(1, "nonsense"), "line 2: not a line of a run log"),
         (with(1, lines[0]), "line 2: a second header: the logs of two runs are in one file"),
         (text.repeat(2), ": a second header: the logs of two runs are in one file"),

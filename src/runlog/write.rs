@@ -16,13 +16,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::time::SystemTime;
 
-use super::line::{JudgedLine, Line, MAX_LINE_BYTES, Numbers, RequestLine, Shared};
-use super::{Footer, Header, Judged, Source};
+use super::line::{HeaderLine, JudgedLine, Line, MAX_LINE_BYTES, Numbers, RequestLine, Shared};
+use super::{Footer, Judged, Source};
 use crate::case::{Case, Prompt};
 use crate::constraint::Constraint;
 use crate::error::Error;
+use crate::record::RunRecord;
 use crate::observation::{Advice, Observation, Outcome};
-use crate::shard::ClockAbout;
+use crate::shard::ClockOffset;
 
 /// The buffer goes to the file at this size, though more waits to be written.
 const FLUSH_BYTES: usize = 64 << 10;
@@ -54,7 +55,7 @@ pub struct Sink {
 
 /// What the run tells the writer.
 enum Message {
-    Began(SystemTime, Option<ClockAbout>),
+    Began(SystemTime, Option<ClockOffset>),
     Ended(Box<Observation>),
 }
 
@@ -90,7 +91,7 @@ pub fn pair() -> (Teller, Told) {
 
 impl Teller {
     /// The run began, on a machine whose clock was found to be off shard 1's by so much, where somebody measured it.
-    pub fn began(&self, at: SystemTime, clock: Option<ClockAbout>) {
+    pub fn began(&self, at: SystemTime, clock: Option<ClockOffset>) {
         // The writer ends after this side only; were it gone, there would be nobody to be told.
         let _ = self.tell.send(Message::Began(at, clock));
     }
@@ -128,9 +129,9 @@ impl Secrets {
     }
 
     /// Takes them out of what a server said before the run.
-    fn redact_header(&self, header: &mut Header) {
-        let findings = header.about.enforcement.findings.iter_mut().map(|held| &mut held.words);
-        for words in findings.chain(&mut header.about.notices) {
+    fn redact_record(&self, record: &mut RunRecord) {
+        let findings = record.enforcement.findings.iter_mut().map(|held| &mut held.words);
+        for words in findings.chain(&mut record.notices) {
             if let Some(redacted) = self.redacted(words) {
                 *words = redacted;
             }
@@ -162,10 +163,10 @@ impl Secrets {
 
 /// How a writer goes about it.
 pub struct Writing<'w, 'c> {
-    /// Everything but the begin, which is known when it comes.
-    pub header: Header,
+    /// Complete except for the start.
+    pub record: RunRecord,
     /// Opens the log when the run begins, which may name it.
-    pub open: &'w (dyn Fn(&Header, SystemTime) -> Sink + Sync),
+    pub open: &'w (dyn Fn(&RunRecord) -> Sink + Sync),
     /// The begin in ISO 8601, as the header spells it.
     pub spell: fn(SystemTime) -> String,
     /// The case of a request and its id, which tells the lap where cases go round.
@@ -195,11 +196,12 @@ impl Writing<'_, '_> {
             };
             match message {
                 Message::Began(at, clock) => {
-                    if let Some(shard) = &mut self.header.shard {
+                    if let Some(shard) = &mut self.record.shard {
                         shard.clock = clock;
                     }
-                    sink = (self.open)(&self.header, at);
-                    self.began(at, &mut sink);
+                    self.starts(at);
+                    sink = (self.open)(&self.record);
+                    sink.push(&Line::Header(HeaderLine::new(&self.record)));
                 }
                 Message::Ended(observation) => {
                     let weight = weight(&observation);
@@ -221,12 +223,11 @@ impl Writing<'_, '_> {
         }
     }
 
-    fn began(&mut self, at: SystemTime, sink: &mut Sink) {
+    fn starts(&mut self, at: SystemTime) {
         let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        self.header.started_unix_ns = u64::try_from(since.as_nanos()).unwrap_or(u64::MAX);
-        self.header.started = (self.spell)(at);
-        self.secrets.redact_header(&mut self.header);
-        sink.push(&Line::Header(&self.header));
+        self.record.started_unix_ns = u64::try_from(since.as_nanos()).unwrap_or(u64::MAX);
+        self.record.started = (self.spell)(at);
+        self.secrets.redact_record(&mut self.record);
     }
 
     fn ended(&self, mut observation: Observation, numbering: &mut Numbering, sink: &mut Sink) {

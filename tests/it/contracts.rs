@@ -3,12 +3,15 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use crate::support::record;
 use sobench::case::{Arm, Case, Prompt};
 use sobench::constraint::Constraint;
 use sobench::metrics::ledger::Ledger;
 use sobench::metrics::{Answers, Judged, MetricsOptions, Slo, TokenSource, Tokens, summarise};
 use sobench::observation::{Advice, Observation, Outcome, Stage, TimeLimit, Timing, TransportCause};
-use sobench::report::{About, Details, EngineAbout, EngineChoice, EngineWork, Report, json};
+use sobench::record::{Engine, EngineChoice, EngineWork, RunRecord};
+use sobench::report::{Details, Report, json};
+
 use sobench::verdict::{NotScored, Reason, Verdict};
 
 const RESULT_SCHEMA: &str = include_str!("../../schemas/contracts/result.schema.json");
@@ -100,39 +103,33 @@ fn every_fate() -> Vec<Fate> {
     fates.into_iter().enumerate().map(|(index, (arm, outcome, verdict))| fate(index, arm, outcome, verdict)).collect()
 }
 
-fn full_about(num_prompts: usize) -> About {
-    About {
-        date: Some("20260102-030405".into()),
-        backend: Some("vllm".into()),
-        num_prompts: Some(num_prompts),
-        request_rate: Some(f64::INFINITY),
-        burstiness: Some(1.0),
-        max_concurrency: Some(4),
-        constraint_kinds: vec!["regex".into()],
-        guided_decoding_backend: EngineChoice::Selected("guidance".into()),
-        engine: Some(EngineAbout {
-            name: "guidance".into(),
-            version: Some("llguidance 1.0".into()),
-            settings: vec![("white space".into(), "any".into())],
-            work: Some(EngineWork {
-                cache_hits: 9,
-                cache_misses: 1,
-                max_batch: 256,
-                largest_batch: 10,
-                steps: 400,
-                masks: 4000,
-                mask_p50_us: Some(6.5),
-                mask_p99_us: None,
-            }),
+fn full_record() -> RunRecord {
+    let mut record = record();
+    record.settings.load.max_concurrency = Some(4);
+    record.settings.report.metadata = vec![("gpu".into(), "none".into())];
+    record.dataset.constraint_kinds = vec!["regex".into()];
+    record.server.engine_choice = EngineChoice::Selected("guidance".into());
+    record.server.engine = Some(Engine {
+        name: "guidance".into(),
+        version: Some("llguidance 1.0".into()),
+        settings: vec![("white space".into(), "any".into())],
+        work: Some(EngineWork {
+            cache_hits: 9,
+            cache_misses: 1,
+            max_batch: 256,
+            largest_batch: 10,
+            steps: 400,
+            masks: 4000,
+            mask_p50_us: Some(6.5),
+            mask_p99_us: None,
         }),
-        metadata: vec![("gpu".into(), "none".into())],
-        notices: vec!["a notice".into()],
-        ..About::default()
-    }
+    });
+    record.notices = vec!["a notice".into()];
+    record
 }
 
 /// The file that a run of these fates is saved as.
-fn saved(fates: &[Fate], about: About, options: &MetricsOptions, tokens: Option<u64>, detailed: bool) -> Value {
+fn saved(fates: &[Fate], record: RunRecord, options: &MetricsOptions, tokens: Option<u64>, detailed: bool) -> Value {
     let source = if tokens.is_some() { TokenSource::Tokenizer } else { TokenSource::Unknown };
     let tokens = Tokens { input: tokens, input_source: source, output: tokens, output_source: source };
     let mut ledger = Ledger::new(fates.len(), None);
@@ -145,7 +142,7 @@ fn saved(fates: &[Fate], about: About, options: &MetricsOptions, tokens: Option<
         );
     }
     let samples = ledger.samples();
-    let mut report = Report::new(about, summarise(&samples, 3_000 * NS_PER_MS, options));
+    let mut report = Report::new(record, summarise(&samples, 3_000 * NS_PER_MS, options));
     report.details = Some(Details::of(&samples, options));
     // As a reader would have it: through text.
     serde_json::from_str(&serde_json::to_string(&json::render(&report, detailed)).expect("it is JSON"))
@@ -168,22 +165,21 @@ fn goodput_options() -> MetricsOptions {
 #[test]
 fn every_result_file_keeps_the_contract() {
     let fates = every_fate();
-    let about = || full_about(fates.len());
     let mut whole = every_fate();
     whole.iter_mut().step_by(2).for_each(|(_, observation, _)| observation.timing.streamed = false);
     let unstreamed = MetricsOptions { streamed: false, ..MetricsOptions::default() };
     let computed = MetricsOptions { answers: Answers::Computed, ..unstreamed.clone() };
     for detailed in [false, true] {
         for (name, file) in [
-            ("every fate", saved(&fates, about(), &goodput_options(), Some(3), detailed)),
-            ("no counts", saved(&fates, about(), &goodput_options(), None, detailed)),
-            ("streams asked for in vain", saved(&whole, about(), &goodput_options(), Some(3), detailed)),
-            ("no stream", saved(&fates, about(), &unstreamed, Some(3), detailed)),
-            ("no tokens", saved(&fates, about(), &computed, None, detailed)),
-            ("one request", saved(&fates[..1], full_about(1), &MetricsOptions::default(), Some(1), detailed)),
-            ("truncated only", saved(&fates[1..2], full_about(1), &MetricsOptions::default(), Some(1), detailed)),
-            ("failed only", saved(&fates[2..8], full_about(6), &MetricsOptions::default(), None, detailed)),
-            ("nothing", saved(&[], About::default(), &MetricsOptions::default(), None, detailed)),
+            ("every fate", saved(&fates, full_record(), &goodput_options(), Some(3), detailed)),
+            ("no counts", saved(&fates, full_record(), &goodput_options(), None, detailed)),
+            ("streams asked for in vain", saved(&whole, full_record(), &goodput_options(), Some(3), detailed)),
+            ("no stream", saved(&fates, full_record(), &unstreamed, Some(3), detailed)),
+            ("no tokens", saved(&fates, full_record(), &computed, None, detailed)),
+            ("one request", saved(&fates[..1], full_record(), &MetricsOptions::default(), Some(1), detailed)),
+            ("truncated only", saved(&fates[1..2], full_record(), &MetricsOptions::default(), Some(1), detailed)),
+            ("failed only", saved(&fates[2..8], full_record(), &MetricsOptions::default(), None, detailed)),
+            ("nothing", saved(&[], record(), &MetricsOptions::default(), None, detailed)),
         ] {
             assert_eq!(check(&file), Ok(()), "{name}, detailed: {detailed}");
         }
@@ -199,7 +195,7 @@ fn the_file_counts_answers_that_came_whole() {
         [("streams", &fates, true, 0), ("whole", &whole, true, usize::MAX), ("unasked", &whole, false, 0)]
     {
         let options = MetricsOptions { streamed: asked, ..MetricsOptions::default() };
-        let file = saved(fates, full_about(fates.len()), &options, Some(3), true);
+        let file = saved(fates, full_record(), &options, Some(3), true);
         let answers = usize::try_from(file["completed"].as_u64().unwrap()).unwrap();
         let latency = &file["sobench"]["overall"]["latency"];
         assert_eq!(latency["unstreamed_answers"].as_u64(), Some(expected.min(answers) as u64), "{name}");
@@ -212,7 +208,7 @@ fn the_file_counts_answers_that_came_whole() {
 #[test]
 fn outcomes_in_the_file_add_up_to_the_requests() {
     let fates = every_fate();
-    let file = saved(&fates, full_about(fates.len()), &MetricsOptions::default(), Some(3), true);
+    let file = saved(&fates, full_record(), &MetricsOptions::default(), Some(3), true);
     let outcomes = file["sobench"]["outcomes"].as_object().unwrap();
     assert_eq!(outcomes.keys().map(String::as_str).collect::<Vec<_>>(), Outcome::NAMES);
     let counted: u64 = outcomes.values().map(|count| count.as_u64().unwrap()).sum();
@@ -229,7 +225,7 @@ fn outcomes_in_the_file_add_up_to_the_requests() {
 #[test]
 fn the_contract_bites() {
     let fates = every_fate();
-    let file = saved(&fates, full_about(fates.len()), &MetricsOptions::default(), Some(3), true);
+    let file = saved(&fates, full_record(), &MetricsOptions::default(), Some(3), true);
     for (pointer, value) in [
         ("/sobench/extra", json!(1)),
         ("/sobench/quality/extra", json!(1)),

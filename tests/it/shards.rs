@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use sobench::runlog::{Keep, RunLog, ShardAbout};
+use sobench::record::ShardRecord;
+use sobench::runlog::{Keep, RunLog, VERSION};
 use sobench::shard::Shard;
 
 use crate::cli::assert_fails;
@@ -138,8 +139,8 @@ fn four_shards_are_the_run_of_one_request_for_request() {
     );
     for (place, (log, facts)) in shards.iter().zip(&found).enumerate() {
         let part = Shard::new(place + 1, 4).unwrap();
-        let about = log.header.shard.as_ref().unwrap();
-        assert_eq!((about.part(), &about.plan_sha256), (part, &shards[0].header.shard.as_ref().unwrap().plan_sha256));
+        let about = log.record.shard.as_ref().unwrap();
+        assert_eq!((about.part(), &about.plan_sha256), (part, &shards[0].record.shard.as_ref().unwrap().plan_sha256));
         assert!(facts.keys().copied().eq((0..50).filter(|index| part.takes(*index))), "{part}: {:?}", facts.keys());
         let same =
             |of: &dyn Fn(&[String; 5]) -> String| facts.iter().filter(|(index, facts)| of(facts) == of(&expected[index])).count();
@@ -151,7 +152,7 @@ fn four_shards_are_the_run_of_one_request_for_request() {
             same(&|it| it[3].clone()),
             same(&|it| it[4].clone()),
         ];
-        let (cap, peak) = (log.header.own_cap().unwrap(), peak(log));
+        let (cap, peak) = (log.record.own_cap().unwrap(), peak(log));
         println!(
             "{part}   | {:8} | {:3} | {:12} | {:15} | {:15} | {:13} | {:14} | {cap:3} | {peak:4}",
             log.requests.len(),
@@ -165,7 +166,7 @@ fn four_shards_are_the_run_of_one_request_for_request() {
         assert_eq!(counts, [part.share(50); 5]);
         assert!(peak <= cap, "{part}: {peak} under way, {cap} allowed");
     }
-    let caps: Vec<usize> = shards.iter().map(|log| log.header.own_cap().unwrap()).collect();
+    let caps: Vec<usize> = shards.iter().map(|log| log.record.own_cap().unwrap()).collect();
     assert_eq!(caps, [2, 2, 2, 1]);
     let union: BTreeMap<usize, [String; 5]> = found.into_iter().flatten().collect();
     println!("union | {:8} of {}, every one equal: {}", union.len(), expected.len(), union == expected);
@@ -236,14 +237,14 @@ fn split(log: &Path, of: usize, folder: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(log).unwrap();
     let one = |number: usize| {
         let part = Shard::new(number, of).unwrap();
-        let mut header = whole.header.clone();
-        let mut about = ShardAbout::new(part, &[], &[]);
+        let mut record = whole.record.clone();
+        let mut shard = ShardRecord::new(part, &[], &[]);
         if number > 1 {
-            (header.about.trial_requests, header.about.warmup_requests) = (0, 0);
+            (record.trial_requests, record.warmup_requests) = (0, 0);
         }
-        header.shard = Some(about.clone());
-        about.plan_sha256 = header.plan_sha256();
-        header.shard = Some(about);
+        record.shard = Some(shard.clone());
+        shard.plan_sha256 = record.plan_sha256();
+        record.shard = Some(shard);
         let own = || whole.requests.iter().filter(|it| part.takes(it.case_index()));
         let mut footer = whole.footer.clone().unwrap();
         footer.requests = own().count();
@@ -254,7 +255,10 @@ fn split(log: &Path, of: usize, folder: &Path) -> Vec<String> {
             let is_shared = ["constraint", "prompt", "oracle"].iter().any(|name| value.get(*name).is_some());
             is_shared || index.is_some_and(|index| part.takes(usize::try_from(index.as_u64().unwrap()).unwrap()))
         });
-        let (header, footer) = (json!({"header": header}).to_string(), json!({"footer": footer}).to_string());
+        let (header, footer) = (
+            json!({"header": {"version": VERSION, "record": record}}).to_string(),
+            json!({"footer": footer}).to_string(),
+        );
         let all: Vec<&str> = std::iter::once(header.as_str()).chain(lines).chain([footer.as_str()]).collect();
         let path = folder.join(format!("shard-{number}.jsonl"));
         std::fs::write(&path, all.join("\n") + "\n").unwrap();

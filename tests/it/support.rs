@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
+use sobench::record::RunRecord;
+use sobench::runlog::{Keep, RunLog};
 
 /// What a run of the program left behind.
 pub(crate) struct Ran {
@@ -48,4 +50,9 @@ pub(crate) fn sobench_result(arguments: &[&str]) -> (Ran, Value) {
 /// A path below the package's root.
 pub(crate) fn in_package(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+/// The record of the frozen run.
+pub(crate) fn record() -> RunRecord {
+    RunLog::read(&in_package("fixtures/runs/v2.jsonl"), Keep::WithoutTexts).expect("the frozen run is a run log").record
 }

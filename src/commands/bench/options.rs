@@ -12,38 +12,27 @@ pub(crate) mod traffic;
 
 use std::time::Duration;
 
-use crate::backend::{ConstraintDialect, ServerKind};
+use crate::backend::ServerKind;
 use crate::commands::bench::args::{BenchArgs, ConstraintArgs, ServerArgs};
 use crate::commands::flags::embedded::{self, Pace};
-use crate::constraint::GrammarDialect;
-use crate::dataset::{DatasetName, DatasetPlan, JsonSchemaSource};
+use crate::dataset::{DatasetName, JsonSchemaSource};
 use crate::driver::{ApiKey, Endpoint};
 use crate::engine::{EngineName, EnginePolicy};
 use crate::error::{Error, Result};
 use crate::evaluate::EvaluateOptions;
-use crate::metrics::MetricsOptions;
-use crate::preflight::gate::Unenforced;
+use crate::enforcement::Unenforced;
+use crate::record::{ConstraintSettings, Settings};
 use crate::shard::Shard;
 pub use output::{OutputPlan, RunLogPlan};
-pub use request::{Lora, LoraAssignment, RequestPlan};
 pub use shard::StartPlan;
-pub use traffic::Traffic;
 
 /// What a run does, complete before anything is sent.
 #[derive(Clone, Debug)]
 pub struct RunPlan {
+    pub settings: Settings,
     pub target: Target,
-    pub backend: ServerKind,
-    pub dataset: DatasetPlan,
-    pub constraint: ConstraintPlan,
-    pub traffic: Traffic,
-    pub request: RequestPlan,
-    pub evaluate: EvaluateOptions,
-    pub metrics: MetricsOptions,
     pub output: OutputPlan,
-    /// Tokenizer asked for; `None` is the embedded one.
-    pub tokenizer: Option<String>,
-    /// What is said of flags that mean nothing here.
+    /// Warnings about flags that have no effect here.
     pub foreign: Vec<String>,
     /// Which part of the load this client carries, where several do.
     pub shard: Option<Shard>,
@@ -69,19 +58,6 @@ pub struct ServerTarget {
     pub ready_timeout: Duration,
 }
 
-/// How constraints travel; `None` is decided by what the server says of itself.
-#[derive(Clone, Debug)]
-pub struct ConstraintPlan {
-    pub dialect: Option<ConstraintDialect>,
-    pub grammar_dialect: Option<GrammarDialect>,
-    /// The decoding engine as the user named it.
-    pub guided_decoding_backend: Option<String>,
-    /// Say where `auto` sends each distinct constraint.
-    pub explain: bool,
-    /// What to do about a server that drops the constraint; `None` does not ask.
-    pub preflight: Option<Unenforced>,
-}
-
 const DEFAULT_HOST: &str = "127.0.0.1";
 const DEFAULT_PORT: u16 = 8000;
 
@@ -98,45 +74,43 @@ impl RunPlan {
         non_generative::refuse(arguments, backend)?;
         let dataset = dataset::name(arguments, backend)?;
         let target = target(arguments, backend, api_key)?;
-        let (traffic, num_prompts) = traffic::traffic(&arguments.traffic)?;
-        request::refuse_probe(traffic.probe_request_rate, backend)?;
-        let output = output::output(&arguments.output, backend)?;
-        let shard = shard::of_a_run(arguments, &traffic, num_prompts, &target, &output)?;
-        Ok(Self {
-            shard,
-            start: shard::start(&arguments.shards)?,
+        let (load, num_prompts) = traffic::traffic(&arguments.traffic)?;
+        request::refuse_probe(load.probe_request_rate, backend)?;
+        let report = output::report(&arguments.output, backend)?;
+        let output = output::output(&arguments.output)?;
+        let shard = shard::of_a_run(arguments, &load, num_prompts, &target, &output)?;
+        let settings = Settings {
             backend,
             dataset: dataset::plan(arguments, backend, dataset, num_prompts)?,
-            constraint: ConstraintPlan {
+            constraint: ConstraintSettings {
                 dialect: arguments.constraint.dialect(),
                 grammar_dialect: arguments.constraint.grammar_notation(),
                 guided_decoding_backend: arguments.constraint.engine().map(str::to_owned),
                 explain: arguments.constraint.explain,
                 preflight: preflighting(&arguments.constraint),
             },
-            traffic,
+            load,
             request: request::request(arguments, backend, dataset)?,
             evaluate: EvaluateOptions { assert_formats: !arguments.constraint.no_format_assertion },
             metrics: output::metrics(&arguments.output, backend, request::streams(arguments, backend))?,
-            output,
+            report,
             tokenizer: arguments.server.tokenizer.clone(),
-            target,
-            foreign,
-        })
+        };
+        Ok(Self { settings, target, output, foreign, shard, start: shard::start(&arguments.shards)? })
     }
 
     /// Things that are allowed, and that their user would want to be told of.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = self.foreign.clone();
-        if self.request.ignore_eos && self.dataset.constrained_ratio > 0.0 {
+        if self.settings.request.ignore_eos && self.settings.dataset.constrained_ratio > 0.0 {
             warnings.push(
                 "--ignore-eos on constrained requests: servers sample unconstrained text after the constraint is met, so answers \
                  that were right become wrong"
                     .to_owned(),
             );
         }
-        let own = [self.dataset.regex.is_some(), self.dataset.choice.is_some(), self.dataset.grammar_path.is_some()];
-        if own.contains(&true) || matches!(self.dataset.json_schema, JsonSchemaSource::Path(_)) {
+        let own = [self.settings.dataset.regex.is_some(), self.settings.dataset.choice.is_some(), self.settings.dataset.grammar_path.is_some()];
+        if own.contains(&true) || matches!(self.settings.dataset.json_schema, JsonSchemaSource::Path(_)) {
             warnings.push(
                 "the constraint is yours, the prompt is the shipped one: --dataset custom takes both from a file".to_owned(),
             );
@@ -144,14 +118,14 @@ impl RunPlan {
         warnings.extend(self.endpoint_warning());
         warnings.extend(self.going_on());
         let templated = |name: DatasetName| name.has_rows() || name == DatasetName::Hf;
-        let any_templated = templated(self.dataset.name) || self.dataset.mix.iter().any(|part| templated(part.plan.name));
-        if self.request.template_variables.is_some() && !any_templated {
+        let any_templated = templated(self.settings.dataset.name) || self.settings.dataset.mix.iter().any(|part| templated(part.plan.name));
+        if self.settings.request.template_variables.is_some() && !any_templated {
             warnings.push(format!(
                 "--chat-template-kwargs changes nothing: no prompt of --dataset {} goes through a chat template",
-                self.dataset.name
+                self.settings.dataset.name
             ));
         }
-        let named = self.output.directory.is_some() || self.output.filename.is_some() || !self.output.metadata.is_empty();
+        let named = self.output.directory.is_some() || self.output.filename.is_some() || !self.settings.report.metadata.is_empty();
         let beside = self.output.failures || self.output.timeline.is_some() || self.output.lengths;
         if named && !self.output.save && !beside {
             warnings.push("--result-dir, --result-filename and --metadata do nothing without --save-result".to_owned());
@@ -166,18 +140,13 @@ impl RunPlan {
 
     /// The most requests that this client may have under way; `None` without a cap.
     pub fn own_cap(&self) -> Option<usize> {
-        self.traffic.max_concurrency.map(|cap| self.part().share(cap))
-    }
-
-    /// Whether a request of the run can have a constraint.
-    pub fn takes_constraints(&self) -> bool {
-        self.backend.takes_constraints() && !self.dataset.name.is_plain()
+        self.settings.load.max_concurrency.map(|cap| self.part().share(cap))
     }
 
     /// What is asked of servers because the dataset is what it is.
     fn going_on(&self) -> Option<String> {
-        let name = self.dataset.name;
-        (self.request.ignore_eos && dataset::is_random(name)).then(|| {
+        let name = self.settings.dataset.name;
+        (self.settings.request.ignore_eos && dataset::is_random(name)).then(|| {
             format!(
                 "servers are asked to go on past the end of their answers (ignore_eos), as vllm bench serve asks with the dataset \
                  {name}; --disable-ignore-eos lets them end"
@@ -188,8 +157,8 @@ impl RunPlan {
     /// A path that the backend's requests do not fit.
     fn endpoint_warning(&self) -> Option<String> {
         let Target::Server(ServerTarget { endpoint, .. }) = &self.target else { return None };
-        (!self.backend.fits(&endpoint.path))
-            .then(|| format!("--endpoint {} does not look like the endpoint of --backend {}", endpoint.path, self.backend))
+        (!self.settings.backend.fits(&endpoint.path))
+            .then(|| format!("--endpoint {} does not look like the endpoint of --backend {}", endpoint.path, self.settings.backend))
     }
 }
 

@@ -26,7 +26,6 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::SystemTime;
 
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
@@ -49,7 +48,7 @@ use crate::commands::output::CommandOutput;
 use crate::compare;
 use crate::dataset::{self, Dataset, DatasetPlan};
 use crate::dates;
-use crate::driver::schedule::{Schedule, due_times};
+use crate::schedule::{Schedule, due_times};
 use crate::driver::{Beginning, Coordination, Ran, StopState, Stopper, Tripped};
 use crate::error::{Error, Result};
 use crate::evaluate::Evaluator;
@@ -59,10 +58,12 @@ use crate::metrics::probe::Probed;
 use crate::metrics::spec_decode::SpecDecode;
 use crate::report::format::{self, Format};
 use crate::report::from_log;
-use crate::report::{Enforcement, Report, client_sentence, json};
+use crate::enforcement::Enforcement;
+use crate::report::{Report, client_sentence};
 use crate::runlog::write::{Secrets, Sink, Writing, pair};
-use crate::runlog::{Header, Keep, RunLog};
-use crate::shard::ClockAbout;
+use crate::record::RunRecord;
+use crate::runlog::{Keep, RunLog};
+use crate::shard::ClockOffset;
 use crate::shutdown::Wishes;
 use crate::terminal;
 use crate::terminal::Mode;
@@ -130,7 +131,7 @@ impl Finished {
         if self.interrupted {
             lines.push("interrupted: the report covers what was done, and is partial".to_owned());
         } else if let Some(sentence) = &self.broken_off {
-            let hint = if self.report.about.partial {
+            let hint = if self.report.partial {
                 "the report covers what was done, and is partial; what was not sent is cancelled"
             } else {
                 "nothing was left to be sent by then, and the report is of the whole run"
@@ -183,14 +184,14 @@ pub fn run_in(plan: &RunPlan, setting: &Setting, look: &mut dyn FnMut(&RunLog)) 
     }
     place::make_room(plan)?;
     files::make_room(plan)?;
-    let tokenizer = plan.tokenizer.as_deref().map_or_else(|| Ok(Tokenizer::embedded()), Tokenizer::open)?;
-    let tokenizer = Arc::new(tokenizer.with_template_variables(plan.request.template_variables.clone().unwrap_or_default()));
+    let tokenizer = plan.settings.tokenizer.as_deref().map_or_else(|| Ok(Tokenizer::embedded()), Tokenizer::open)?;
+    let tokenizer = Arc::new(tokenizer.with_template_variables(plan.settings.request.template_variables.clone().unwrap_or_default()));
     let mut session = Session::open(plan, &runtime, setting.wish())?;
     let mut dataset = load(plan, &session, &tokenizer, &runtime, setting)?;
-    if let Some(lora) = &plan.request.lora {
-        dataset.notices.push(lora::assign(&mut dataset.cases, lora, plan.dataset.seed));
+    if let Some(lora) = &plan.settings.request.lora {
+        dataset.notices.push(lora::assign(&mut dataset.cases, lora, plan.settings.dataset.seed));
     }
-    if let Some(every) = plan.traffic.cold_schema_every {
+    if let Some(every) = plan.settings.load.cold_schema_every {
         let injected = cold::inject(&mut dataset.cases, every)?;
         dataset.notices.push(format!(
             "{injected} requests carry a schema that no server has seen (--cold-schema-every {every}); the dataset's hash is without them"
@@ -199,10 +200,10 @@ pub fn run_in(plan: &RunPlan, setting: &Setting, look: &mut dyn FnMut(&RunLog)) 
     for notice in session.notices.iter().chain(&dataset.notices) {
         terminal::say(notice);
     }
-    if plan.constraint.explain {
+    if plan.settings.constraint.explain {
         explain::routes(&session, &dataset.cases).iter().for_each(|line| terminal::say(line));
     }
-    let mut evaluator = Evaluator::new(plan.evaluate);
+    let mut evaluator = Evaluator::new(plan.settings.evaluate);
     let unjudged = judge::look_ahead(plan, &dataset.cases, &mut evaluator)?;
     unjudged.iter().for_each(|notice| terminal::warn(notice));
     let mut driven = drive(plan, setting, &mut session, &dataset, &tokenizer, &runtime)?;
@@ -232,7 +233,7 @@ fn finish(
     log.footer = Some(footer.clone());
     let log = judging.judge(log, driven.sink.path().map(ToOwned::to_owned))?;
     look(&log);
-    let report = from_log::report(&log, plan.output.detailed)?;
+    let report = from_log::report(&log, plan.settings.report.detailed)?;
     let judged = log.requests.iter().map(|request| (request.case_index(), request.judged()));
     if let Some(error) = driven.sink.finish(judged, &footer) {
         terminal::say(&format!("error: {error}"));
@@ -252,7 +253,7 @@ fn finish(
     }
     Ok(Finished {
         console: String::from_utf8(console).map_err(|_| Error::internal("a report that is no text"))?,
-        bounds: bounds(plan, &report)?,
+        bounds: bounds(plan, &report),
         report,
         written: written.lines,
         write_failures: written.failures,
@@ -262,19 +263,14 @@ fn finish(
         interrupted: driven.interrupted,
         broken_off: driven.broken_off,
         first_use: driven.first_use,
-        strict_client: plan.traffic.strict_client,
+        strict_client: plan.settings.load.strict_client,
     })
 }
 
-/// Holds the report against the bounds that the user set.
-fn bounds(plan: &RunPlan, report: &Report) -> Result<(Vec<String>, bool)> {
-    if plan.output.require.is_empty() {
-        return Ok((Vec::new(), true));
-    }
-    let result = serde_json::to_value(json::render(report, false))
-        .map_err(|error| Error::internal(format!("the result is no JSON: {error}")))?;
-    let rulings = compare::bounds(&result, &plan.output.require)?;
-    Ok(crate::commands::compare::report::bounds(&rulings, plan.output.undecided))
+/// Checks the report against the bounds that the user set.
+fn bounds(plan: &RunPlan, report: &Report) -> (Vec<String>, bool) {
+    let rulings = compare::bounds(&report.record, &report.metrics, &plan.output.require);
+    crate::commands::compare::report::bounds(&rulings, plan.output.undecided)
 }
 
 /// What is known once everything is ready to be sent.
@@ -304,7 +300,7 @@ struct Driven {
     /// What happened in the run that the reader has to know.
     notices: Vec<String>,
     /// What the clock was off shard 1's afterwards, and where the shards found each other, where they did.
-    clock: Option<ClockAbout>,
+    clock: Option<ClockOffset>,
     gathered: Option<Coordination>,
 }
 
@@ -313,7 +309,7 @@ fn load(plan: &RunPlan, session: &Session, tokenizer: &Arc<Tokenizer>, runtime: 
     let plan = DatasetPlan {
         grammar_dialect: session.grammar_dialect,
         grammar_spelling: session.grammar_spelling,
-        ..plan.dataset.clone()
+        ..plan.settings.dataset.clone()
     };
     let tokenizer = Arc::clone(tokenizer);
     let mut wish = setting.wish();
@@ -337,9 +333,9 @@ fn drive(
     runtime: &Runtime,
 ) -> Result<Driven> {
     let cases = &dataset.cases;
-    let adapter: Arc<dyn Adapter> = Arc::from(backend::adapter(plan.backend));
-    let traffic = &plan.traffic;
-    let due = due_times(cases.len(), traffic.pace, traffic.burstiness, plan.dataset.seed);
+    let adapter: Arc<dyn Adapter> = Arc::from(backend::adapter(plan.settings.backend));
+    let traffic = &plan.settings.load;
+    let due = due_times(cases.len(), traffic.pace, traffic.burstiness, plan.settings.dataset.seed);
     let part = plan.part();
     let schedule = Schedule { due: setting.due(due, traffic.until), until: traffic.until, part };
     let Listening { stop, stopper, watcher } = setting.listen(runtime);
@@ -364,18 +360,18 @@ fn drive(
     let trial = settled.trial;
     notices.extend(setting.notice());
     setting.meet(runtime);
-    let warmups = runtime.block_on(sending.warm_up(&warmup::cases(cases, traffic.warmups, plan.dataset.seed), part))?;
+    let warmups = runtime.block_on(sending.warm_up(&warmup::cases(cases, traffic.warmups, plan.settings.dataset.seed), part))?;
     notices.extend(trial.notices);
     notices.extend(runtime.block_on(profiled(plan, session, Profile::Start)));
     notices.extend((warmups.failed > 0).then(|| format!("{} of {} warm-ups got no answer", warmups.failed, warmups.sent)));
     let known = &trial.constraints | setting.past.constraints();
     let (trials, warmups, enforcement) = (trial.requests + tried_first, warmups.sent, settled.enforcement);
     let before = Before { trials, known, warmups, enforcement, notices };
-    let header = record::header(plan, session, dataset, &schedule, tokenizer, before);
+    let record = record::record(plan, session, dataset, &schedule, tokenizer, before);
     let drafted_before = runtime.block_on(spec_decode(session));
-    let mut gathered = start::gather(plan, &header, &sending.stop, runtime)?;
+    let mut gathered = start::gather(plan, &record, &sending.stop, runtime)?;
     let beginning = start::beginning(plan, gathered.as_mut());
-    let (ran, probed, sink, mut notices) = logged(plan, &sending, &schedule, cases, beginning, header, runtime)?;
+    let (ran, probed, sink, mut notices) = logged(plan, &sending, &schedule, cases, beginning, record, runtime)?;
     let (clock, unmeasured) = start::measured_again(gathered.as_mut(), runtime);
     notices.extend(unmeasured);
     let drafted = runtime.block_on(spec_decode(session));
@@ -385,7 +381,7 @@ fn drive(
     watcher.abort();
     let broken_off = ran.tripped.as_ref().map(|it| broken_off(plan, it, cases));
     notices.extend(ran.cost.refused_stamps.map(refused_stamps));
-    notices.extend(extent::notice(plan.dataset.name, schedule.until, part.share(cases.len()), ran.cases));
+    notices.extend(extent::notice(plan.settings.dataset.name, schedule.until, part.share(cases.len()), ran.cases));
     Ok(Driven { ran, sink, probed, spec_decode: drafted, interrupted, broken_off, first_use, notices, clock, gathered })
 }
 
@@ -396,16 +392,16 @@ fn logged(
     schedule: &Schedule,
     cases: &[Case],
     beginning: Beginning<'_>,
-    header: Header,
+    record: RunRecord,
     runtime: &Runtime,
 ) -> Result<(Ran, Option<Probed>, Sink, Vec<String>)> {
     // One is enough beside a load, however many clients carry it.
-    let rate = plan.traffic.probe_request_rate.filter(|_| schedule.part.number == 1);
+    let rate = plan.settings.load.probe_request_rate.filter(|_| schedule.part.number == 1);
     let probe = rate.map(|rate| Probe::new(sending, rate)).transpose()?;
     let secrets = secrets(plan);
     let warning = Mutex::new(None);
-    let open = |header: &Header, started: SystemTime| {
-        let opened = place::open(plan, &header.about, &header.load, started);
+    let open = |record: &RunRecord| {
+        let opened = place::open(plan, record);
         opened.replaced.iter().for_each(|words| terminal::say(words));
         opened.warning.iter().for_each(|words| terminal::warn(words));
         *warning.lock().unwrap_or_else(PoisonError::into_inner) = opened.warning;
@@ -414,7 +410,7 @@ fn logged(
     let (teller, told) = pair();
     let case_of = |index: usize| extent::asked(cases, index);
     let writing = Writing {
-        header,
+        record,
         open: &open,
         spell: dates::timestamp,
         case_of: &case_of,
@@ -464,7 +460,7 @@ fn broken_off(plan: &RunPlan, tripped: &Tripped, cases: &[Case]) -> String {
 
 /// Has the server begin or end its profile, where it is to.
 async fn profiled(plan: &RunPlan, session: &Session, end: Profile) -> Option<String> {
-    let notice = if plan.request.profile { end.order(&session.client).await } else { None };
+    let notice = if plan.settings.request.profile { end.order(&session.client).await } else { None };
     notice.iter().for_each(|notice| terminal::warn(notice));
     notice
 }

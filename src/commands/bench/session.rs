@@ -14,7 +14,7 @@ use crate::constraint::{Constraint, GrammarDialect, GrammarSpelling};
 use crate::driver::{self, Client, DriverOptions, Endpoint, Limits, ModelInfo, Stop};
 use crate::engine::{EngineName, EnginePolicy, Route};
 use crate::error::{Error, Result};
-use crate::report::{EngineAbout, EngineChoice, EngineWork};
+use crate::record::{Engine, EngineChoice, EngineWork};
 use crate::server::{self, EmbeddedOptions, EmbeddedServer, SYNTHETIC_MODEL};
 
 /// Requests to the embedded server carry their number, so that the same run gets the same answer to each of them.
@@ -42,7 +42,7 @@ pub struct Session {
     /// Kept for as long as the run: dropping it stops the server.
     embedded: Option<EmbeddedServer>,
     /// What a server of ours that runs elsewhere says of its engine.
-    served: Option<EngineAbout>,
+    served: Option<Engine>,
 }
 
 impl Session {
@@ -93,11 +93,11 @@ impl Session {
 
     /// The decoding engine of this process, with what it has done so far, or the one that `sobench serve` names; `None` where
     /// another server decodes.
-    pub fn engine(&self) -> Option<EngineAbout> {
+    pub fn engine(&self) -> Option<Engine> {
         let Some(embedded) = &self.embedded else { return self.served.clone() };
         let stats = embedded.stats();
         let us = |ns: u64| ns as f64 / 1e3;
-        Some(EngineAbout {
+        Some(Engine {
             name: stats.engine,
             version: Some(stats.engine_version),
             settings: stats.settings,
@@ -118,19 +118,19 @@ impl Session {
     pub fn request_options(&self, plan: &RunPlan) -> RequestOptions {
         RequestOptions {
             model: self.model.clone(),
-            stream: plan.request.stream,
-            sampling: plan.request.sampling.clone(),
-            ignore_eos: plan.request.ignore_eos,
+            stream: plan.settings.request.stream,
+            sampling: plan.settings.request.sampling.clone(),
+            ignore_eos: plan.settings.request.ignore_eos,
             dialect: self.dialect,
-            guided_decoding_backend: plan.constraint.guided_decoding_backend.clone(),
-            extra_body: plan.request.extra_body.clone(),
+            guided_decoding_backend: plan.settings.constraint.guided_decoding_backend.clone(),
+            extra_body: plan.settings.request.extra_body.clone(),
         }
     }
 
     fn embedded(plan: &RunPlan, engine: EngineName, policy: &EnginePolicy, pace: Pace) -> Result<Self> {
         let embedded = EmbeddedServer::start(EmbeddedOptions {
             engine,
-            seed: plan.dataset.seed,
+            seed: plan.settings.dataset.seed,
             policy: policy.clone(),
             ttft_ms: pace.ttft_ms,
             itl_ms: pace.itl_ms,
@@ -141,12 +141,12 @@ impl Session {
         })?;
         let endpoint = Endpoint {
             base_url: embedded.base_url().to_owned(),
-            path: plan.backend.default_path().to_owned(),
+            path: plan.settings.backend.default_path().to_owned(),
             headers: Vec::new(),
             api_key: None,
             insecure: false,
         };
-        let dialect = plan.constraint.dialect.unwrap_or(Server::Embedded.constraint_dialect());
+        let dialect = plan.settings.constraint.dialect.unwrap_or(Server::Embedded.constraint_dialect());
         let notation = embedded.grammar_dialect().unwrap_or(Server::Embedded.grammar_dialect());
         Ok(Self {
             client: client(plan, endpoint.clone(), Some(EMBEDDED_REQUEST_ID_PREFIX))?,
@@ -155,13 +155,13 @@ impl Session {
             model: SYNTHETIC_MODEL.to_owned(),
             model_id: SYNTHETIC_MODEL.to_owned(),
             dialect,
-            grammar_dialect: plan.constraint.grammar_dialect.unwrap_or(notation),
-            grammar_spelling: match plan.constraint.grammar_dialect {
+            grammar_dialect: plan.settings.constraint.grammar_dialect.unwrap_or(notation),
+            grammar_spelling: match plan.settings.constraint.grammar_dialect {
                 None if embedded.grammar_dialects().len() != 1 => GrammarSpelling::AsWritten,
                 _ => GrammarSpelling::Converted,
             },
             server_version: Some(server::VERSION.to_owned()),
-            engine_choice: match &plan.constraint.guided_decoding_backend {
+            engine_choice: match &plan.settings.constraint.guided_decoding_backend {
                 Some(name) => EngineChoice::Selected(name.clone()),
                 None => EngineChoice::None,
             },
@@ -180,8 +180,8 @@ impl Session {
         let model = model.or_else(|| served_model_name.clone()).expect("a server without a listed model was refused");
         let server_version = driver::version(&client).await;
         let owned_by = listed.as_ref().and_then(|first| first.owned_by.as_deref());
-        let server = identify(plan.backend, server_version.as_deref(), owned_by);
-        let dialect = plan.constraint.dialect.unwrap_or(server.constraint_dialect());
+        let server = identify(plan.settings.backend, server_version.as_deref(), owned_by);
+        let dialect = plan.settings.constraint.dialect.unwrap_or(server.constraint_dialect());
         let (engine_choice, notices) = known_of(plan, server, dialect);
         let served = if server == Server::Embedded { served_engine(&client).await } else { None };
         Ok(Self {
@@ -191,8 +191,8 @@ impl Session {
             model: served_model_name.clone().unwrap_or_else(|| model.clone()),
             model_id: model,
             dialect,
-            grammar_dialect: plan.constraint.grammar_dialect.unwrap_or(server.grammar_dialect()),
-            grammar_spelling: grammar_spelling(server, dialect, plan.constraint.grammar_dialect),
+            grammar_dialect: plan.settings.constraint.grammar_dialect.unwrap_or(server.grammar_dialect()),
+            grammar_spelling: grammar_spelling(server, dialect, plan.settings.constraint.grammar_dialect),
             server_version,
             engine_choice,
             notices,
@@ -207,11 +207,11 @@ fn client(plan: &RunPlan, endpoint: Endpoint, request_id_prefix: Option<&str>) -
     Client::new(DriverOptions {
         endpoint,
         max_concurrency: plan.own_cap(),
-        request_timeout: Some(plan.traffic.request_timeout),
-        idle_timeout: plan.traffic.idle_timeout,
-        request_id_prefix: plan.request.request_id_prefix.clone().or_else(|| request_id_prefix.map(str::to_owned)),
+        request_timeout: Some(plan.settings.load.request_timeout),
+        idle_timeout: plan.settings.load.idle_timeout,
+        request_id_prefix: plan.settings.request.request_id_prefix.clone().or_else(|| request_id_prefix.map(str::to_owned)),
         part: plan.part(),
-        limits: Limits { drain_timeout: plan.traffic.drain_timeout, ..Limits::default() },
+        limits: Limits { drain_timeout: plan.settings.load.drain_timeout, ..Limits::default() },
     })
 }
 
@@ -221,7 +221,7 @@ fn synthetic(whose: &str) -> String {
 }
 
 /// The engine that our own server names at `/version`, with its settings.
-async fn served_engine(client: &Client) -> Option<EngineAbout> {
+async fn served_engine(client: &Client) -> Option<Engine> {
     #[derive(Deserialize)]
     struct Version {
         engine: String,
@@ -231,7 +231,7 @@ async fn served_engine(client: &Client) -> Option<EngineAbout> {
     }
     let page = driver::page(client, "/version").await?;
     let said: Version = serde_json::from_str(&page.body).ok()?;
-    Some(EngineAbout {
+    Some(Engine {
         name: said.engine,
         version: said.engine_version,
         settings: said.settings.into_iter().collect(),
@@ -256,7 +256,7 @@ async fn listed_model(client: &Client, named: Option<&str>) -> Result<Option<Mod
 fn known_of(plan: &RunPlan, server: Server, dialect: ConstraintDialect) -> (EngineChoice, Vec<String>) {
     let ignored = ignored_dialect(server, dialect);
     let honoured = ignored.is_none() && honours_engine(server);
-    let (choice, declared) = declared_engine(plan.constraint.guided_decoding_backend.as_deref(), dialect, honoured);
+    let (choice, declared) = declared_engine(plan.settings.constraint.guided_decoding_backend.as_deref(), dialect, honoured);
     let ours = (server == Server::Embedded).then(|| synthetic("a server that sobench serve runs"));
     (choice, ours.into_iter().chain(declared).chain(ignored).collect())
 }

@@ -16,8 +16,8 @@ use crate::commands::bench::session::grammar_spelling;
 use crate::commands::matrix::options::{ArmsPlan, ContenderPlan, How, PlannedRun};
 use crate::commands::output::CommandOutput;
 use crate::dataset::{self, DatasetPlan};
-use crate::driver;
 use crate::error::Result;
+use crate::load::MIN_ENDED;
 use crate::server::SYNTHETIC_MODEL;
 use crate::tokenizer::Tokenizer;
 
@@ -55,7 +55,7 @@ fn listing(plan: &ArmsPlan) -> String {
     let named = turns.iter().flat_map(|turn| turn.iter().enumerate().map(|(place, step)| (step, turn.len() > 1, place == 0)));
     for (number, (step, has_company, is_first)) in named.enumerate().take(LISTED_RUNS) {
         let requests = plan.contenders[step.contender].run(step.dataset, step.load, step.treatment);
-        let requests = requests.map_or(0, |run| run.dataset.num_prompts);
+        let requests = requests.map_or(0, |run| run.settings.dataset.num_prompts);
         let beside = match (has_company, is_first) {
             (false, _) => "",
             (true, true) => ", at once with those that follow:",
@@ -72,12 +72,8 @@ fn listing(plan: &ArmsPlan) -> String {
 /// When a run would give up on its server, where that was said; the limits are those of all runs.
 fn add_error_limits(page: &mut String, plan: &ArmsPlan) {
     let Some(first) = plan.contenders.first().and_then(|contender| contender.runs.first()) else { return };
-    let limits = first.plan.traffic.error_limits;
-    let rate = limits.max_rate.map(|share| {
-        format!("above a share of errors of {share}, once {} of its requests have ended (--max-error-rate)", driver::MIN_ENDED)
-    });
-    let in_a_row = limits.max_in_a_row.map(|most| format!("at {most} errors in a row (--max-consecutive-errors)"));
-    for limit in rate.into_iter().chain(in_a_row) {
+    let limits = first.plan.settings.load.error_limits;
+    for limit in limits.phrases(&format!("{MIN_ENDED} of its requests")) {
         let _ = writeln!(page, "a run gives up {limit}");
     }
 }
@@ -100,7 +96,7 @@ fn add_requests(page: &mut String, plan: &ArmsPlan, contender: &ContenderPlan, r
 }
 
 fn add_request(page: &mut String, plan: &RunPlan, case: &Case, options: &RequestOptions) -> Result<()> {
-    let adapter = backend::adapter(plan.backend);
+    let adapter = backend::adapter(plan.settings.backend);
     let body = adapter.encode(case, options).map_err(|unsendable| unsendable.into_error(case))?;
     let _ = writeln!(page, "POST {}\ncontent-type: {}", url(plan), adapter.content_type());
     if let Target::Server(target) = &plan.target {
@@ -111,7 +107,7 @@ fn add_request(page: &mut String, plan: &RunPlan, case: &Case, options: &Request
             let _ = writeln!(page, "{name}: ***");
         });
     }
-    if let Some(prefix) = &plan.request.request_id_prefix {
+    if let Some(prefix) = &plan.settings.request.request_id_prefix {
         let _ = writeln!(page, "x-request-id: {prefix}0");
     }
     let _ = match serde_json::from_slice::<Value>(&body) {
@@ -124,7 +120,7 @@ fn add_request(page: &mut String, plan: &RunPlan, case: &Case, options: &Request
 /// Where it would go. A base URL that ends in `/v1` is not given a second one.
 fn url(plan: &RunPlan) -> String {
     let (base, path) = match &plan.target {
-        Target::Embedded { .. } => ("http://127.0.0.1:<a free port>".to_owned(), plan.backend.default_path().to_owned()),
+        Target::Embedded { .. } => ("http://127.0.0.1:<a free port>".to_owned(), plan.settings.backend.default_path().to_owned()),
         Target::Server(target) => (target.endpoint.public_base_url(), target.endpoint.path.clone()),
     };
     let (root, path) = (base.trim_end_matches('/'), path.trim_start_matches('/'));
@@ -137,9 +133,9 @@ fn url(plan: &RunPlan) -> String {
 fn prepared(plan: &RunPlan) -> Result<(Vec<Case>, RequestOptions)> {
     let server = match &plan.target {
         Target::Embedded { .. } => Server::Embedded,
-        Target::Server(_) => identify(plan.backend, None, None),
+        Target::Server(_) => identify(plan.settings.backend, None, None),
     };
-    let dialect = plan.constraint.dialect.unwrap_or(server.constraint_dialect());
+    let dialect = plan.settings.constraint.dialect.unwrap_or(server.constraint_dialect());
     let model = match &plan.target {
         Target::Embedded { .. } => SYNTHETIC_MODEL.to_owned(),
         Target::Server(target) => {
@@ -147,24 +143,24 @@ fn prepared(plan: &RunPlan) -> Result<(Vec<Case>, RequestOptions)> {
         }
     };
     let dataset = DatasetPlan {
-        grammar_dialect: plan.constraint.grammar_dialect.unwrap_or(server.grammar_dialect()),
-        grammar_spelling: grammar_spelling(server, dialect, plan.constraint.grammar_dialect),
-        ..plan.dataset.clone()
+        grammar_dialect: plan.settings.constraint.grammar_dialect.unwrap_or(server.grammar_dialect()),
+        grammar_spelling: grammar_spelling(server, dialect, plan.settings.constraint.grammar_dialect),
+        ..plan.settings.dataset.clone()
     };
-    let tokenizer = plan.tokenizer.as_deref().map_or_else(|| Ok(Tokenizer::embedded()), Tokenizer::open)?;
-    let tokenizer = tokenizer.with_template_variables(plan.request.template_variables.clone().unwrap_or_default());
+    let tokenizer = plan.settings.tokenizer.as_deref().map_or_else(|| Ok(Tokenizer::embedded()), Tokenizer::open)?;
+    let tokenizer = tokenizer.with_template_variables(plan.settings.request.template_variables.clone().unwrap_or_default());
     let options = RequestOptions {
         model,
-        stream: plan.request.stream,
-        sampling: plan.request.sampling.clone(),
-        ignore_eos: plan.request.ignore_eos,
+        stream: plan.settings.request.stream,
+        sampling: plan.settings.request.sampling.clone(),
+        ignore_eos: plan.settings.request.ignore_eos,
         dialect,
-        guided_decoding_backend: plan.constraint.guided_decoding_backend.clone(),
-        extra_body: plan.request.extra_body.clone(),
+        guided_decoding_backend: plan.settings.constraint.guided_decoding_backend.clone(),
+        extra_body: plan.settings.request.extra_body.clone(),
     };
     let mut cases = dataset::load(&dataset, &tokenizer)?.cases;
-    if let Some(lora) = &plan.request.lora {
-        run::lora::assign(&mut cases, lora, plan.dataset.seed);
+    if let Some(lora) = &plan.settings.request.lora {
+        run::lora::assign(&mut cases, lora, plan.settings.dataset.seed);
     }
     Ok((cases, options))
 }

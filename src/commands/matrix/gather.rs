@@ -15,8 +15,8 @@ use crate::metrics::knee::knee;
 use crate::metrics::overhead::Overhead;
 use crate::metrics::stats::{Rate, Summary};
 use crate::metrics::{Sample, cold};
-use crate::report::About as RunConditions;
-use crate::report::enforcement::State;
+use crate::record::{Engine, RunRecord};
+use crate::enforcement::State;
 use crate::runlog::RunLog;
 
 /// The tail that tables show.
@@ -51,7 +51,9 @@ struct Done {
     answers: Sums,
     rates: Rates,
     first_use: Option<FirstUse>,
-    about: RunConditions,
+    record: RunRecord,
+    /// The engine with what it did.
+    engine: Option<Engine>,
     /// Whether the client stood in the way.
     is_distrusted: bool,
 }
@@ -99,8 +101,8 @@ pub(super) struct Gathered {
 impl Seen {
     /// Takes what the table needs of every request of a run.
     pub(super) fn of(log: &RunLog, past: &Past) -> Self {
-        let (samples, options) = (log.requests.samples(), &log.header.metrics);
-        let known: HashSet<String> = log.header.known_constraints.iter().cloned().collect();
+        let (samples, options) = (log.requests.samples(), &log.record.settings.metrics);
+        let known: HashSet<String> = log.record.known_constraints.iter().cloned().collect();
         let (first_ttft_ms, warm_ttft_ms) = cold::ttfts(&samples, options, &known);
         let cold_ttft_ms = match past {
             Past::Wholly(_) => first_ttft_ms,
@@ -157,12 +159,13 @@ impl Gathered {
                 within,
             },
             first_use: finished.first_use,
-            about: report.about.clone(),
+            record: report.record.clone(),
+            engine: report.engine.clone(),
             is_distrusted: finished.distrust().is_some(),
         };
         let which = format!("{}, {}, {}, {}", about.contender, about.dataset, step.treatment.name(), about.load);
         self.is_missed |= finished.exit_code() == NOT_KEPT;
-        if report.about.enforcement.state == State::NotEnforced {
+        if report.record.enforcement.state == State::NotEnforced {
             self.notices.push(format!("CONSTRAINT NOT ENFORCED: {which}"));
         }
         self.is_lost |= finished.saved.is_err() || finished.log_failure.is_some() || !finished.write_failures.is_empty();
@@ -253,7 +256,7 @@ fn figures(plan: &ArmsPlan, cell: &Cell) -> Option<Figures> {
     let first = runs.first()?;
     let pooled = |of: fn(&Timed) -> Option<f64>| Summary::of(values(runs, of), &TAIL);
     let (cold_from, [cold_ttft_ms, warm_ttft_ms]) = uses(runs);
-    let engine = first.about.engine.as_ref();
+    let engine = first.engine.as_ref();
     Some(Figures {
         runs: runs.len(),
         requests: runs.iter().map(|run| run.rates.requests).sum(),
@@ -272,7 +275,7 @@ fn figures(plan: &ArmsPlan, cell: &Cell) -> Option<Figures> {
         cold_from,
         control: control(plan, cell),
         distrusted_runs: runs.iter().chain(&cell.control).filter(|run| run.is_distrusted).count(),
-        server_version: first.about.server_version.clone(),
+        server_version: first.record.server.version.clone(),
         engine: engine.map(|it| it.version.as_ref().map_or_else(|| it.name.clone(), |version| format!("{} {version}", it.name))),
     })
 }
@@ -358,14 +361,14 @@ fn about(plan: &ArmsPlan, gathered: &Gathered, stopped: bool) -> About {
     let run = plan.contenders.first().and_then(|it| it.runs.first()).map(|it| &it.plan);
     let first = gathered.cells.values().flat_map(|cell| cell.control.iter().chain(&cell.constrained));
     About {
-        date: first.filter_map(|run| run.about.date.clone()).min(),
+        date: first.map(|run| run.record.date()).min(),
         sobench_version: env!("CARGO_PKG_VERSION").to_owned(),
-        backend: run.map(|run| run.backend.name().to_owned()).unwrap_or_default(),
+        backend: run.map(|run| run.settings.backend.name().to_owned()).unwrap_or_default(),
         servers: servers(plan).to_owned(),
         order: order(plan),
         interleaved: plan.order.is_interleaved(),
-        num_prompts: run.map_or(0, |run| run.dataset.num_prompts),
-        output_len: run.map_or(0, |run| run.dataset.output_len),
+        num_prompts: run.map_or(0, |run| run.settings.dataset.num_prompts),
+        output_len: run.map_or(0, |run| run.settings.dataset.output_len),
         seed: seed(plan),
         repeats: plan.repeats,
         control: plan.treatments.contains(&Treatment::Control),
@@ -376,7 +379,7 @@ fn about(plan: &ArmsPlan, gathered: &Gathered, stopped: bool) -> About {
 }
 
 fn seed(plan: &ArmsPlan) -> u64 {
-    plan.contenders.first().and_then(|it| it.runs.first()).map_or(0, |it| it.plan.dataset.seed)
+    plan.contenders.first().and_then(|it| it.runs.first()).map_or(0, |it| it.plan.settings.dataset.seed)
 }
 
 fn servers(plan: &ArmsPlan) -> &'static str {
@@ -419,7 +422,7 @@ fn notices(plan: &ArmsPlan, gathered: &Gathered, rows: &[Row]) -> Vec<String> {
         }
     };
     say(
-        runs().any(|run| run.about.embedded),
+        runs().any(|run| run.record.server.embedded),
         "answers come from sobench's own synthetic model: the figures are not those of a GPU server",
     );
     say(

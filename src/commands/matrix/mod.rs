@@ -32,7 +32,7 @@ use crate::driver::{Client, DriverOptions};
 use crate::error::{Error, Kind, Result};
 use crate::exit_codes::{COULD_NOT, DONE, INTERRUPTED, NOT_KEPT};
 use crate::output_files::try_file;
-use crate::report::EngineChoice;
+use crate::record::EngineChoice;
 use crate::terminal;
 
 /// Makes the runs and the table.
@@ -119,7 +119,7 @@ impl Running<'_> {
         let planned = contender.run(step.dataset, step.load, step.treatment);
         let planned = planned.ok_or_else(|| Error::internal("a run that nobody has planned"))?;
         let mut plan = port.map_or_else(|| planned.clone(), |port| planned.at_port(port));
-        plan.output.label.get_or_insert_with(|| words(self.plan, step));
+        plan.settings.report.label.get_or_insert_with(|| words(self.plan, step));
         Ok(Ready { step: *step, name: contender.name.clone(), plan, past: self.past(step) })
     }
 
@@ -227,7 +227,7 @@ fn failure(contender: &ContenderPlan, finished: &run::Finished) -> Option<String
         let words = why.and_then(|group| Some(format!("{}: {}", group.name, group.excerpts.first()?.words)));
         return Some(words.map_or_else(|| "every request failed".to_owned(), |words| format!("every request failed, {words}")));
     }
-    match &finished.report.about.guided_decoding_backend {
+    match &finished.report.record.server.engine_choice {
         EngineChoice::Declared(engine) if contender.how == How::PerRequest => Some(format!(
             "the server decides its engine, not the request, so that {engine} was not chosen: start a server for each with --launch, or name \
              those that run with --target"

@@ -134,8 +134,8 @@ pub fn bench_plan(arguments: &BenchArgs) -> Result<BenchPlan> {
 impl ArmsPlan {
     fn single(run: RunPlan) -> Self {
         let how = if matches!(run.target, Target::Embedded { .. }) { How::Embedded } else { How::Running };
-        let dataset = run.dataset.name.name().to_owned();
-        let slo = run.metrics.goodput;
+        let dataset = run.settings.dataset.name.name().to_owned();
+        let slo = run.settings.metrics.goodput;
         let runs = vec![PlannedRun { dataset: 0, load: 0, treatment: Treatment::Constrained, plan: run }];
         Self {
             contenders: vec![ContenderPlan { name: "run".to_owned(), how, runs }],
@@ -182,7 +182,7 @@ impl ArmsPlan {
             Ok(ContenderPlan { name: entrant.name, how: entrant.how, runs })
         };
         let contenders: Vec<ContenderPlan> = entrants.into_iter().map(contender).collect::<Result<_>>()?;
-        let slo = contenders.first().and_then(|it| it.runs.first()).and_then(|it| it.plan.metrics.goodput);
+        let slo = contenders.first().and_then(|it| it.runs.first()).and_then(|it| it.plan.settings.metrics.goodput);
         let cores = std::thread::available_parallelism().ok().map(NonZero::get);
         Ok(Self {
             order: Order::of(flags.arm_order, &contenders, cores)?,

@@ -32,8 +32,8 @@ pub fn run(flags: &ReportArgs) -> Result<CommandOutput> {
 /// # Errors
 /// The report cannot be made, or written to the file that was named.
 pub(crate) fn rendered(log: &RunLog, flags: &RenderingArgs, output: Option<&Path>) -> Result<CommandOutput> {
-    let report = report(log, log.header.detailed)?;
-    let options = FormOptions { detailed: log.header.detailed, junit_per: flags.junit_per, plot: flags.plot };
+    let report = report(log, log.record.settings.report.detailed)?;
+    let options = FormOptions { detailed: log.record.settings.report.detailed, junit_per: flags.junit_per, plot: flags.plot };
     let mut lines: Vec<String> = log.notices.iter().map(|notice| format!("warning: {notice}")).collect();
     let mut stdout = Vec::new();
     with_view(log, &report, |view| match output {
@@ -56,10 +56,10 @@ pub(crate) fn verdicts(log: &mut RunLog) -> Result<()> {
     if log.is_judged {
         return Ok(());
     }
-    let tokenizer = log.header.tokenizer.as_deref().map_or_else(|| Ok(Tokenizer::embedded()), Tokenizer::open);
+    let tokenizer = log.record.settings.tokenizer.as_deref().map_or_else(|| Ok(Tokenizer::embedded()), Tokenizer::open);
     if let Err(error) = &tokenizer {
         log.notices.push(format!("output tokens that the server did not count are not known: {}", error.what));
     }
     let count = tokenizer.ok().map(|tokenizer| move |text: &str| tokenizer.count(text));
-    judge(log, &mut Evaluator::new(log.header.evaluate), count.as_ref().map(|count| count as CountTokens<'_>))
+    judge(log, &mut Evaluator::new(log.record.settings.evaluate), count.as_ref().map(|count| count as CountTokens<'_>))
 }

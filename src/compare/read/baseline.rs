@@ -16,9 +16,10 @@ use super::raw::Raw;
 use crate::case::Arm;
 use crate::compare::measure::figure;
 use crate::compare::metric::{Metric, RateName};
-use crate::compare::side::{FileKind, Gaps, Request, Run, SavedMean, Settings, Share, Side};
+use crate::compare::side::{FileKind, Gaps, Request, Run, SavedMean, Share, Side};
 use crate::error::{Error, Result};
 use crate::metrics::LatencyMetric;
+use crate::record::condition::Conditions;
 
 /// The member that only baselines have; its value is [`FORMAT_VERSION`].
 pub(super) const MARK: &str = "sobench_baseline";
@@ -71,7 +72,7 @@ fn write_run(run: &Run, text: &mut String) -> serde_json::Result<()> {
     let mut members: Vec<(&str, String)> = vec![
         (MARK, FORMAT_VERSION.to_string()),
         ("of", serde_json::to_string(&name)?),
-        ("settings", lines(&serde_json::to_value(&run.settings)?)?),
+        ("settings", lines(&serde_json::to_value(&run.conditions)?)?),
         ("notices", serde_json::to_string(&run.notices)?),
         ("duration_s", serde_json::to_string(&run.duration_s.map(|it| rounded(it, 1e6)))?),
         ("figures", lines(&serde_json::to_value(&figures)?)?),
@@ -116,7 +117,7 @@ pub(super) fn read(file: &str, mut raw: Raw) -> Result<Run> {
     Ok(Run {
         file: file.to_owned(),
         kind: FileKind::SobenchBaseline,
-        settings: part::<Settings>(&mut raw.rest, "settings").ok_or_else(|| broken("settings"))?,
+        conditions: part::<Conditions>(&mut raw.rest, "settings").ok_or_else(|| broken("settings"))?,
         duration_s: raw.rest.get("duration_s").and_then(number),
         figures: part::<BTreeMap<String, f64>>(&mut raw.rest, "figures").ok_or_else(|| broken("figures"))?,
         means: part::<BTreeMap<LatencyMetric, SavedMean>>(&mut raw.rest, "means").ok_or_else(|| broken("means"))?,
@@ -266,7 +267,7 @@ mod tests {
         let rows = back[0].requests.as_ref().unwrap();
         assert_eq!(rows[0], Request { gaps: Gaps::Sum { n: 2, total_ms: 3.75 }, answer: None, ..odd });
         assert_eq!((rows[1].ttft_ms, rows[2].case.as_ref(), rows[2].arm), (Some(1.235), None, None));
-        assert_eq!((&back[0].settings, &back[0].counts), (&first.settings, &first.counts));
+        assert_eq!((&back[0].conditions, &back[0].counts), (&first.conditions, &first.counts));
         let figures = ["p99_ttft_ms", "mean_itl_ms", "correct_rate"].map(|name| back[0].figures.get(name).copied());
         assert_eq!(figures[1..], [Some(1.875), Some(100.0)]);
         assert!(figures[0].is_some_and(|of_requests| (of_requests - 9.912).abs() < 0.001), "{figures:?}");

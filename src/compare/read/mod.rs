@@ -7,7 +7,7 @@ mod sobench;
 mod vllm;
 
 pub use baseline::{FORMAT_VERSION, write as write_baseline};
-pub use runlog::of_log;
+pub use runlog::{of_log, of_metrics};
 
 use serde_json::{Map, Value};
 
@@ -56,15 +56,6 @@ pub(super) fn no_result(file: &str, why: &str) -> Error {
         .hint("give what --save-result or --write-baseline wrote, or a result file of vLLM's tools")
 }
 
-/// A run from a result that is at hand, without its requests.
-///
-/// # Errors
-/// It is none of sobench's results.
-pub fn of_result(result: &Value) -> Result<Run> {
-    let rest = result.as_object().cloned().unwrap_or_default();
-    run("this run", Raw { rest, ..Raw::default() })
-}
-
 fn run(file: &str, raw: Raw) -> Result<Run> {
     let requests = raw.longest();
     let gaps = raw.itls.iter().flatten().map(Vec::len).sum::<usize>();
@@ -74,7 +65,7 @@ fn run(file: &str, raw: Raw) -> Result<Run> {
     }
     match kind(&raw.rest, &raw) {
         Some(FileKind::SobenchBaseline) => baseline::read(file, raw),
-        Some(FileKind::SobenchResult) => Ok(sobench::read(file, raw)),
+        Some(FileKind::SobenchResult) => sobench::read(file, raw),
         Some(kind @ (FileKind::VllmBenchServe | FileKind::VllmScript)) => Ok(vllm::read(file, raw, kind)),
         Some(FileKind::SobenchRunLog) | None => Err(Error::usage(format!("this is no result that sobench knows: {file}"))
             .hint("give a result of sobench, of `vllm bench serve --save-result`, or of vLLM's structured-output script")),

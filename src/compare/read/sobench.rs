@@ -1,145 +1,131 @@
 //! sobench's own result (`report::json`), with or without the requests. Knows no other tool's file.
 
-use serde_json::{Map, Value};
+use serde::Deserialize;
+use serde_json::Value;
 
 use super::raw::{Output, Raw};
-use super::{figures, number, spelt};
-use crate::compare::comparable::NONE;
+use super::{figures, number};
 use crate::compare::metric::{Flow, Plain, RateName};
-use crate::compare::side::{Answer, Field, FileKind, Gaps, Request, Run, SavedMean, Settings, Share};
+use crate::compare::side::{Answer, FileKind, Gaps, Request, Run, SavedMean, Share};
+use crate::enforcement::State;
+use crate::error::{Error, Result};
 use crate::metrics::LatencyMetric;
+use crate::metrics::client::ClientVerdict;
 use crate::metrics::quality::ENDED_BY_ITSELF;
+use crate::record::RunRecord;
 use crate::verdict::{NotScored, Reason, Verdict};
 
 const MS_PER_S: f64 = 1000.0;
 
-/// The members of `request` that say how answers are sampled.
-const SAMPLING: [&str; 9] = [
-    "temperature",
-    "top_p",
-    "top_k",
-    "min_p",
-    "frequency_penalty",
-    "presence_penalty",
-    "repetition_penalty",
-    "ignore_eos",
-    "extra_body",
-];
+/// The part of a result that vLLM has no keys for, as far as a comparison looks at it.
+#[derive(Deserialize)]
+struct Own {
+    record: RunRecord,
+    #[serde(default)]
+    partial: bool,
+    client: Option<OwnClient>,
+    quality: OwnQuality,
+    overall: OwnOverall,
+}
 
-pub(super) fn read(file: &str, mut raw: Raw) -> Run {
-    let own = match raw.rest.remove("sobench") {
-        Some(Value::Object(own)) => Value::Object(own),
-        _ => Value::Object(Map::new()),
-    };
+#[derive(Deserialize)]
+struct OwnClient {
+    verdict: ClientVerdict,
+}
+
+#[derive(Deserialize)]
+struct OwnQuality {
+    correct_rate: Option<Share>,
+    compliance: Option<Share>,
+    coverage: Option<Share>,
+    control_rate: Option<Share>,
+    vllm: OwnVllm,
+}
+
+#[derive(Deserialize)]
+struct OwnVllm {
+    correct_rate: Option<Share>,
+}
+
+#[derive(Deserialize)]
+struct OwnOverall {
+    throughput: OwnThroughput,
+    latency: OwnLatency,
+}
+
+#[derive(Deserialize)]
+struct OwnThroughput {
+    valid_throughput: Option<f64>,
+    valid_goodput: Option<f64>,
+    max_output_chunks_per_s: Option<f64>,
+}
+
+#[derive(Deserialize)]
+struct OwnLatency {
+    ttft_ms: SavedMean,
+    tpot_ms: SavedMean,
+    itl_ms: SavedMean,
+    e2el_ms: SavedMean,
+}
+
+pub(super) fn read(file: &str, mut raw: Raw) -> Result<Run> {
+    let own: Own = serde_json::from_value(raw.rest.remove("sobench").unwrap_or_default()).map_err(|error| {
+        Error::usage(format!("this result has no run record that can be read ({error}): {file}"))
+            .hint("make it again from its run log, with sobench report --format json, or run the benchmark again")
+    })?;
+    let requests_of = raw.rest.get("num_prompts").and_then(Value::as_u64).and_then(|count| usize::try_from(count).ok());
+    let throughput = &own.overall.throughput;
+    let extra = [
+        (Flow::Valid.name(), throughput.valid_throughput),
+        (Plain::ValidGoodput.name(), throughput.valid_goodput),
+        (Plain::MaxChunks.name(), throughput.max_output_chunks_per_s),
+    ];
     let mut figures = figures(&raw.rest);
-    let at = |path: &str| own.pointer(path).and_then(number);
-    for name in [Flow::Valid.name(), Plain::ValidGoodput.name(), Plain::MaxChunks.name()] {
-        if let Some(value) = at(&format!("/overall/throughput/{name}")) {
-            figures.insert(name.to_owned(), value);
-        }
-    }
-    let whole = |path: &str| own.pointer(path).and_then(Value::as_u64).and_then(|it| usize::try_from(it).ok());
+    figures.extend(extra.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
     let count = |rate: RateName| {
-        let path = match rate {
-            RateName::Vllm => "/quality/vllm/correct_rate".to_owned(),
-            RateName::Correct | RateName::Compliance | RateName::Coverage | RateName::Control => {
-                format!("/quality/{}", rate.name())
-            }
+        let quality = &own.quality;
+        let share = match rate {
+            RateName::Correct => quality.correct_rate,
+            RateName::Compliance => quality.compliance,
+            RateName::Coverage => quality.coverage,
+            RateName::Control => quality.control_rate,
+            RateName::Vllm => quality.vllm.correct_rate,
         };
-        let share = Share { hits: whole(&format!("{path}/hits"))?, of: whole(&format!("{path}/of"))? };
-        (share.hits <= share.of).then_some((rate, share))
+        share.filter(|share| share.hits <= share.of).map(|share| (rate, share))
     };
     let mean = |series: LatencyMetric| {
-        let path = format!("/overall/latency/{}_ms", series.key());
-        Some((series, SavedMean { n: whole(&format!("{path}/n"))?, standard_error: at(&format!("{path}/standard_error")) }))
+        let latency = &own.overall.latency;
+        let mean = match series {
+            LatencyMetric::Ttft => latency.ttft_ms,
+            LatencyMetric::Tpot => latency.tpot_ms,
+            LatencyMetric::Itl => latency.itl_ms,
+            LatencyMetric::E2el => latency.e2el_ms,
+        };
+        (series, mean)
     };
-    Run {
+    let distrusted = own.client.as_ref().is_some_and(|client| client.verdict == ClientVerdict::DoNotTrust);
+    Ok(Run {
         file: file.to_owned(),
         kind: FileKind::SobenchResult,
-        settings: settings(&raw.rest, &own),
+        conditions: own.record.conditions(requests_of.unwrap_or_else(|| own.record.own_requests())),
         duration_s: raw.rest.get("duration").and_then(number),
         figures,
-        means: LatencyMetric::ALL.into_iter().filter_map(mean).collect(),
+        means: LatencyMetric::ALL.into_iter().map(mean).collect(),
         counts: RateName::ALL.into_iter().filter_map(count).collect(),
-        notices: notices(&own),
+        notices: notices(&own.record, own.partial, distrusted),
         requests: requests(raw),
-    }
+    })
 }
 
-fn settings(top: &Map<String, Value>, own: &Value) -> Settings {
-    let top_level = |key: &str| top.get(key).and_then(spelt);
-    let at = |path: &str| own.pointer(path).and_then(spelt);
-    // Where the file has the key and no value, there is no limit; where it has no key, nobody knows.
-    let limit = |value: Option<&Value>| value.map(|value| spelt(value).unwrap_or_else(|| NONE.to_owned()));
-    let every =
-        own.pointer("/load").map(|load| load.pointer("/cold_load/every").and_then(spelt).unwrap_or_else(|| NONE.to_owned()));
-    let ramp = own.pointer("/load/ramp").filter(|ramp| ramp.is_object()).map(|ramp| {
-        let part = |key: &str| ramp.get(key).and_then(spelt).unwrap_or_default();
-        format!("{} from {} to {}", part("strategy"), part("start_rps"), part("end_rps"))
-    });
-    let sampling = own.get("request").map(|request| {
-        let part = |key: &&str| request.get(*key).filter(|it| !it.is_null()).map(|it| format!("{key}={it}"));
-        SAMPLING.iter().filter_map(part).collect::<Vec<_>>().join(" ")
-    });
-    let engine = at("/engine/name").map(|name| match at("/engine/version") {
-        Some(version) => format!("{name} ({version})"),
-        None => name,
-    });
-    let host = own.get("host").filter(|host| host.is_object()).map(|host| {
-        let parts = ["os", "arch", "cpus"].map(|key| host.get(key).and_then(spelt).unwrap_or_default());
-        format!("{} {}, {} cores", parts[0], parts[1], parts[2])
-    });
-    // Absent where there was none; so it is in results from before there could be one.
-    let error_limit = |key: &str| own.get("load").map(|load| load.get(key).and_then(spelt).unwrap_or_else(|| NONE.to_owned()));
-    let pairs = [
-        (Field::Model, top_level("model_id")),
-        (Field::Dataset, at("/dataset/sha256")),
-        (Field::DatasetName, at("/dataset/name")),
-        (Field::Ratio, at("/constrained_ratio")),
-        (Field::OutputLen, at("/output_len")),
-        (Field::NumPrompts, top_level("num_prompts")),
-        (Field::RequestRate, top_level("request_rate")),
-        (Field::Ramp, ramp),
-        (Field::Burstiness, top_level("burstiness")),
-        (Field::MaxConcurrency, limit(top.get("max_concurrency"))),
-        (Field::ColdSchemaEvery, every),
-        (Field::Dialect, at("/constraint_dialect")),
-        (Field::Prompts, at("/endpoint").map(|endpoint| prompts(&endpoint).to_owned())),
-        (Field::Sampling, sampling),
-        (Field::Stream, at("/request/stream")),
-        (Field::FormatAssertion, at("/assert_formats")),
-        (Field::Goodput, limit(own.pointer("/options/goodput"))),
-        (Field::Seed, at("/seed")),
-        (Field::DurationLimit, limit(own.pointer("/load/duration_limit_s"))),
-        (Field::MaxErrorRate, error_limit("max_error_rate")),
-        (Field::MaxConsecutiveErrors, error_limit("max_consecutive_errors")),
-        (Field::Tokenizer, top_level("tokenizer_id")),
-        (Field::Backend, top_level("backend")),
-        (Field::ServerVersion, at("/server_version")),
-        (Field::Engine, engine.or_else(|| at("/guided_decoding_backend/value")).or_else(|| at("/enforcement/server/engine"))),
-        (Field::Label, top_level("label")),
-        (Field::Host, host),
-        (Field::Embedded, at("/embedded")),
-        (Field::BaseUrl, at("/base_url")),
-        (Field::SobenchVersion, at("/sobench_version")),
-        (Field::Date, top_level("date")),
-    ];
-    pairs.into_iter().filter_map(|(field, value)| Some((field, value?))).collect()
-}
-
-/// Whether prompts go out as they are or through the server's chat template, by the endpoint's path.
-fn prompts(endpoint: &str) -> &'static str {
-    let chats = ["chat/completions", "/responses", "/api/chat"];
-    if chats.iter().any(|end| endpoint.ends_with(end)) { "chat messages" } else { "text" }
-}
-
-fn notices(own: &Value) -> Vec<String> {
-    let is = |path: &str, value: &str| own.pointer(path).and_then(Value::as_str) == Some(value);
-    let partial = own.get("partial").and_then(Value::as_bool) == Some(true);
+/// What a reader of a comparison has to know of a run.
+pub(super) fn notices(record: &RunRecord, partial: bool, distrusted: bool) -> Vec<String> {
     [
         (partial, "partial: the run was stopped before its end"),
-        (is("/enforcement/state", "not_enforced"), "CONSTRAINT NOT ENFORCED: its figures are those of plain text"),
-        (is("/client/verdict", "do_not_trust"), "its client stood in the way: do not trust its latencies"),
+        (
+            record.enforcement.state == State::NotEnforced,
+            "CONSTRAINT NOT ENFORCED: its figures are those of plain text",
+        ),
+        (distrusted, "its client stood in the way: do not trust its latencies"),
     ]
     .into_iter()
     .filter(|(holds, _)| *holds)

@@ -9,9 +9,9 @@ use serde_json::{Map, Value};
 
 use super::raw::Raw;
 use super::{chunks_are_no_tokens, figures, number, spelt};
-use crate::compare::comparable::NONE;
 use crate::compare::metric::{Metric, RateName};
-use crate::compare::side::{Answer, Field, FileKind, Gaps, Request, Run, Settings};
+use crate::compare::side::{Answer, FileKind, Gaps, Request, Run};
+use crate::record::condition::{Conditions, Field, NONE};
 
 const MS_PER_S: f64 = 1000.0;
 
@@ -24,7 +24,7 @@ pub(super) fn read(file: &str, raw: Raw, kind: FileKind) -> Run {
     Run {
         file: file.to_owned(),
         kind,
-        settings: settings(&raw.rest),
+        conditions: conditions(&raw.rest),
         duration_s: raw.rest.get("duration").and_then(number),
         figures,
         means: Default::default(),
@@ -34,7 +34,7 @@ pub(super) fn read(file: &str, raw: Raw, kind: FileKind) -> Run {
     }
 }
 
-fn settings(top: &Map<String, Value>) -> Settings {
+fn conditions(top: &Map<String, Value>) -> Conditions {
     let at = |key: &str| top.get(key).and_then(spelt);
     let limit = |key: &str| top.get(key).map(|value| spelt(value).unwrap_or_else(|| NONE.to_owned()));
     let ramp = at("ramp_up_strategy").map(|strategy| {

@@ -15,7 +15,7 @@ use super::wire::{Link, Message, PROTOCOL};
 use super::{CoordinatorOptions, LEAD};
 use crate::driver::clock::{Begin, as_ns, begin_at_unix_ns, instant_in, unix_ns};
 use crate::error::{Error, Result};
-use crate::shard::{ClockAbout, Shard};
+use crate::shard::{ClockOffset, Shard};
 
 /// How long who connects may take to say who it is.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(10);
@@ -75,7 +75,7 @@ impl Leader {
     }
 
     /// Waits until all are ready, and names the begin to them.
-    pub(super) async fn begin(&mut self) -> Result<(Begin, ClockAbout)> {
+    pub(super) async fn begin(&mut self) -> Result<(Begin, ClockOffset)> {
         let of = self.part.of;
         let mut table = self.table.subscribe();
         let is_settled =
@@ -92,7 +92,7 @@ impl Leader {
         let at_ns = unix_ns().saturating_add(as_ns(LEAD));
         self.say(Word::Start { at_ns });
         let begin = begin_at_unix_ns(at_ns).ok_or_else(|| Error::internal("the begin of all shards cannot be waited for"))?;
-        Ok((begin, ClockAbout { offset_ns: 0, uncertainty_ns: 0, exchanges: 0 }))
+        Ok((begin, ClockOffset { offset_ns: 0, uncertainty_ns: 0, exchanges: 0 }))
     }
 
     /// Waits until all have closed their connections.

@@ -10,7 +10,7 @@ use super::CoordinatorOptions;
 use super::wire::{Link, Message, PROTOCOL};
 use crate::driver::clock::{Begin, begin_at_unix_ns, instant_in, unix_ns};
 use crate::error::{Error, Result};
-use crate::shard::{ClockAbout, Shard};
+use crate::shard::{ClockOffset, Shard};
 
 /// Exchanges of one measurement. Round trips on a network that others use vary much, and only the shortest counts.
 const EXCHANGES: usize = 32;
@@ -56,10 +56,10 @@ impl Exchange {
 }
 
 /// What the best of some exchanges says; `None` without any.
-pub(super) fn best(exchanges: &[Exchange]) -> Option<ClockAbout> {
+pub(super) fn best(exchanges: &[Exchange]) -> Option<ClockOffset> {
     let best = exchanges.iter().min_by_key(|exchange| exchange.round_trip_ns())?;
     let uncertainty_ns = best.round_trip_ns().div_ceil(2);
-    Some(ClockAbout { offset_ns: best.offset_ns(), uncertainty_ns, exchanges: exchanges.len() })
+    Some(ClockOffset { offset_ns: best.offset_ns(), uncertainty_ns, exchanges: exchanges.len() })
 }
 
 impl Member {
@@ -88,7 +88,7 @@ impl Member {
         }
     }
 
-    pub(super) async fn begin(&mut self) -> Result<(Begin, ClockAbout)> {
+    pub(super) async fn begin(&mut self) -> Result<(Begin, ClockOffset)> {
         let address = self.address.clone();
         let lost = |error: io::Error| gone(&address, &error.to_string());
         self.link.send(&Message::Ready {}).await.map_err(lost)?;
@@ -109,7 +109,7 @@ impl Member {
 
     /// # Errors
     /// The leader is gone.
-    pub(super) async fn measure(&mut self) -> io::Result<ClockAbout> {
+    pub(super) async fn measure(&mut self) -> io::Result<ClockOffset> {
         let mut exchanges = Vec::with_capacity(EXCHANGES);
         while exchanges.len() < EXCHANGES {
             exchanges.push(timeout(ANSWER_TIMEOUT, self.exchange()).await??);

@@ -60,7 +60,7 @@ async fn all_begin_at_one_instant_and_know_their_clocks() {
     let (one, two, three, _stranger) =
         tokio::join!(begun(&options, 1, 3, "plan"), begun(&options, 2, 3, "plan"), begun(&options, 3, 3, "plan"), knocking);
     let (one, first) = one.unwrap();
-    assert_eq!(one.clock(), Some(ClockAbout { offset_ns: 0, uncertainty_ns: 0, exchanges: 0 }));
+    assert_eq!(one.clock(), Some(ClockOffset { offset_ns: 0, uncertainty_ns: 0, exchanges: 0 }));
     let mut members = Vec::new();
     for (mut member, begin) in [two.unwrap(), three.unwrap()] {
         let clock = member.clock().unwrap();

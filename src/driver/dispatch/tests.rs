@@ -8,8 +8,8 @@ use std::sync::Mutex;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::Instant;
 
-use super::super::breaker::ErrorLimits;
-use super::super::schedule::{Pace, Ramp, RampStrategy, Rate, due_times};
+use crate::load::ErrorLimits;
+use crate::schedule::{Pace, Ramp, RampStrategy, Rate, due_times};
 use super::super::stop::{Stopper, stop};
 use super::*;
 use crate::driver::exchange::Body;
@@ -184,7 +184,7 @@ async fn a_signal_cancels_what_was_still_to_come() {
 
 #[tokio::test(start_paused = true)]
 async fn after_too_many_errors_nothing_more_is_sent_and_what_is_under_way_ends() {
-    let in_a_row = |most| ErrorLimits { max_in_a_row: Some(most), ..ErrorLimits::default() };
+    let in_a_row = |most| ErrorLimits { max_consecutive_errors: Some(most), ..ErrorLimits::default() };
     // One at a time: the slot of the last error that was put up with is nobody's.
     let ran = run_with_faults(&[0; 6], Some(1), Until::LastCase, |_| 10, |index| index >= 2, in_a_row(2), drop).await;
     assert_eq!((ran.sent, ran.broke, ran.cancelled), (vec![(0, 0), (1, 10), (2, 20), (3, 30)], Some(3), vec![4, 5]));
@@ -193,7 +193,7 @@ async fn after_too_many_errors_nothing_more_is_sent_and_what_is_under_way_ends()
     let ran = run_with_faults(&[0, 0, 5, 300], None, Until::LastCase, takes, |index| index > 0, in_a_row(2), drop).await;
     assert_eq!((ran.sent, ran.broke), (vec![(0, 0), (1, 0), (2, 5)], Some(2)));
     assert_eq!((ran.cancelled, ran.ended), (vec![3], 500));
-    let rate = ErrorLimits { max_rate: Some(0.5), ..ErrorLimits::default() };
+    let rate = ErrorLimits { max_error_rate: Some(0.5), ..ErrorLimits::default() };
     let ran = run_with_faults(&[0; 60], Some(1), Until::LastCase, |_| 1, |index| index >= 15, rate, drop).await;
     assert_eq!((ran.sent.len(), ran.broke, ran.cancelled.len()), (31, Some(30), 29), "sent and not sent are what was planned");
 }

@@ -7,7 +7,7 @@ use crate::constraint::{Constraint, GrammarDialect};
 use crate::evaluate::EvaluateOptions;
 use crate::observation::{Timing, TransportCause};
 use crate::preflight::envelope::envelopes;
-use crate::preflight::kind::Kind;
+use crate::enforcement::Kind;
 use crate::preflight::question::Words;
 
 fn observation(outcome: Outcome, text: &str) -> Observation {

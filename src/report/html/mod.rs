@@ -58,9 +58,9 @@ const WORDS_MAX_CHARS: usize = 400;
 /// An answer that is shown cannot be read from the log.
 pub fn render(view: &View<'_>) -> Result<String> {
     let report = view.report;
-    let about = &report.about;
-    let name = |text: &Option<String>, or: &str| printable(text.as_deref().unwrap_or(or), NAME_MAX_CHARS);
-    let title = format!("sobench: {} on {}", name(&about.model_id, "a model"), name(&about.dataset.name, "a dataset"));
+    let record = &report.record;
+    let model = printable(&record.server.model_id, NAME_MAX_CHARS);
+    let title = format!("sobench: {model} on {}", record.settings.dataset.name);
     let mut page = page::open(&title, STYLE);
     add_head(&mut page, report);
     if is_judged(report) {
@@ -77,11 +77,11 @@ pub fn render(view: &View<'_>) -> Result<String> {
 
 /// What the reader must not miss, and the run in a sentence.
 fn add_head(page: &mut String, report: &Report) {
-    let (about, overall) = (&report.about, &report.metrics.overall);
-    if let Some(stamp) = about.enforcement.stamp() {
+    let overall = &report.metrics.overall;
+    if let Some(stamp) = report.record.enforcement.stamp() {
         let _ = write!(page, "<p class=\"alarm\">{}</p>", escape(&stamp));
     }
-    if about.partial {
+    if report.partial {
         page.push_str("<p class=\"alarm\">Partial: the run did not come to its end</p>");
     }
     let seconds = report.metrics.duration_ns as f64 / 1e9;
@@ -162,7 +162,7 @@ fn add_conditions(page: &mut String, report: &Report) {
         let _ = write!(page, "<dt>{}</dt><dd>{}</dd>", escape(name), escape(&known));
     }
     let shown = |text: &str| printable(text, WORDS_MAX_CHARS);
-    for (name, value) in &report.about.metadata {
+    for (name, value) in &report.record.settings.report.metadata {
         let _ = write!(page, "<dt>{}</dt><dd>{}</dd>", escape(&shown(name)), escape(&shown(value)));
     }
     page.push_str("</dl>");
@@ -174,7 +174,7 @@ mod tests {
     use crate::case::Arm;
     use crate::metrics::testing::{Made, made};
     use crate::observation::Outcome;
-    use crate::report::About;
+    use crate::record::testing::record;
     use crate::report::page::testing::check_well_formed;
     use crate::report::view::testing::with_view;
     use crate::verdict::{NotScored, Reason, Verdict};
@@ -207,17 +207,16 @@ mod tests {
 
     #[test]
     fn a_page_is_well_formed_and_needs_nothing_else() {
-        let hostile = || Some(HOSTILE.to_owned());
-        let about = About {
-            model_id: hostile(),
-            base_url: hostile(),
-            label: hostile(),
-            notices: vec![HOSTILE.into()],
-            metadata: vec![(HOSTILE.into(), HOSTILE.into())],
-            partial: true,
-            ..About::default()
-        };
-        let page = with_view(&eventful(), about, |view| render(&view)).unwrap();
+        let mut hostile = record();
+        hostile.server.model_id = HOSTILE.into();
+        hostile.server.base_url = HOSTILE.into();
+        hostile.settings.report.label = Some(HOSTILE.into());
+        hostile.settings.report.metadata = vec![(HOSTILE.into(), HOSTILE.into())];
+        hostile.notices = vec![HOSTILE.into()];
+        let page = with_view(&eventful(), hostile, |view| {
+            render(&View { report: &Report { partial: true, ..view.report.clone() }, ..view })
+        });
+        let page = page.unwrap();
         check_well_formed(&page);
         for word in
             ["<script", "<img", "http:", "https:", "@import", "url(", "<link", "\u{1b}", "\u{0}", "\u{202e}", "<b>", "<!--"]
@@ -231,7 +230,7 @@ mod tests {
 
     #[test]
     fn a_run_without_requests_is_a_page() {
-        let page = with_view(&[], About::default(), |view| render(&view)).unwrap();
+        let page = with_view(&[], record(), |view| render(&view)).unwrap();
         check_well_formed(&page);
         assert!(!page.contains("NaN") && !page.contains("inf"), "{page}");
     }

@@ -105,8 +105,8 @@ impl<'a> Document<'a> {
     /// The latencies that were asked for, in the tools' order.
     fn latencies(&mut self) {
         let report = self.view.report;
-        for metric in LatencyMetric::ALL.into_iter().filter(|it| report.percentile_metrics.contains(it)) {
-            self.latency(metric.key(), json::summary_of(&report.metrics.overall.latency, metric));
+        for metric in LatencyMetric::ALL.into_iter().filter(|it| report.percentile_metrics().contains(it)) {
+            self.latency(metric.key(), report.metrics.overall.latency.summary(metric));
         }
     }
 

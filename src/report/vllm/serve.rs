@@ -10,6 +10,7 @@ use crate::metrics::QueueMetric;
 use crate::metrics::stats::Summary;
 use crate::metrics::{Answers, Sample};
 use crate::report::json;
+use crate::report::load::add_ramp_settings;
 use crate::report::view::View;
 
 /// The columns that only `--save-detailed` keeps. `latencies` and `queue_times` are not among them: vLLM forgot them, and readers have
@@ -49,24 +50,25 @@ pub fn document(view: View<'_>, detailed: bool) -> Document<'_> {
 
 fn settings(document: &mut Document<'_>) {
     let report = document.view.report;
-    let about = &report.about;
-    document.put("date", &about.date);
-    document.put("endpoint_type", about.endpoint_type.as_ref().or(about.backend.as_ref()));
-    document.put("backend", &about.backend);
-    document.put("label", &about.label);
-    document.put("model_id", &about.model_id);
-    document.put("tokenizer_id", &about.tokenizer_id);
-    document.put("num_prompts", about.num_prompts);
+    let record = &report.record;
+    let settings = &record.settings;
+    document.put("date", record.date());
+    document.put("endpoint_type", settings.backend);
+    document.put("backend", settings.backend);
+    document.put("label", &settings.report.label);
+    document.put("model_id", &record.server.model_id);
+    document.put("tokenizer_id", &record.tokenizer_id);
+    document.put("num_prompts", report.requests);
     // The user's pairs never take the place of what is known, and what is measured takes theirs.
-    for (key, value) in &about.metadata {
+    for (key, value) in &settings.report.metadata {
         if !document.members.contains_key(key) && !Column::ALL.iter().any(|column| column.key() == key) {
             document.put(key, value);
         }
     }
-    document.put("request_rate", about.request_rate.map(json::Rps));
-    document.put("burstiness", about.burstiness);
-    document.put("max_concurrency", about.max_concurrency);
-    report.load.iter().for_each(|load| load.add_settings(&mut document.members));
+    document.put("request_rate", json::Rps(record.own_request_rate()));
+    document.put("burstiness", settings.load.burstiness);
+    document.put("max_concurrency", record.own_cap());
+    add_ramp_settings(&mut document.members, record);
 }
 
 fn generated(document: &mut Document<'_>) {
@@ -129,9 +131,9 @@ fn sequences(sample: &Sample<'_>) -> usize {
 /// The wait under the cap, of answers, where there is a cap; and with the time to the end where there is a rate as well.
 fn queueing(document: &mut Document<'_>) {
     let report = document.view.report;
-    let has_rate = report.about.request_rate.is_some_and(f64::is_finite);
-    for metric in QueueMetric::ALL.into_iter().filter(|it| report.queue_metrics.contains(it)) {
-        let applies = report.about.max_concurrency.is_some() && (metric == QueueMetric::ClientQueueTime || has_rate);
+    let has_rate = report.record.own_request_rate().is_finite();
+    for metric in QueueMetric::ALL.into_iter().filter(|it| report.queue_metrics().contains(it)) {
+        let applies = report.record.own_cap().is_some() && (metric == QueueMetric::ClientQueueTime || has_rate);
         if applies {
             let options = document.options();
             let values = answered(document.view.samples).filter_map(|it| metric.of(&it.latency(options)));

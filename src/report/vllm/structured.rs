@@ -14,16 +14,17 @@ use crate::report::view::View;
 /// The file of a run. The script keeps every request always.
 pub fn document(view: View<'_>) -> Document<'_> {
     let mut document = Document::new(view);
-    let (about, metrics) = (&view.report.about, &view.report.metrics);
+    let (report, record, metrics) = (view.report, &view.report.record, &view.report.metrics);
+    let settings = &record.settings;
     let (overall, throughput) = (&metrics.overall, &metrics.overall.throughput);
     document.column(Column::Outputs);
-    document.put("backend", &about.backend);
-    document.put("model_id", &about.model_id);
-    document.put("tokenizer_id", &about.tokenizer_id);
-    document.put("num_prompts", about.num_prompts);
-    document.put("request_rate", about.request_rate.map(json::Rps));
-    document.put("burstiness", about.burstiness);
-    document.put("max_concurrency", about.max_concurrency);
+    document.put("backend", settings.backend);
+    document.put("model_id", &record.server.model_id);
+    document.put("tokenizer_id", &record.tokenizer_id);
+    document.put("num_prompts", report.requests);
+    document.put("request_rate", json::Rps(record.own_request_rate()));
+    document.put("burstiness", settings.load.burstiness);
+    document.put("max_concurrency", record.own_cap());
     document.put("correct_rate(%)", metrics.quality.correct_rate.map(|rate| rate.percent));
     document.put("duration", metrics.duration_ns as f64 / super::NS_PER_S);
     document.put("completed", overall.completed);

@@ -5,26 +5,27 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use serde_json::Value;
 
-use super::super::ShardAbout;
-use super::super::tests::{cases, footer, header, judged, observations};
+use super::super::tests::{cases, footer, judged, observations, record};
 use super::super::write::{Access, Secrets, Writing, pair};
 use super::*;
-use crate::shard::ClockAbout;
+use crate::record::ShardRecord;
+use crate::schedule::Until;
+use crate::shard::ClockOffset;
 
 /// How a log is made otherwise than the others.
 struct Otherwise<'a> {
-    header: &'a dyn Fn(&mut Header),
+    record: &'a dyn Fn(&mut RunRecord),
     /// Which requests are in it.
     holds: &'a dyn Fn(usize) -> bool,
     started_unix_ns: u64,
     is_whole: bool,
-    clock_before: Option<ClockAbout>,
-    clock_after: Option<ClockAbout>,
+    clock_before: Option<ClockOffset>,
+    clock_after: Option<ClockOffset>,
 }
 
 fn as_planned() -> Otherwise<'static> {
     Otherwise {
-        header: &|_| {},
+        record: &|_| {},
         holds: &|_| true,
         started_unix_ns: 5_000_000_007,
         is_whole: true,
@@ -36,12 +37,13 @@ fn as_planned() -> Otherwise<'static> {
 /// Writes the log of a part, or of the whole.
 fn log(path: &Path, part: Option<Shard>, how: &Otherwise<'_>) -> PathBuf {
     let cases = cases();
-    let mut header = header();
-    (header.load.requests, header.load.duration_ns) = (cases.len(), None);
-    header.shard = part.map(|part| ShardAbout::new(part, &cases, &[Duration::ZERO; 5]));
-    (how.header)(&mut header);
-    let plan_sha256 = header.plan_sha256();
-    if let Some(shard) = &mut header.shard {
+    let mut record = record();
+    record.dataset.requests = cases.len();
+    record.settings.load.until = Until::LastCase;
+    record.shard = part.map(|part| ShardRecord::new(part, &cases, &[Duration::ZERO; 5]));
+    (how.record)(&mut record);
+    let plan_sha256 = record.plan_sha256();
+    if let Some(shard) = &mut record.shard {
         shard.plan_sha256 = plan_sha256;
     }
     let (teller, told) = pair();
@@ -53,8 +55,8 @@ fn log(path: &Path, part: Option<Shard>, how: &Otherwise<'_>) -> PathBuf {
     own.into_iter().for_each(|observation| teller.ended(Box::new(observation)));
     drop(teller);
     let writing = Writing {
-        header,
-        open: &|_, _| Sink::create(path, Access::Usual).unwrap(),
+        record,
+        open: &|_| Sink::create(path, Access::Usual).unwrap(),
         spell: |_| "then".to_owned(),
         case_of: &|index| cases.get(index).map(|case| (case, case.id.clone())),
         secrets: &Secrets::default(),
@@ -104,14 +106,14 @@ fn a_merged_log_is_the_log_of_one_run() {
     let paths = [log(&at("2"), Some(TWO), &as_planned()), log(&at("1"), Some(ONE), &as_planned())];
     let merged = merge(&paths, &at("merged"));
     assert_eq!(contents(&merged), contents(&whole));
-    assert_eq!((merged.is_judged, merged.is_partial(), merged.header.part()), (true, false, Shard::WHOLE));
+    assert_eq!((merged.is_judged, merged.is_partial(), merged.record.part()), (true, false, Shard::WHOLE));
     let footer = merged.footer.as_ref().unwrap();
     assert_eq!((footer.requests, footer.duration_ns, whole.footer.as_ref().unwrap().duration_ns), (5, 102, 102));
     assert_eq!((footer.cost.cpu_s, footer.cost.wall_s, &footer.notices), (Some(0.2), 1.1 + 2.2, &vec!["n".to_owned()]));
-    assert_eq!((&*merged.header.started, merged.header.started_unix_ns), ("at 5000000007", 5_000_000_007));
-    let same = Header { merged: Vec::new(), started: "then".to_owned(), ..merged.header.clone() };
-    assert_eq!(same, whole.header);
-    let told: Vec<_> = merged.header.merged.iter().map(|it| (it.number, it.requests, it.begin_ns, it.uncertainty_ns())).collect();
+    assert_eq!((&*merged.record.started, merged.record.started_unix_ns), ("at 5000000007", 5_000_000_007));
+    let same = RunRecord { merged: Vec::new(), started: "then".to_owned(), ..merged.record.clone() };
+    assert_eq!(same, whole.record);
+    let told: Vec<_> = merged.record.merged.iter().map(|it| (it.number, it.requests, it.begin_ns, it.uncertainty_ns())).collect();
     assert_eq!(told, [(1, 3, 0, None), (2, 2, 0, None)]);
     let text = std::fs::read_to_string(at("merged")).unwrap();
     let order: Vec<&str> = text.lines().map(|line| &line[2..line[2..].find('"').unwrap() + 2]).collect();
@@ -125,20 +127,20 @@ fn a_merged_log_is_the_log_of_one_run() {
 fn instants_are_on_one_time_line() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
-    let clock = |offset_ns, uncertainty_ns| Some(ClockAbout { offset_ns, uncertainty_ns, exchanges: 32 });
+    let clock = |offset_ns, uncertainty_ns| Some(ClockOffset { offset_ns, uncertainty_ns, exchanges: 32 });
     for (started_unix_ns, begin_ns) in [(5_000_001_007, 0), (5_000_001_507, 500)] {
         let one = log(&at("1"), Some(ONE), &Otherwise { clock_before: clock(0, 0), ..as_planned() });
         let (clock_before, clock_after) = (clock(-1_000, 40), clock(-1_010, 30));
         let two = Otherwise { started_unix_ns, clock_before, clock_after, ..as_planned() };
         let two = log(&at("2"), Some(TWO), &two);
         let merged = merge(&[one, two], &at("merged"));
-        let told = &merged.header.merged[1];
+        let told = &merged.record.merged[1];
         assert_eq!((told.begin_ns, told.uncertainty_ns()), (begin_ns, Some(50)), "40 and a drift of 10");
         let sent: Vec<Option<u64>> = merged.requests.iter().map(|it| it.moments().sent_ns).collect();
         assert_eq!(sent, [Some(3), None, Some(3), Some(3 + begin_ns), Some(3)]);
         assert_eq!(merged.requests.get(3).unwrap().chunks_ns(), [1 + begin_ns]);
         assert_eq!(merged.footer.as_ref().unwrap().duration_ns, 102 + begin_ns);
-        assert_eq!(merged.header.started_unix_ns, 5_000_000_007);
+        assert_eq!(merged.record.started_unix_ns, 5_000_000_007);
     }
 }
 
@@ -151,7 +153,7 @@ fn what_does_not_belong_together_is_refused_by_name() {
     let one = log(&at("1"), Some(ONE), &as_planned());
     let two = log(&at("2"), Some(TWO), &as_planned());
     let again = log(&at("again"), Some(TWO), &as_planned());
-    let seed = log(&at("seed"), Some(TWO), &Otherwise { header: &|header| header.load.seed = 7, ..as_planned() });
+    let seed = log(&at("seed"), Some(TWO), &Otherwise { record: &|record| record.settings.dataset.seed = 7, ..as_planned() });
     let short = log(&at("short"), Some(TWO), &Otherwise { holds: &|index| index != 3, ..as_planned() });
     merge(&[one.clone(), two.clone()], &at("merged"));
     // A log with a request of the other part; one whose header was changed.
@@ -191,5 +193,5 @@ fn a_shard_that_was_killed_counts_as_far_as_it_went() {
     read.write(&mut sink, |_| String::new()).unwrap();
     let merged = RunLog::read(&at("merged"), Keep::WithoutTexts).unwrap();
     assert_eq!((merged.requests.len(), merged.is_judged, merged.is_partial()), (4, true, true));
-    assert!(merged.header.merged[0].end.is_some() && merged.header.merged[1].end.is_none());
+    assert!(merged.record.merged[0].end.is_some() && merged.record.merged[1].end.is_none());
 }

@@ -11,7 +11,8 @@ use sobench::compare::draw::{Random, resamples_for};
 use sobench::compare::gate::{Undecided, level, ruled};
 use sobench::compare::measure::Resampling;
 use sobench::compare::rules::Change;
-use sobench::compare::side::{Field, FileKind, Gaps, Request, Run, Side};
+use sobench::compare::side::{FileKind, Gaps, Request, Run, Side};
+use sobench::record::condition::Field;
 
 /// What was made worse on the second side.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -107,7 +108,7 @@ fn made_up(requests: usize, planted: Planted, pair: u64, number: u64) -> Run {
     Run {
         file: format!("simulated-{pair}-{number}"),
         kind: FileKind::SobenchResult,
-        settings: [(Field::Dataset, "simulated".to_owned())].into(),
+        conditions: [(Field::Dataset, "simulated".to_owned())].into(),
         requests: Some(all),
         duration_s: free_s.into_iter().reduce(f64::max),
         figures: Default::default(),

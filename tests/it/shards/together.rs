@@ -58,7 +58,7 @@ fn shards_that_find_each_other_begin_at_one_instant_of_clocks_that_were_measured
     let logs: Vec<RunLog> = paths.iter().map(|path| RunLog::read(path.as_ref(), Keep::WithoutTexts).unwrap()).collect();
     for (place, log) in logs.iter().enumerate() {
         check_lines(paths[place].as_ref());
-        let about = log.header.shard.as_ref().unwrap();
+        let about = log.record.shard.as_ref().unwrap();
         let (before, after) = (about.clock.unwrap(), log.footer.as_ref().unwrap().clock.unwrap());
         assert_eq!(about.start, Start::Coordinator);
         // One machine has one clock, but every process asked it for the time at another instant: by its steering since then they may differ.
@@ -71,7 +71,7 @@ fn shards_that_find_each_other_begin_at_one_instant_of_clocks_that_were_measured
             (place > 0, place > 0),
             "shard 1 is the measure of the others"
         );
-        assert_eq!(log.header.begun_ns(), logs[0].header.begun_ns());
+        assert_eq!(log.record.begun_ns(), logs[0].record.begun_ns());
         assert!(log.requests.iter().all(|request| request.moments().sent_ns >= Some(request.moments().due_ns)));
     }
     let ran = merge(&paths, &["--format", "json"]);
@@ -126,8 +126,8 @@ fn a_begin_by_the_clock_is_kept_or_refused() {
     }
     for path in paths(folder.path(), 2) {
         let log = RunLog::read(path.as_ref(), Keep::WithoutTexts).unwrap();
-        assert_eq!(Duration::from_nanos(log.header.started_unix_ns), Duration::from_secs(start_s));
-        let about = log.header.shard.as_ref().unwrap();
+        assert_eq!(Duration::from_nanos(log.record.started_unix_ns), Duration::from_secs(start_s));
+        let about = log.record.shard.as_ref().unwrap();
         assert_eq!((about.start, about.clock), (Start::StartAt, None));
     }
     for (arguments, words) in [

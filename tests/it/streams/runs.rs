@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use sobench::backend::ServerKind;
 use sobench::case::Case;
-use sobench::driver::schedule::Schedule;
+use sobench::schedule::Schedule;
 use sobench::driver::{ApiKey, Client, DriverOptions, Event, RunOutcome, Stop, StopState, run, send_one, stop};
 use sobench::error::Kind;
 use sobench::observation::{Observation, Outcome};

@@ -12,6 +12,7 @@ use crate::compare::rules::Limit;
 use crate::error::{Error, Result};
 use crate::metrics::{Answers, MetricsOptions, Slo};
 use crate::metrics::{LatencyMetric, QueueMetric};
+use crate::record::ReportSettings;
 use crate::report::format::{self, FormOptions};
 use crate::report::requests_page::Thresholds;
 use crate::report::saved::ResultFormat;
@@ -20,7 +21,6 @@ use crate::report::saved::ResultFormat;
 #[derive(Clone, Debug)]
 pub struct OutputPlan {
     pub save: bool,
-    pub detailed: bool,
     /// The layout of the saved result.
     pub result_format: ResultFormat,
     /// Whether the result is a line below what its file holds, rather than the file.
@@ -38,11 +38,6 @@ pub struct OutputPlan {
     pub forms: FormOptions,
     pub directory: Option<PathBuf>,
     pub filename: Option<String>,
-    pub metadata: Vec<(String, String)>,
-    pub label: Option<String>,
-    pub percentile_metrics: Vec<LatencyMetric>,
-    /// The wait before sending as latencies of its own.
-    pub queue_metrics: Vec<QueueMetric>,
     pub progress: bool,
     pub run_log: RunLogPlan,
     /// Bounds that the run has to keep.
@@ -105,9 +100,29 @@ fn goodput(pairs: &[String]) -> Result<Option<Slo>> {
     Ok((!pairs.is_empty()).then_some(slo))
 }
 
+/// What the report shows.
+///
 /// # Errors
-/// A bound, a pair or a metric that is none.
-pub(crate) fn output(flags: &OutputArgs, backend: ServerKind) -> Result<OutputPlan> {
+/// A pair or a metric that is none.
+pub(crate) fn report(flags: &OutputArgs, backend: ServerKind) -> Result<ReportSettings> {
+    let (latencies, queue_metrics) = percentile_metrics(&flags.percentile_metrics)?;
+    Ok(ReportSettings {
+        percentile_metrics: match &flags.percentile_metrics[..] {
+            [] => non_generative::default_latencies(backend),
+            _ => latencies,
+        },
+        queue_metrics,
+        detailed: flags.save_detailed,
+        label: flags.label.clone(),
+        metadata: key_values("--metadata", &flags.metadata)?,
+    })
+}
+
+/// What is kept, and where.
+///
+/// # Errors
+/// A bound that is none.
+pub(crate) fn output(flags: &OutputArgs) -> Result<OutputPlan> {
     use format::Format;
     let files = [
         (Format::Html, &flags.html),
@@ -116,10 +131,8 @@ pub(crate) fn output(flags: &OutputArgs, backend: ServerKind) -> Result<OutputPl
         (Format::Junit, &flags.junit),
     ];
     let files: Vec<(Format, PathBuf)> = files.into_iter().filter_map(|(format, path)| Some((format, path.clone()?))).collect();
-    let (latencies, queue_metrics) = percentile_metrics(&flags.percentile_metrics)?;
     Ok(OutputPlan {
         save: flags.save_result || flags.save_detailed || flags.append_result,
-        detailed: flags.save_detailed,
         result_format: flags.result_format,
         append: flags.append_result,
         failures: flags.save_failures,
@@ -130,13 +143,6 @@ pub(crate) fn output(flags: &OutputArgs, backend: ServerKind) -> Result<OutputPl
         forms: FormOptions { detailed: flags.save_detailed, junit_per: flags.junit_per, plot: flags.plot },
         directory: flags.result_dir.clone(),
         filename: flags.result_filename.clone(),
-        metadata: key_values("--metadata", &flags.metadata)?,
-        label: flags.label.clone(),
-        percentile_metrics: match &flags.percentile_metrics[..] {
-            [] => non_generative::default_latencies(backend),
-            _ => latencies,
-        },
-        queue_metrics,
         progress: !flags.disable_tqdm,
         run_log: match (&flags.run_log, flags.no_run_log) {
             (Some(path), _) => RunLogPlan::At(path.clone()),

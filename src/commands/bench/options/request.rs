@@ -6,42 +6,11 @@ use crate::backend::{Input, Sampling, ServerKind, extras};
 use crate::commands::bench::args::{BenchArgs, LoraAssignmentName, SamplingArgs, ServerArgs};
 use crate::dataset::DatasetName;
 use crate::error::{Error, Result};
-
-/// What every request carries beside its case.
-#[derive(Clone, Debug)]
-pub struct RequestPlan {
-    pub stream: bool,
-    pub sampling: Sampling,
-    pub ignore_eos: bool,
-    pub extra_body: Option<Map<String, Value>>,
-    /// Variables for the tokenizer's chat template; those for the server's are in `extra_body`.
-    pub template_variables: Option<Map<String, Value>>,
-    pub request_id_prefix: Option<String>,
-    /// The models that requests ask for in place of the run's; `None` where all ask for that.
-    pub lora: Option<Lora>,
-    /// Whether the server profiles the measured part.
-    pub profile: bool,
-}
-
-/// LoRA modules, and how they are dealt out.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lora {
-    /// At least one.
-    pub modules: Vec<String>,
-    pub assignment: LoraAssignment,
-}
-
-/// How LoRA modules are dealt out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LoraAssignment {
-    /// Drawn for each request.
-    Random,
-    RoundRobin,
-}
+use crate::record::{Lora, LoraAssignment, RequestSettings};
 
 /// # Errors
 /// `--extra-body` or `--chat-template-kwargs` is no JSON object; a field is asked for that the kind does not have, or twice.
-pub(crate) fn request(arguments: &BenchArgs, backend: ServerKind, dataset: DatasetName) -> Result<RequestPlan> {
+pub(crate) fn request(arguments: &BenchArgs, backend: ServerKind, dataset: DatasetName) -> Result<RequestSettings> {
     let flags = &arguments.sampling;
     let mut own = flags.extra_body.as_deref().map(|text| json_object("--extra-body", text)).transpose()?;
     if arguments.traffic.continuous_usage {
@@ -58,7 +27,7 @@ pub(crate) fn request(arguments: &BenchArgs, backend: ServerKind, dataset: Datas
         let field = extras::template_variables(backend).ok_or_else(|| no_field("--chat-template-kwargs", backend))?;
         add(&mut own, "--chat-template-kwargs", [(field.to_owned(), Value::Object(variables))].into_iter().collect())?;
     }
-    Ok(RequestPlan {
+    Ok(RequestSettings {
         stream: streams(arguments, backend),
         sampling: sampling(flags, backend),
         ignore_eos: flags.ignore_eos || super::dataset::goes_on(&arguments.dataset, backend, dataset),

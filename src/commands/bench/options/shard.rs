@@ -2,14 +2,15 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::traffic::{Traffic, seconds};
+use super::traffic::seconds;
+use crate::load::Load;
 use super::{OutputPlan, RunLogPlan, Target};
 use crate::commands::bench::args::BenchArgs;
 use crate::commands::bench::shard_args::ShardArgs;
 use crate::commands::flags::environment::variable;
 use crate::dates::unix_s_of;
 use crate::driver::CoordinatorOptions;
-use crate::driver::schedule::{Pace, Rate, Until};
+use crate::schedule::{Pace, Rate, Until};
 use crate::error::{Error, Result};
 use crate::shard::{MAX_SHARDS, Shard, Start};
 
@@ -58,7 +59,7 @@ const LONGEST_TIMEOUT: Duration = Duration::from_secs(7 * 86_400);
 /// It is none, or something else was asked for that cannot be dealt out.
 pub(crate) fn of_a_run(
     arguments: &BenchArgs,
-    traffic: &Traffic,
+    traffic: &Load,
     requests: usize,
     target: &Target,
     output: &OutputPlan,
@@ -189,7 +190,7 @@ fn number(name: &str, read: &dyn Fn(&str) -> Option<String>, hint: &str) -> Resu
 }
 
 /// Refuses what several clients cannot do as one would.
-fn refuse_what_is_one(arguments: &BenchArgs, traffic: &Traffic, target: &Target, output: &OutputPlan) -> Result<()> {
+fn refuse_what_is_one(arguments: &BenchArgs, traffic: &Load, target: &Target, output: &OutputPlan) -> Result<()> {
     let refuse = |what: &str, hint: &str| Err(Error::usage(format!("a load in shards {what}")).hint(hint));
     match (target, traffic.until) {
         (Target::Embedded { .. }, _) => refuse(

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 
 use super::*;
+use crate::constraint::GrammarDialect;
 use crate::cli::{Cli, Command};
 use crate::dataset::{Constraints, PromptForm};
 use crate::metrics::LatencyMetric;
@@ -52,7 +53,7 @@ fn the_endpoint_and_the_form_of_prompts_follow_the_backend() {
     ] {
         let plan = plan(&["--backend", backend, "--port", "1"]).unwrap();
         let Target::Server(ServerTarget { endpoint, .. }) = plan.target else { panic!("a port names a server") };
-        assert_eq!((endpoint.path.as_str(), plan.dataset.prompt_form), (path, form));
+        assert_eq!((endpoint.path.as_str(), plan.settings.dataset.prompt_form), (path, form));
     }
 }
 
@@ -120,15 +121,15 @@ fn wrong_values_name_flag_and_value() {
 fn every_dataset_with_grammars_takes_their_notation() {
     for dataset in ["grammar", "custom"] {
         let plan = plan(&["--dataset", dataset, "--grammar-dialect", "lark"]).unwrap();
-        assert_eq!(plan.constraint.grammar_dialect, Some(GrammarDialect::Lark), "{dataset}");
+        assert_eq!(plan.settings.constraint.grammar_dialect, Some(GrammarDialect::Lark), "{dataset}");
     }
 }
 
 #[test]
 fn ratio_and_objectives_are_taken() {
-    assert_eq!(plan(&["--no-guided-decoding"]).unwrap().dataset.constrained_ratio, 0.0);
-    assert_eq!(plan(&[]).unwrap().dataset.constrained_ratio, 1.0);
-    let slo = plan(&["--goodput", "ttft:200", "e2el:5000"]).unwrap().metrics.goodput;
+    assert_eq!(plan(&["--no-guided-decoding"]).unwrap().settings.dataset.constrained_ratio, 0.0);
+    assert_eq!(plan(&[]).unwrap().settings.dataset.constrained_ratio, 1.0);
+    let slo = plan(&["--goodput", "ttft:200", "e2el:5000"]).unwrap().settings.metrics.goodput;
     assert_eq!(slo, Some(Slo { ttft_ms: Some(200.0), tpot_ms: None, e2el_ms: Some(5000.0), valid: false }));
     assert_eq!(plan(&["--ignore-eos"]).unwrap().warnings().len(), 1);
     assert!(plan(&["--ignore-eos", "--no-guided-decoding"]).unwrap().warnings().is_empty());
@@ -144,13 +145,13 @@ fn kinds_without_constraints_have_defaults_of_their_own() {
         ("vllm-rerank", DatasetName::Json, false, &[E2el]),
     ] {
         let plan = plan(&["--backend", backend, "--port", "1", "--guided-decoding-ratio", "0"]).unwrap();
-        assert_eq!((plan.dataset.name, plan.dataset.constrained_ratio), (dataset, 0.0), "{backend}");
-        assert_eq!(plan.dataset.constraints, Constraints::LeftOut);
-        assert_eq!((plan.request.stream, plan.metrics.streamed), (streamed, streamed), "{backend}");
-        assert_eq!(plan.output.percentile_metrics, latencies, "{backend}");
+        assert_eq!((plan.settings.dataset.name, plan.settings.dataset.constrained_ratio), (dataset, 0.0), "{backend}");
+        assert_eq!(plan.settings.dataset.constraints, Constraints::LeftOut);
+        assert_eq!((plan.settings.request.stream, plan.settings.metrics.streamed), (streamed, streamed), "{backend}");
+        assert_eq!(plan.settings.report.percentile_metrics, latencies, "{backend}");
     }
     let plan = plan(&["--backend", "vllm-rerank", "--port", "1", "--rerank-documents", "8"]).unwrap();
-    assert_eq!(plan.dataset.prompt_form, PromptForm::Ranking { documents: 8 });
+    assert_eq!(plan.settings.dataset.prompt_form, PromptForm::Ranking { documents: 8 });
 }
 
 #[test]

@@ -4,34 +4,9 @@ use std::time::Duration;
 
 use crate::commands::bench::args::{RampUpName, TrafficArgs};
 use crate::dataset::MAX_PROMPTS;
-use crate::driver::ErrorLimits;
-use crate::driver::schedule::{Pace, Ramp, RampStrategy, Rate, Until};
+use crate::load::{ErrorLimits, Load};
+use crate::schedule::{Pace, Ramp, RampStrategy, Rate, Until};
 use crate::error::{Error, Result};
-
-/// How much, how fast, how long.
-#[derive(Clone, Debug)]
-pub struct Traffic {
-    pub pace: Pace,
-    pub burstiness: f64,
-    pub max_concurrency: Option<usize>,
-    pub warmups: usize,
-    pub request_timeout: Duration,
-    /// The most time without any byte of an answer; `None` for no such limit.
-    pub idle_timeout: Option<Duration>,
-    /// How long requests under way may go on after the first Ctrl-C; zero cuts them off.
-    pub drain_timeout: Duration,
-    pub until: Until,
-    /// How many errors the run puts up with.
-    pub error_limits: ErrorLimits,
-    /// The share of the cap from which the run counts as steady, above 0 and up to 1.
-    pub steady_state_threshold: f64,
-    /// Every how many constrained requests a schema that no server has seen is sent; at least 2.
-    pub cold_schema_every: Option<usize>,
-    /// Small requests beside the run, a second; `None` for none.
-    pub probe_request_rate: Option<f64>,
-    /// Whether a client that stood in the way makes the run a failed one.
-    pub strict_client: bool,
-}
 
 /// Requests where nobody said how many: vLLM's default.
 const DEFAULT_PROMPTS: usize = 1000;
@@ -43,7 +18,7 @@ const LONGEST_SCHEDULE_S: f64 = 366.0 * 86_400.0;
 ///
 /// # Errors
 /// Usage errors that name the flag and its value.
-pub(crate) fn traffic(flags: &TrafficArgs) -> Result<(Traffic, usize)> {
+pub(crate) fn traffic(flags: &TrafficArgs) -> Result<(Load, usize)> {
     if flags.num_prompts == Some(0) {
         return Err(Error::usage("--num-prompts is 0").hint("ask for at least one request"));
     }
@@ -64,7 +39,7 @@ pub(crate) fn traffic(flags: &TrafficArgs) -> Result<(Traffic, usize)> {
     let (until, requests) = extent(flags, pace)?;
     check_length(flags, pace, requests)?;
     check_cold(flags.cold_schema_every, until)?;
-    let traffic = Traffic {
+    let traffic = Load {
         pace,
         burstiness: flags.burstiness,
         max_concurrency: flags.max_concurrency,
@@ -137,7 +112,7 @@ fn error_limits(flags: &TrafficArgs) -> Result<ErrorLimits> {
             Error::usage("--max-consecutive-errors is 0").hint("give at least 1, or leave it out to put up with any number")
         );
     }
-    Ok(ErrorLimits { max_rate: flags.max_error_rate, max_in_a_row: flags.max_consecutive_errors })
+    Ok(ErrorLimits { max_error_rate: flags.max_error_rate, max_consecutive_errors: flags.max_consecutive_errors })
 }
 
 fn pace(flags: &TrafficArgs) -> Result<Pace> {
@@ -223,7 +198,7 @@ mod tests {
     use super::*;
     use crate::cli::{Cli, Command};
 
-    fn read(arguments: &[&str]) -> Result<(Traffic, usize)> {
+    fn read(arguments: &[&str]) -> Result<(Load, usize)> {
         let arguments = std::iter::once("sobench").chain(arguments.iter().copied()).map(OsString::from);
         let command = Cli::parse_arguments(arguments).expect("clap takes these arguments").into_command();
         let Command::Bench(arguments) = command else { panic!("{command:?}") };

@@ -2,7 +2,7 @@
 
 use crate::case::Case;
 use crate::dataset::DatasetName;
-use crate::driver::schedule::Until;
+use crate::schedule::Until;
 
 /// The case behind request `index`, and its id: cases go round, and one that comes round again has its lap in its id, such as
 /// `json-17#2`.

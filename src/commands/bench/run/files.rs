@@ -97,7 +97,7 @@ fn beside(plan: &RunPlan, view: &View<'_>, saved: Option<&Path>, ending: &str) -
     if let Some(name) = plan.output.filename.as_ref().filter(|_| !plan.output.append) {
         return directory(plan).join(name).with_extension(ending);
     }
-    let name = filename(view.report, plan.output.result_format, view.report.about.date.as_deref().unwrap_or_default());
+    let name = filename(&view.report.record, view.report.requests, plan.output.result_format, &view.report.record.date());
     let stem = Path::new(&name).with_extension("");
     let stem = stem.display();
     // As results, whose names of our own making are never written over.

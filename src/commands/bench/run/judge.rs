@@ -23,7 +23,7 @@ use crate::verdict::NotScored;
 /// The run's only constraint is broken, or beyond our evaluator.
 pub(super) fn look_ahead(plan: &RunPlan, cases: &[Case], evaluator: &mut Evaluator) -> Result<Option<String>> {
     let mut why = |case: &Case| evaluator.unusable(case.constraint.as_deref()?, case.grammar_oracle.as_deref());
-    if !plan.dataset.name.has_rows() {
+    if !plan.settings.dataset.name.has_rows() {
         return cases.first().and_then(why).map_or(Ok(None), |why| {
             Err(Error::usage(format!("no answer could be judged by this constraint: {why}"))
                 .hint("correct the schema, regex, grammar or oracle; nothing was sent"))

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use crate::case::Case;
-use crate::commands::bench::options::{Lora, LoraAssignment};
+use crate::record::{Lora, LoraAssignment};
 use crate::random::PythonRandom;
 
 /// What the tag of a request begins with; the module follows. Reports have a table by tag.

@@ -4,15 +4,13 @@
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
-use super::record::{directory, planned_name};
+use super::record::directory;
 use crate::commands::bench::options::{RunLogPlan, RunPlan};
-use crate::dates::date;
 use crate::error::{Error, Result};
 use crate::output_files::{make_folder, try_file};
-use crate::report::About;
-use crate::runlog::LoadTerms;
+use crate::record::RunRecord;
+use crate::report;
 use crate::runlog::write::{Access, Sink, cannot_write};
 
 /// Logs of one name that a folder may hold.
@@ -56,9 +54,9 @@ pub(super) fn make_room(plan: &RunPlan) -> Result<()> {
 }
 
 /// Opens the log of a run that begins now. A failure is no end of the run: the log is then kept in memory.
-pub(super) fn open(plan: &RunPlan, about: &About, load: &LoadTerms, started: SystemTime) -> Opened {
+pub(super) fn open(plan: &RunPlan, record: &RunRecord) -> Opened {
     let stem = || {
-        let name = planned_name(about, load, plan.output.result_format, &date(started));
+        let name = report::filename(record, record.own_requests(), plan.output.result_format, &record.date());
         name.rsplit_once('.').map_or_else(|| name.clone(), |(stem, _)| stem.to_owned())
     };
     let output = &plan.output;

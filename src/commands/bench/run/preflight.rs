@@ -20,10 +20,11 @@ use crate::driver::Stop;
 use crate::engine::{self, EngineName, EnginePolicy, Vocabulary};
 use crate::error::{Error, Kind as Fault, Result};
 use crate::preflight::ask::{DEFAULT_OUTPUT_LEN, DEFAULT_TIMEOUT};
-use crate::preflight::gate::{Unenforced, gate};
+use crate::enforcement::Unenforced;
+use crate::preflight::gate::gate;
 use crate::preflight::{self, Class, Extent, Kind, Options, Preflight};
-use crate::report::Enforcement;
-use crate::report::enforcement::{DialectChoice, FirstConstrained, Held, State};
+use crate::enforcement::Enforcement;
+use crate::enforcement::{DialectChoice, FirstConstrained, Held, State};
 use crate::terminal;
 
 /// How the run speaks, after it was tried.
@@ -51,13 +52,13 @@ impl Settling<'_> {
     /// No dialect can carry every constraint.
     pub(super) fn candidates(&self, cases: &[Case]) -> Result<Vec<RequestOptions>> {
         let first = self.session.request_options(self.plan);
-        let checked = |request: &RequestOptions| backend::check(self.plan.backend, cases, request);
-        let is_open = self.plan.constraint.dialect.is_none() && self.unenforced().is_some() && !kinds(cases).is_empty();
+        let checked = |request: &RequestOptions| backend::check(self.plan.settings.backend, cases, request);
+        let is_open = self.plan.settings.constraint.dialect.is_none() && self.unenforced().is_some() && !kinds(cases).is_empty();
         if !is_open {
             checked(&first).map_err(|error| self.explain_auto(error))?;
             return Ok(vec![first]);
         }
-        let others = self.plan.backend.dialects().iter().filter(|dialect| **dialect != first.dialect);
+        let others = self.plan.settings.backend.dialects().iter().filter(|dialect| **dialect != first.dialect);
         let others = others.map(|dialect| RequestOptions { dialect: *dialect, ..first.clone() });
         let fitting: Vec<RequestOptions> =
             std::iter::once(first.clone()).chain(others).filter(|it| checked(it).is_ok()).collect();
@@ -134,7 +135,7 @@ impl Settling<'_> {
 
     /// What to do about a dropped constraint; `None` where nobody is asked.
     fn unenforced(&self) -> Option<Unenforced> {
-        self.plan.constraint.preflight.filter(|_| !self.session.is_embedded())
+        self.plan.settings.constraint.preflight.filter(|_| !self.session.is_embedded())
     }
 
     /// Sees to it that the first constrained request that a vLLM server gets is one of the run's, and says which it was. The trial
@@ -189,17 +190,17 @@ impl Settling<'_> {
     fn options(&self, candidates: &[RequestOptions], kinds: Vec<Kind>, notation: GrammarDialect) -> Options {
         let request = &candidates[0];
         Options {
-            backend: self.plan.backend,
+            backend: self.plan.settings.backend,
             model: request.model.clone(),
             kinds,
             dialects: candidates.iter().map(|it| it.dialect).collect(),
             notation,
-            seed: self.plan.dataset.seed,
+            seed: self.plan.settings.dataset.seed,
             output_len: DEFAULT_OUTPUT_LEN,
             stream: request.stream,
             guided_decoding_backend: request.guided_decoding_backend.clone(),
             extra_body: request.extra_body.clone(),
-            timeout: Duration::min(self.plan.traffic.request_timeout, DEFAULT_TIMEOUT),
+            timeout: Duration::min(self.plan.settings.load.request_timeout, DEFAULT_TIMEOUT),
             extent: Extent::BeforeRun,
         }
     }
@@ -220,7 +221,7 @@ impl Settling<'_> {
     }
 
     fn choice(&self, dialect: ConstraintDialect, is_proved: bool) -> DialectChoice {
-        match self.plan.constraint.dialect {
+        match self.plan.settings.constraint.dialect {
             Some(named) if named == dialect => DialectChoice::Named,
             _ if is_proved => DialectChoice::Proved,
             _ => DialectChoice::Suggested,
@@ -255,7 +256,7 @@ impl Settling<'_> {
 
     /// A dialect that nobody typed needs a word on where it comes from.
     fn explain_auto(&self, mut error: Error) -> Error {
-        if self.plan.constraint.dialect.is_none() {
+        if self.plan.settings.constraint.dialect.is_none() {
             let hint = error.hint.take().unwrap_or_default();
             error.hint = Some(format!(
                 "{hint} (--constraint-dialect auto chose {}, from /version and from who /v1/models says owns the model)",

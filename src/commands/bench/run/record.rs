@@ -13,58 +13,89 @@ use crate::commands::bench::session::Session;
 use crate::constraint::{Constraint, sha256_hex};
 use crate::dataset::Dataset;
 use crate::driver::Cost;
-use crate::driver::schedule::{Pace, Ramp, Schedule, Until};
 use crate::error::{Error, Result};
+use crate::output_files::{filled, try_file};
 use crate::metrics::client::ClientCost;
 use crate::metrics::cold_load::COLD_TAG;
-use crate::metrics::{MetricsOptions, summarise};
-use crate::output_files::{filled, try_file};
-use crate::report::saved::{self, Place, ResultFormat};
+use crate::record::{ConstraintSet, DatasetRecord, Host, RunRecord, ServerRecord, ShardRecord};
+use crate::report;
+use crate::report::saved::{self, Place};
 use crate::report::view::View;
-use crate::report::{self, About, DatasetAbout, Host, LoadReport, RampAbout, Report, RequestAbout};
-use crate::runlog::{self, ConstraintsAbout, Footer, Header, LoadTerms, RampTerms, ShardAbout};
+use crate::runlog::Footer;
+use crate::schedule::Schedule;
 use crate::tokenizer::Tokenizer;
 
 /// Results of one name that a folder may hold.
 const MAX_SAME_NAMES: u32 = 1000;
 
-/// What is known of a run before its first request: the begin of its log.
-pub(super) fn header(
+/// The record of a run that starts now. The instant of the start is not known yet: the log's writer adds it.
+pub(super) fn record(
     plan: &RunPlan,
     session: &Session,
     dataset: &Dataset,
     schedule: &Schedule,
     tokenizer: &Tokenizer,
     before: Before,
-) -> Header {
-    let mut known_constraints: Vec<String> = before.known.iter().cloned().collect();
+) -> RunRecord {
+    let mut known_constraints: Vec<String> = before.known.into_iter().collect();
     known_constraints.sort_unstable();
-    let mut header = Header {
-        version: runlog::VERSION,
+    let shard = plan
+        .shard
+        .map(|part| ShardRecord { start: plan.start.whose(), ..ShardRecord::new(part, &dataset.cases, &schedule.due) });
+    let mut record = RunRecord {
+        sobench_version: env!("CARGO_PKG_VERSION").to_owned(),
         started: String::new(),
         started_unix_ns: 0,
-        model: Some(session.model.clone()),
-        header_names: header_names(plan),
-        constraints: constraints(&dataset.cases),
-        load: load(plan, dataset.cases.len()),
-        metrics: plan.metrics.clone(),
-        percentile_metrics: plan.output.percentile_metrics.clone(),
-        queue_metrics: plan.output.queue_metrics.clone(),
-        detailed: plan.output.detailed,
-        evaluate: plan.evaluate,
-        tokenizer: plan.tokenizer.clone(),
+        settings: plan.settings.clone(),
+        server: server(plan, session),
+        dataset: dataset_record(dataset),
+        tokenizer_id: tokenizer.id().to_owned(),
+        host: host(),
+        enforcement: before.enforcement,
+        trial_requests: before.trials,
+        warmup_requests: before.warmups,
         known_constraints,
-        shard: plan
-            .shard
-            .map(|part| ShardAbout { start: plan.start.whose(), ..ShardAbout::new(part, &dataset.cases, &schedule.due) }),
+        shard,
         merged: Vec::new(),
-        about: about(plan, session, dataset, tokenizer, before),
+        notices: [plan.warnings(), session.notices.clone(), dataset.notices.clone(), before.notices].concat(),
     };
-    let plan_sha256 = header.plan_sha256();
-    if let Some(shard) = &mut header.shard {
+    let plan_sha256 = record.plan_sha256();
+    if let Some(shard) = &mut record.shard {
         shard.plan_sha256 = plan_sha256;
     }
-    header
+    record
+}
+
+fn server(plan: &RunPlan, session: &Session) -> ServerRecord {
+    let header_names = match &plan.target {
+        Target::Embedded { .. } => Vec::new(),
+        Target::Server(target) => target.endpoint.headers.iter().map(|(name, _)| name.clone()).collect(),
+    };
+    ServerRecord {
+        base_url: session.base_url.clone(),
+        endpoint: session.path.clone(),
+        header_names,
+        model: session.model.clone(),
+        model_id: session.model_id.clone(),
+        version: session.server_version.clone(),
+        embedded: session.is_synthetic(),
+        constraint_dialect: plan.settings.takes_constraints().then_some(session.dialect),
+        engine_choice: session.engine_choice.clone(),
+        engine: session.engine(),
+    }
+}
+
+fn dataset_record(dataset: &Dataset) -> DatasetRecord {
+    let kinds: BTreeSet<&str> = dataset.cases.iter().filter_map(|case| Some(case.constraint.as_ref()?.kind())).collect();
+    DatasetRecord {
+        source: dataset.source.clone(),
+        rows: dataset.rows,
+        sha256: dataset.sha256.clone(),
+        grammar_converted_from: dataset.converted_from,
+        requests: dataset.cases.len(),
+        constraint_kinds: kinds.into_iter().map(str::to_owned).collect(),
+        constraints: constraints(&dataset.cases),
+    }
 }
 
 /// How the run ended: the end of its log.
@@ -83,45 +114,14 @@ pub(super) fn footer(session: &Session, driven: &Driven) -> Footer {
     }
 }
 
-fn header_names(plan: &RunPlan) -> Vec<String> {
-    match &plan.target {
-        Target::Embedded { .. } => Vec::new(),
-        Target::Server(target) => target.endpoint.headers.iter().map(|(name, _)| name.clone()).collect(),
-    }
-}
-
 /// The constraints of a run as a whole; those that no other run can have are left out.
-fn constraints(cases: &[Case]) -> ConstraintsAbout {
+fn constraints(cases: &[Case]) -> ConstraintSet {
     let lasting = cases.iter().filter(|case| !case.tags.iter().any(|tag| tag == COLD_TAG));
     let by_address: BTreeMap<usize, &Arc<Constraint>> =
         lasting.filter_map(|case| case.constraint.as_ref()).map(|it| (Arc::as_ptr(it) as usize, it)).collect();
     let fingerprints: BTreeSet<String> = by_address.into_values().map(|constraint| constraint.fingerprint()).collect();
     let lines: String = fingerprints.iter().map(|fingerprint| format!("{fingerprint}\n")).collect();
-    ConstraintsAbout { distinct: fingerprints.len(), sha256: (!lines.is_empty()).then(|| sha256_hex(lines.as_bytes())) }
-}
-
-fn load(plan: &RunPlan, requests: usize) -> LoadTerms {
-    let traffic = &plan.traffic;
-    let (request_rate, ramp) = match traffic.pace {
-        Pace::Steady(rate) => (Some(rate.per_second()), None),
-        Pace::Ramp(Ramp { strategy, start_rps, end_rps }) => {
-            (None, Some(RampTerms { strategy: strategy.name().to_owned(), start_rps, end_rps }))
-        }
-    };
-    LoadTerms {
-        requests,
-        seed: plan.dataset.seed,
-        request_rate,
-        ramp,
-        burstiness: traffic.burstiness,
-        max_concurrency: traffic.max_concurrency,
-        duration_ns: traffic.until.time().map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)),
-        cycling: matches!(traffic.until, Until::Cycling(_)),
-        steady_state_threshold: traffic.steady_state_threshold,
-        cold_schema_every: traffic.cold_schema_every,
-        max_error_rate: traffic.error_limits.max_rate,
-        max_consecutive_errors: traffic.error_limits.max_in_a_row,
-    }
+    ConstraintSet { distinct: fingerprints.len(), sha256: (!lines.is_empty()).then(|| sha256_hex(lines.as_bytes())) }
 }
 
 fn cost(cost: &Cost, includes_server: bool) -> ClientCost {
@@ -137,74 +137,6 @@ fn cost(cost: &Cost, includes_server: bool) -> ClientCost {
         connections_waited_for: cost.connections_waited_for,
         includes_server,
     }
-}
-
-fn about(plan: &RunPlan, session: &Session, dataset: &Dataset, tokenizer: &Tokenizer, before: Before) -> About {
-    let kinds: BTreeSet<&str> = dataset.cases.iter().filter_map(|case| Some(case.constraint.as_ref()?.kind())).collect();
-    About {
-        // The begin is not known yet, nor how many requests the run comes to: the report has them from the log.
-        date: None,
-        sobench_version: Some(env!("CARGO_PKG_VERSION").to_owned()),
-        backend: Some(plan.backend.to_string()),
-        endpoint_type: Some(plan.backend.to_string()),
-        base_url: Some(session.base_url.clone()),
-        endpoint: Some(session.path.clone()),
-        model_id: Some(session.model_id.clone()),
-        tokenizer_id: Some(tokenizer.id().to_owned()),
-        dataset: DatasetAbout {
-            name: Some(plan.dataset.name.to_string()),
-            path: plan.dataset.dataset_path.clone(),
-            source: Some(dataset.source.clone()),
-            rows: Some(dataset.rows),
-            sha256: Some(dataset.sha256.clone()),
-            grammar_converted_from: dataset.converted_from.map(|dialect| dialect.name().to_owned()),
-        },
-        num_prompts: Some(dataset.cases.len()),
-        output_len: output_len(plan),
-        seed: Some(plan.dataset.seed),
-        request: request(plan),
-        constrained_ratio: plan.takes_constraints().then_some(plan.dataset.constrained_ratio),
-        request_rate: Some(plan.traffic.pace.steady_rate().per_second()),
-        burstiness: Some(plan.traffic.burstiness),
-        max_concurrency: plan.traffic.max_concurrency,
-        constraint_dialect: plan.takes_constraints().then(|| session.dialect.to_string()),
-        constraint_kinds: kinds.into_iter().map(str::to_owned).collect(),
-        guided_decoding_backend: session.engine_choice.clone(),
-        engine: session.engine(),
-        server_version: session.server_version.clone(),
-        label: plan.output.label.clone(),
-        metadata: plan.output.metadata.clone(),
-        embedded: session.is_synthetic(),
-        host: host(),
-        assert_formats: Some(plan.evaluate.assert_formats),
-        trial_requests: before.trials,
-        warmup_requests: before.warmups,
-        partial: false,
-        notices: notices(plan, session, dataset, before.notices),
-        enforcement: before.enforcement,
-    }
-}
-
-/// The most tokens of an answer, where all may have as many.
-fn output_len(plan: &RunPlan) -> Option<u32> {
-    let of_all = plan.dataset.output_len;
-    let is_one = plan.dataset.mix.iter().all(|part| part.plan.output_len == of_all);
-    (plan.backend.generates() && is_one).then_some(of_all)
-}
-
-fn request(plan: &RunPlan) -> RequestAbout {
-    RequestAbout {
-        stream: Some(plan.request.stream),
-        sampling: plan.request.sampling.clone(),
-        ignore_eos: Some(plan.request.ignore_eos),
-        extra_body: plan.request.extra_body.clone(),
-        request_timeout_s: Some(plan.traffic.request_timeout.as_secs_f64()),
-        idle_timeout_s: plan.traffic.idle_timeout.map(|limit| limit.as_secs_f64()),
-    }
-}
-
-fn notices(plan: &RunPlan, session: &Session, dataset: &Dataset, before: Vec<String>) -> Vec<String> {
-    [plan.warnings(), session.notices.clone(), dataset.notices.clone(), before].into_iter().flatten().collect()
 }
 
 fn host() -> Host {
@@ -238,15 +170,15 @@ pub(super) fn make_room(plan: &RunPlan) -> Result<()> {
 /// The file cannot be written, or an answer that belongs into it cannot be read from the log.
 pub(super) fn save(plan: &RunPlan, view: &View<'_>, log: Option<&Path>) -> Result<PathBuf> {
     let output = &plan.output;
-    let stamp = view.report.about.date.as_deref().unwrap_or_default();
+    let stamp = view.report.record.date();
     let path = match &output.filename {
         Some(name) => directory(plan).join(name),
-        None => free_path(directory(plan), &report::filename(view.report, output.result_format, stamp), log)?,
+        None => free_path(directory(plan), &report::filename(&view.report.record, view.report.requests, output.result_format, &stamp), log)?,
     };
     let place = if output.append { Place::Line } else { Place::Whole };
     let opened = if output.append { open_line(&path) } else { File::create(&path) };
     let file = opened.map_err(|error| cannot_write(&path, &error))?;
-    let fill = |out: &mut dyn Write| saved::write(view, output.result_format, output.detailed, place, out);
+    let fill = |out: &mut dyn Write| saved::write(view, output.result_format, plan.settings.report.detailed, place, out);
     filled(file, fill, |error| cannot_write(&path, error))?;
     Ok(path)
 }
@@ -264,19 +196,6 @@ fn open_line(path: &Path) -> std::io::Result<File> {
         file.write_all(b"\n")?;
     }
     Ok(file)
-}
-
-/// The name that the result would have if the run came to what is planned.
-pub(super) fn planned_name(about: &About, load: &LoadTerms, layout: ResultFormat, stamp: &str) -> String {
-    let ramp = |terms: &RampTerms| RampAbout {
-        strategy: terms.strategy.clone(),
-        start_rps: terms.start_rps,
-        end_rps: terms.end_rps,
-        ..RampAbout::default()
-    };
-    let mut report = Report::new(about.clone(), summarise(&[], 0, &MetricsOptions::default()));
-    report.load = Some(LoadReport { ramp: load.ramp.as_ref().map(ramp), ..LoadReport::default() });
-    report::filename(&report, layout, stamp)
 }
 
 /// Runs that begin in the same second would have the same name: the later ones get a number, by which result and log of each belong

@@ -9,7 +9,7 @@ use crate::backend::{Adapter, RequestOptions, ServerKind, unsupported};
 use crate::case::{Arm, Case};
 use crate::commands::bench::session::Session;
 use crate::constraint::{Constraint, GrammarDialect};
-use crate::driver::schedule::{Schedule, Until};
+use crate::schedule::{Schedule, Until};
 use crate::driver::{self, Beginning, InARow, Outside, Ran, Stop, Told};
 use crate::error::{Error, Result};
 use crate::observation::{Advice, Observation, Outcome, TransportCause, failure_words};
@@ -218,7 +218,7 @@ struct Patience {
 
 impl Patience {
     fn new(breaker: Option<&Breaking>) -> Self {
-        let has_limit = breaker.is_some_and(|(limits, _)| limits.max_in_a_row.is_some());
+        let has_limit = breaker.is_some_and(|(limits, _)| limits.max_consecutive_errors.is_some());
         Self { errors: (!has_limit).then(InARow::default) }
     }
 

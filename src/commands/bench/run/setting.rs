@@ -7,8 +7,9 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 
-use crate::driver::schedule::Until;
-use crate::driver::{self, ErrorLimits, PHASE, Seat, Stop, StopState, Stopper};
+use crate::schedule::Until;
+use crate::load::ErrorLimits;
+use crate::driver::{self, PHASE, Seat, Stop, StopState, Stopper};
 use crate::error::{Error, Result};
 use crate::shutdown::Wishes;
 use crate::terminal::Progress;

@@ -6,15 +6,15 @@ use crate::commands::bench::options::{RunPlan, StartPlan};
 use crate::dates::timestamp;
 use crate::driver::{Beginning, Coordination, Stop};
 use crate::error::Result;
-use crate::runlog::Header;
-use crate::shard::ClockAbout;
+use crate::record::RunRecord;
+use crate::shard::ClockOffset;
 use crate::terminal;
 
-/// Finds the other shards, where a coordinator was named: they have to have the plan of this header.
+/// Finds the other shards, where a coordinator was named: they have to have the plan of this record.
 ///
 /// # Errors
 /// As for [`Coordination::join`].
-pub(super) fn gather(plan: &RunPlan, header: &Header, stop: &Stop, runtime: &Runtime) -> Result<Option<Coordination>> {
+pub(super) fn gather(plan: &RunPlan, record: &RunRecord, stop: &Stop, runtime: &Runtime) -> Result<Option<Coordination>> {
     let options = match &plan.start {
         StartPlan::Own => return Ok(None),
         StartPlan::At(start) => {
@@ -26,7 +26,7 @@ pub(super) fn gather(plan: &RunPlan, header: &Header, stop: &Stop, runtime: &Run
     let part = plan.part();
     let role = if part.number == 1 { "the others join" } else { "shard 1 answers" };
     terminal::say(&format!("shard {part}: waiting until {role} at {} ...", options.address));
-    let plan_sha256 = header.plan_sha256();
+    let plan_sha256 = record.plan_sha256();
     let joined = Coordination::join(options, part, &plan_sha256, stop.clone());
     runtime.block_on(joined).map(Some)
 }
@@ -41,7 +41,7 @@ pub(super) fn beginning<'a>(plan: &RunPlan, gathered: Option<&'a mut Coordinatio
 }
 
 /// What the clock is off after the run; and what the reader has to know where that could not be found out.
-pub(super) fn measured_again(gathered: Option<&mut Coordination>, runtime: &Runtime) -> (Option<ClockAbout>, Option<String>) {
+pub(super) fn measured_again(gathered: Option<&mut Coordination>, runtime: &Runtime) -> (Option<ClockOffset>, Option<String>) {
     let Some(coordination) = gathered else { return (None, None) };
     let clock = runtime.block_on(coordination.measure_again());
     let notice = clock.is_none().then(|| {

@@ -69,7 +69,7 @@ fn conditions(comparison: &Comparison) -> Vec<Block> {
         .conditions
         .iter()
         .filter(|it| it.finding == Finding::NotKnown)
-        .filter(|it| it.field.weight() != crate::compare::side::Weight::Listed)
+        .filter(|it| it.field.weight() != crate::record::condition::Weight::Listed)
         .map(|it| it.field.name())
         .collect();
     let mut lines = Vec::new();

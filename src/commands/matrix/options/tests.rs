@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use super::*;
 use crate::cli::{Cli, Command};
-use crate::driver::schedule::{Pace, Rate};
+use crate::schedule::{Pace, Rate};
 use crate::engine::EngineName;
 
 fn bench(arguments: &[&str]) -> Result<BenchPlan> {
@@ -67,13 +67,13 @@ fn engines_of_the_embedded_server_have_a_run_for_every_place() {
     let run = |dataset, load, treatment| plan.contenders[1].run(dataset, load, treatment).unwrap();
     let constrained = run(2, 1, Treatment::Constrained);
     assert!(matches!(&constrained.target, Target::Embedded { engine: EngineName::Outlines, .. }));
-    assert_eq!((constrained.dataset.regex.as_deref(), constrained.dataset.constrained_ratio), (Some("a+"), 1.0));
-    assert_eq!(constrained.traffic.pace, Pace::Steady(Rate::PerSecond(4.0)));
-    assert_eq!(constrained.traffic.cold_schema_every, Some(5));
+    assert_eq!((constrained.settings.dataset.regex.as_deref(), constrained.settings.dataset.constrained_ratio), (Some("a+"), 1.0));
+    assert_eq!(constrained.settings.load.pace, Pace::Steady(Rate::PerSecond(4.0)));
+    assert_eq!(constrained.settings.load.cold_schema_every, Some(5));
     let control = run(2, 1, Treatment::Control);
-    assert_eq!((control.dataset.constrained_ratio, control.traffic.cold_schema_every), (0.0, None));
-    assert_eq!((control.dataset.seed, control.traffic.pace), (constrained.dataset.seed, constrained.traffic.pace));
-    assert_eq!(run(0, 0, Treatment::Constrained).dataset.regex, None, "another dataset's flag");
+    assert_eq!((control.settings.dataset.constrained_ratio, control.settings.load.cold_schema_every), (0.0, None));
+    assert_eq!((control.settings.dataset.seed, control.settings.load.pace), (constrained.settings.dataset.seed, constrained.settings.load.pace));
+    assert_eq!(run(0, 0, Treatment::Constrained).settings.dataset.regex, None, "another dataset's flag");
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn servers_are_named_or_started() {
     let guided = ["--base-url", "http://x", "--constraint-dialect", "guided", "--guided-decoding-backend", "xgrammar,outlines"];
     let asked = plan(&guided).unwrap();
     assert!(asked.contenders.iter().all(|it| it.how == How::PerRequest));
-    assert_eq!(asked.contenders[1].runs[0].plan.constraint.guided_decoding_backend.as_deref(), Some("outlines"));
+    assert_eq!(asked.contenders[1].runs[0].plan.settings.constraint.guided_decoding_backend.as_deref(), Some("outlines"));
 }
 
 #[test]
@@ -199,6 +199,6 @@ fn plain_datasets_have_no_control_arm() {
     let mixed = plan(&[&flags[..], &["--repeat", "2"]].concat()).unwrap();
     let runs = &mixed.contenders[0].runs;
     let seen: Vec<_> =
-        runs.iter().map(|run| (run.plan.dataset.drawing.lengths.input, run.plan.dataset.constrained_ratio)).collect();
+        runs.iter().map(|run| (run.plan.settings.dataset.drawing.lengths.input, run.plan.settings.dataset.constrained_ratio)).collect();
     assert_eq!(seen, [(7, 0.0), (1024, 1.0)]);
 }

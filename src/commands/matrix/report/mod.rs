@@ -237,7 +237,7 @@ impl Serialize for Load {
         #[derive(Serialize)]
         struct Written {
             kind: &'static str,
-            #[serde(serialize_with = "crate::report::rate_or_inf")]
+            #[serde(with = "crate::json_numbers::number_or_inf_or_null")]
             value: Option<f64>,
         }
         let (kind, value) = match self {

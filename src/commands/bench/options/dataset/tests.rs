@@ -62,7 +62,7 @@ fn lengths_have_the_tools_defaults_and_flags() {
         (&["custom", "--custom-output-len", "9"], some, (9, OutputLength::OfThePlan)),
         (&["custom", "--custom-output-len", "-1"], some, (128, OutputLength::OfEveryRow)),
     ] {
-        let plan = run(&[&["--dataset"], arguments].concat()).unwrap().dataset;
+        let plan = run(&[&["--dataset"], arguments].concat()).unwrap().settings.dataset;
         assert_eq!((plan.drawing.lengths, (plan.output_len, plan.drawing.output)), (lengths, output), "{arguments:?}");
     }
 }
@@ -70,11 +70,11 @@ fn lengths_have_the_tools_defaults_and_flags() {
 #[test]
 fn rows_are_chosen_as_asked() {
     let plan = run(&["--dataset", "hf", "--hf-name", "a/b", "--disable-shuffle", "--no-oversample", "--hf-text-column", "q"]);
-    let plan = plan.unwrap().dataset;
+    let plan = plan.unwrap().settings.dataset;
     assert_eq!(plan.dataset_path.as_deref(), Some("a/b"));
     assert_eq!((plan.drawing.order, plan.drawing.shortfall), (Order::AsStored, Shortfall::Fewer));
     assert_eq!(plan.drawing.part.text_column.as_deref(), Some("q"));
-    let plan = run(&["--dataset", "hf", "--hf-name", "a/b", "--dataset-path", "x.jsonl"]).unwrap().dataset;
+    let plan = run(&["--dataset", "hf", "--hf-name", "a/b", "--dataset-path", "x.jsonl"]).unwrap().settings.dataset;
     assert_eq!((plan.dataset_path.as_deref(), plan.drawing.part.name.as_deref()), (Some("x.jsonl"), Some("a/b")));
 }
 
@@ -82,12 +82,12 @@ fn rows_are_chosen_as_asked() {
 fn a_plain_dataset_has_no_constraint_and_random_answers_no_end() {
     for name in DatasetName::ALL.into_iter().filter(|name| name.is_plain() && *name != DatasetName::Audio) {
         let plan = run(&["--dataset", name.name()]).unwrap();
-        assert_eq!((plan.dataset.constrained_ratio, plan.dataset.constraints), (0.0, Constraints::LeftOut), "{name}");
-        assert_eq!(plan.request.ignore_eos, is_random(name), "{name}");
+        assert_eq!((plan.settings.dataset.constrained_ratio, plan.settings.dataset.constraints), (0.0, Constraints::LeftOut), "{name}");
+        assert_eq!(plan.settings.request.ignore_eos, is_random(name), "{name}");
         assert_eq!(plan.warnings().len(), usize::from(is_random(name)), "{name}: {:?}", plan.warnings());
     }
-    assert!(!run(&["--dataset", "random", "--disable-ignore-eos"]).unwrap().request.ignore_eos);
-    assert!(!run(&["--dataset", "random", "--backend", "tgi", "--port", "1"]).unwrap().request.ignore_eos);
+    assert!(!run(&["--dataset", "random", "--disable-ignore-eos"]).unwrap().settings.request.ignore_eos);
+    assert!(!run(&["--dataset", "random", "--backend", "tgi", "--port", "1"]).unwrap().settings.request.ignore_eos);
 }
 
 #[test]

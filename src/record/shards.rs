@@ -6,20 +6,19 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::Header;
+use super::{Host, RunRecord, Settings};
 use crate::case::Case;
 use crate::constraint::{hex, sha256_hex};
 use crate::metrics::client::ClientCost;
-use crate::report::Host;
-use crate::shard::{ClockAbout, Shard, Start};
+use crate::shard::{ClockOffset, Shard, Start};
 
 /// Which part of a plan a log is of.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ShardAbout {
+pub struct ShardRecord {
     /// From 1.
     pub number: usize,
     pub of: usize,
-    /// SHA-256 of the plan that all shards of a run have in common ([`Header::plan_terms`]).
+    /// SHA-256 of the plan that all shards of a run have in common ([`RunRecord::plan_terms`]).
     pub plan_sha256: String,
     /// SHA-256 over all requests of the plan: id, arm, model, tags and due time of each. What they ask is in the dataset's.
     pub cases_sha256: String,
@@ -27,7 +26,7 @@ pub struct ShardAbout {
     pub start: Start,
     /// What this machine's clock was off shard 1's before the run; `None` where nobody measured it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub clock: Option<ClockAbout>,
+    pub clock: Option<ClockOffset>,
 }
 
 /// What a merged log says of one of the logs that it was merged from. The rest of its header and footer is one with the others'.
@@ -37,7 +36,7 @@ pub struct MergedShard {
     pub number: usize,
     /// Requests of it that are in the log.
     pub requests: usize,
-    pub base_url: Option<String>,
+    pub base_url: String,
     pub host: Host,
     /// When it began, in nanoseconds since 1970 by its own clock.
     pub started_unix_ns: u64,
@@ -45,8 +44,8 @@ pub struct MergedShard {
     pub begin_ns: u64,
     pub start: Start,
     /// What its clock was off shard 1's before the run and after it; `None` where nobody measured it.
-    pub clock_before: Option<ClockAbout>,
-    pub clock_after: Option<ClockAbout>,
+    pub clock_before: Option<ClockOffset>,
+    pub clock_after: Option<ClockOffset>,
     /// `None` where it was killed.
     pub end: Option<ShardEnd>,
 }
@@ -73,7 +72,7 @@ impl MergedShard {
     }
 }
 
-impl ShardAbout {
+impl ShardRecord {
     /// The begin of what is said of a part: everything but the plan's digest, which needs a header.
     pub fn new(part: Shard, cases: &[Case], due: &[Duration]) -> Self {
         let Shard { number, of } = part;
@@ -86,60 +85,70 @@ impl ShardAbout {
     }
 }
 
-impl Header {
-    /// The part of the plan that was sent: the whole, but in a shard's log.
-    pub fn part(&self) -> Shard {
-        self.shard.as_ref().map_or(Shard::WHOLE, ShardAbout::part)
+impl RunRecord {
+    /// Whether the shards that it names are possible.
+    pub fn has_parts(&self) -> bool {
+        let is_possible = |shard: &ShardRecord| Shard::new(shard.number, shard.of).is_some();
+        self.shard.as_ref().is_none_or(is_possible) && self.merged.iter().map(|shard| shard.number).eq(1..=self.merged.len())
     }
 
-    /// Whether the shards that it names can be.
-    pub(super) fn has_parts(&self) -> bool {
-        let can_be = |shard: &ShardAbout| Shard::new(shard.number, shard.of).is_some();
-        self.shard.as_ref().is_none_or(can_be) && self.merged.iter().map(|shard| shard.number).eq(1..=self.merged.len())
-    }
-
-    /// The begin by the clock of shard 1, as far as that was measured: in nanoseconds since 1970.
+    /// The start by the clock of shard 1, as far as that was measured: in nanoseconds since 1970.
     pub fn begun_ns(&self) -> i128 {
         let offset_ns = self.shard.as_ref().and_then(|shard| shard.clock).map_or(0, |clock| clock.offset_ns);
         i128::from(self.started_unix_ns) + i128::from(offset_ns)
     }
 
-    /// Requests that were prepared for this client to send.
-    pub fn own_requests(&self) -> usize {
-        self.part().share(self.load.requests)
-    }
-
-    /// The most requests that this client might have under way.
-    pub fn own_cap(&self) -> Option<usize> {
-        self.load.max_concurrency.map(|cap| self.part().share(cap))
-    }
-
     /// Everything that shards of one run have in common, by name: what is sent, when and how, and what is made of it. Where the server
     /// is, and what becomes of the report, each shard has for itself.
     pub fn plan_terms(&self) -> Value {
-        let about = &self.about;
+        let Settings { backend, dataset, load, request, evaluate, metrics, .. } = &self.settings;
+        let (server, loaded) = (&self.server, &self.dataset);
         json!({
-            "sobench_version": about.sobench_version,
+            "sobench_version": self.sobench_version,
             "shards": self.part().of,
             "cases_sha256": self.shard.as_ref().map(|shard| &shard.cases_sha256),
-            "backend": about.backend,
-            "endpoint": about.endpoint,
-            "model": self.model,
-            "dataset": about.dataset,
-            "output_len": about.output_len,
-            "request": about.request,
-            "constrained_ratio": about.constrained_ratio,
-            "constraint_dialect": about.constraint_dialect,
-            "constraint_kinds": about.constraint_kinds,
-            "guided_decoding_backend": about.guided_decoding_backend,
-            "load": self.load,
-            "metrics": self.metrics,
-            "evaluate": self.evaluate,
-            "tokenizer": about.tokenizer_id,
+            "backend": backend,
+            "endpoint": server.endpoint,
+            "model": server.model,
+            "dataset": {
+                "name": dataset.name,
+                "path": dataset.dataset_path,
+                "source": loaded.source,
+                "rows": loaded.rows,
+                "sha256": loaded.sha256,
+                "grammar_converted_from": loaded.grammar_converted_from,
+            },
+            "output_len": self.settings.output_len(),
+            "request": {
+                "stream": request.stream,
+                "sampling": request.sampling,
+                "ignore_eos": request.ignore_eos,
+                "extra_body": request.extra_body,
+                "request_timeout_s": load.request_timeout.as_secs_f64(),
+                "idle_timeout_s": load.idle_timeout.map(|limit| limit.as_secs_f64()),
+            },
+            "constrained_ratio": self.settings.constrained_ratio(),
+            "constraint_dialect": server.constraint_dialect,
+            "constraint_kinds": loaded.constraint_kinds,
+            "guided_decoding_backend": server.engine_choice,
+            "load": {
+                "requests": loaded.requests,
+                "seed": dataset.seed,
+                "pace": load.pace,
+                "burstiness": if load.burstiness.is_infinite() { json!("inf") } else { json!(load.burstiness) },
+                "max_concurrency": load.max_concurrency,
+                "until": load.until,
+                "steady_state_threshold": load.steady_state_threshold,
+                "cold_schema_every": load.cold_schema_every,
+                "error_limits": load.error_limits,
+            },
+            "metrics": metrics,
+            "evaluate": evaluate,
+            "tokenizer": self.tokenizer_id,
         })
     }
 
-    /// The digest of [`Header::plan_terms`].
+    /// The digest of [`RunRecord::plan_terms`].
     pub fn plan_sha256(&self) -> String {
         sha256_hex(self.plan_terms().to_string().as_bytes())
     }

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::json_numbers::{number_or_inf, seconds};
 use crate::random::NumpyRandom;
 use crate::shard::Shard;
 
@@ -29,15 +30,20 @@ impl Rate {
 /// As vLLM writes it: a number, or the string `inf`.
 impl Serialize for Rate {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Infinite => serializer.serialize_str("inf"),
-            Self::PerSecond(rate) => serializer.serialize_f64(*rate),
-        }
+        number_or_inf::serialize(&self.per_second(), serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Rate {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let rate = number_or_inf::deserialize(deserializer)?;
+        Ok(if rate.is_infinite() { Self::Infinite } else { Self::PerSecond(rate) })
     }
 }
 
 /// How fast requests are due.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Pace {
     /// One rate from the first request to the last.
     Steady(Rate),
@@ -46,7 +52,7 @@ pub enum Pace {
 }
 
 /// A rate that rises from the first request to the last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ramp {
     pub strategy: RampStrategy,
     /// Requests per second at the first request; at least 1.
@@ -56,7 +62,8 @@ pub struct Ramp {
 }
 
 /// How a ramp rises over the requests' numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum RampStrategy {
     /// By the same number of requests per second each time.
     Linear,
@@ -83,16 +90,17 @@ pub struct Schedule {
 }
 
 /// When sending ends. Requests under way may always end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Until {
     /// When every case has been sent.
     LastCase,
     /// When every case has been sent, or at this time after the begin, whichever is first. A case that is due by then and still
     /// waits for a free slot counts as cancelled. Those due at the very begin are due whenever a slot is free: what is left of
     /// them was never asked for.
-    Time(Duration),
+    Time(#[serde(with = "seconds")] Duration),
     /// At this time after the begin; the cases go round until then, each due as soon as a slot is free.
-    Cycling(Duration),
+    Cycling(#[serde(with = "seconds")] Duration),
 }
 
 impl RampStrategy {

@@ -69,7 +69,7 @@ struct RampRow {
 
 #[test]
 fn the_same_seed_gives_the_schedule_of_vllm_bench_serve() {
-    let rows: Vec<Row> = serde_json::from_str(include_str!("../../../fixtures/numpy/schedule.json")).unwrap();
+    let rows: Vec<Row> = serde_json::from_str(include_str!("../../fixtures/numpy/schedule.json")).unwrap();
     assert!(rows.iter().any(|row| row.ramp.is_some()) && rows.iter().any(|row| row.rate.is_some()));
     for (place, row) in rows.iter().enumerate() {
         let pace = match (&row.ramp, row.rate) {
