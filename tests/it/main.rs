@@ -20,6 +20,9 @@ mod faults;
 mod files;
 mod flags;
 mod forms;
+// A shell, and links between folders.
+#[cfg(unix)]
+mod frozen;
 mod fuzzed;
 mod gate;
 mod grammars;
