@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::commands::Kept;
 
 /// Ends of the names of JSON members that are measured.
-const MEASURED: [&str; 7] = ["_ns", "_us", "_bytes", "_per_second", "_by_mean", "_by_p99", "_per_position"];
+const MEASURED: [&str; 8] = ["_ns", "_us", "_per_s", "_bytes", "_per_second", "_by_mean", "_by_p99", "_per_position"];
 /// Whole names of such members, of what tells the machine and the day, and of what the outputs of saved rows have.
 const LEFT_OUT: [&str; 8] = ["us", "date", "host", "memory", "peak_known", "compile", "masks", "definitions"];
 
