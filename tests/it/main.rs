@@ -20,6 +20,9 @@ mod faults;
 mod files;
 mod flags;
 mod forms;
+// A shell, links between folders, and the numbers of errors as Linux has them.
+#[cfg(target_os = "linux")]
+mod frozen;
 mod fuzzed;
 mod gate;
 mod grammars;
