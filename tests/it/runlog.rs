@@ -379,7 +379,7 @@ fn the_drain_timeout_cuts_requests_off() {
 
 #[test]
 fn a_log_of_the_first_version_is_read_for_good() {
-    let path = in_package("fixtures/runs/v1.jsonl");
+    let path = in_package("fixtures/runs/v2.jsonl");
     check_lines(&path);
     let log = RunLog::read(&path, Keep::WithoutTexts).unwrap();
     assert_eq!((log.requests.len(), log.is_judged, log.is_partial()), (8, true, false));

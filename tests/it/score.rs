@@ -31,7 +31,7 @@ fn the_scripts_80_percent_were_20() {
 
 #[test]
 fn every_layout_keeps_the_contract() {
-    let log = fixture("v1.jsonl");
+    let log = fixture("v2.jsonl");
     for arguments in [
         &[log.as_str()][..],
         &[&fixture("rows.jsonl"), &log],
@@ -46,7 +46,7 @@ fn every_layout_keeps_the_contract() {
 
 #[test]
 fn a_run_log_is_judged_as_it_was() {
-    let value = check(&sobench(&["score", "--format", "json", &fixture("v1.jsonl")]).stdout);
+    let value = check(&sobench(&["score", "--format", "json", &fixture("v2.jsonl")]).stdout);
     let file = &value["files"][0];
     assert_eq!((file["kind"].as_str(), file["answers"].as_u64()), (Some("run_log"), Some(8)));
     assert_eq!(file["claims"][0]["percent"].as_f64(), file["correct_rate"]["percent"].as_f64());

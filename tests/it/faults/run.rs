@@ -281,7 +281,7 @@ fn limits_on_errors_are_among_what_differs_between_runs() {
 
 #[test]
 fn clock_times_in_a_log_change_no_figure() {
-    let log = std::fs::read_to_string(crate::support::in_package("fixtures/runs/v1.jsonl")).unwrap();
+    let log = std::fs::read_to_string(crate::support::in_package("fixtures/runs/v2.jsonl")).unwrap();
     let begin = log.find("\"started_unix_ns\":").unwrap() + "\"started_unix_ns\":".len();
     let end = begin + log[begin..].find([',', '}']).unwrap();
     let folder = tempfile::tempdir().unwrap();

@@ -6,7 +6,7 @@ use super::bounded;
 use crate::support::in_package;
 
 fn lines() -> Vec<String> {
-    let text = std::fs::read_to_string(in_package("fixtures/runs/v1.jsonl")).unwrap();
+    let text = std::fs::read_to_string(in_package("fixtures/runs/v2.jsonl")).unwrap();
     text.lines().map(str::to_owned).collect()
 }
 
@@ -17,7 +17,7 @@ fn check(lines: &[String], words: Option<&str>) {
     let path = folder.path().join("run.jsonl");
     std::fs::write(&path, lines.join("\n") + "\n").unwrap();
     let path = path.to_str().unwrap().to_owned();
-    let good = in_package("fixtures/runs/v1.jsonl").to_str().unwrap().to_owned();
+    let good = in_package("fixtures/runs/v2.jsonl").to_str().unwrap().to_owned();
     let report = |form: &str| ["report", &path, "--format", form].map(str::to_owned).to_vec();
     let commands = [
         report("text"),

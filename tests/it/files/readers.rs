@@ -167,14 +167,14 @@ fn results() -> Vec<Reader> {
     use Shape::{Json, JsonLines, Log};
     let vllm = "compare {fixtures}/compare/vllm-bench-serve-b.json {} --resamples 1000";
     vec![
-        reader("report", Log, "run.jsonl", fixture("runs/v1.jsonl"), "report {}"),
-        reader("score of a log", Log, "run.jsonl", fixture("runs/v1.jsonl"), "score {}"),
+        reader("report", Log, "run.jsonl", fixture("runs/v2.jsonl"), "report {}"),
+        reader("score of a log", Log, "run.jsonl", fixture("runs/v2.jsonl"), "score {}"),
         reader(
             "compare of logs",
             Log,
             "run.jsonl",
-            fixture("runs/v1.jsonl"),
-            "compare {fixtures}/runs/v1.jsonl {} --resamples 1000",
+            fixture("runs/v2.jsonl"),
+            "compare {fixtures}/runs/v2.jsonl {} --resamples 1000",
         ),
         reader("score of rows", JsonLines, "rows.jsonl", fixture("runs/rows.jsonl"), "score {}"),
         reader("score of a script", Json, "script.json", fixture("runs/script.json"), "score {} --dataset json"),
