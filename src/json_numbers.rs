@@ -124,7 +124,8 @@ mod tests {
         let text = serde_json::to_string(&all).unwrap();
         assert_eq!(text, r#"{"rate":"inf","other":2.5,"time":1.500000001,"idle":null}"#);
         assert_eq!(serde_json::from_str::<All>(&text).unwrap(), all);
-        for wrong in [r#"{"rate":"fast","other":null,"time":1,"idle":null}"#, r#"{"rate":1,"other":null,"time":-1,"idle":null}"#] {
+        for wrong in [r#"{"rate":"fast","other":null,"time":1,"idle":null}"#, r#"{"rate":1,"other":null,"time":-1,"idle":null}"#]
+        {
             assert!(serde_json::from_str::<All>(wrong).is_err(), "{wrong}");
         }
     }

@@ -58,8 +58,7 @@ impl ErrorLimits {
         let rate = self
             .max_error_rate
             .map(|share| format!("above a share of errors of {share}, once {enough} have ended (--max-error-rate)"));
-        let in_a_row =
-            self.max_consecutive_errors.map(|most| format!("at {most} errors in a row (--max-consecutive-errors)"));
+        let in_a_row = self.max_consecutive_errors.map(|most| format!("at {most} errors in a row (--max-consecutive-errors)"));
         rate.into_iter().chain(in_a_row).collect()
     }
 }

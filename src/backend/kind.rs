@@ -3,9 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::{ConstraintDialect, named};
 use crate::error::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// What kind of server is on the other side, as `--backend` names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

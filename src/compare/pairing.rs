@@ -2,12 +2,12 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::record::condition::Field;
 use super::bootstrap::Which;
 use super::metric::RateName;
 use super::rates::Pairs;
 use super::side::{Request, Side};
 use crate::case::Arm;
+use crate::record::condition::Field;
 
 /// The least share of all cases that both sides have to have been asked: with fewer, drawing cases for both sides would say nothing
 /// of most requests.

@@ -11,9 +11,9 @@ use tokio::task::JoinSet;
 use super::breaker::{Breaker, Tripped};
 use super::exchange::Prepared;
 use super::queue::Queue;
-use crate::schedule::Until;
 use super::stop::Stop;
 use crate::observation::{Observation, Outcome, Timing};
+use crate::schedule::Until;
 
 /// What the dispatcher needs of the world.
 pub(super) trait World: Send + Sync + 'static {

@@ -46,13 +46,13 @@ use crate::backend::{Adapter, RequestOptions, unsupported};
 use crate::case::{Asked, Case};
 use crate::error::{Error, Result};
 use crate::observation::{Observation, Outcome, TransportCause};
+use crate::schedule::{Schedule, Until};
 use crate::shard::{ClockOffset, Shard};
 use clock::Clock;
 use cost::Meter;
 use dispatch::{News, Terms, World, dispatch, unsent};
 use exchange::{Body, Prepared, Sender, observe};
 use queue::Queue;
-use crate::schedule::{Schedule, Until};
 
 /// The most connections that are opened before the clock starts.
 const MAX_OPENED_AHEAD: usize = 8192;

@@ -9,11 +9,11 @@ use std::time::{Duration, SystemTime};
 
 use tokio::sync::watch;
 
-use crate::load::ErrorLimits;
 use super::clock::{Begin, begin_at, begin_in};
 use super::coordinate::Coordination;
 use super::stop::{Stop, Stopper};
 use crate::error::{Error, Result};
+use crate::load::ErrorLimits;
 use crate::shard::ClockOffset;
 
 /// From the instant at which everybody has come to the begin: time for every thread to wake up.

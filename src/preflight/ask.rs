@@ -5,19 +5,19 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use crate::enforcement::{Cause, Class, Finding};
 use super::classify::{Control, Evidence, classify};
 use super::envelope::{Envelope, envelopes};
 use super::facts;
-use crate::enforcement::{PATHS, Product, ServerFacts};
-use crate::enforcement::Kind;
 use super::question::{Question, Words, control_case, spelling_question};
-use crate::enforcement::Spelling;
 use super::{About, Cell, Preflight, label};
 use crate::backend::{Adapter, ConstraintDialect, RequestOptions, Sampling, ServerKind, adapter};
 use crate::case::Case;
 use crate::constraint::{Constraint, GrammarDialect};
 use crate::driver::{self, Client, DriverOptions, Stop, StopState};
+use crate::enforcement::Kind;
+use crate::enforcement::Spelling;
+use crate::enforcement::{Cause, Class, Finding};
+use crate::enforcement::{PATHS, Product, ServerFacts};
 use crate::error::{Error, Result};
 use crate::evaluate::{EvaluateOptions, Evaluator};
 use crate::observation::{Observation, Outcome, TransportCause};

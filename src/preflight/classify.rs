@@ -15,9 +15,9 @@
 //!   prompt that asks for something else, hoping shows sooner or later; the run's correct rate tells how often.
 
 use super::MAX_KEPT_CHARS;
-use crate::enforcement::{Cause, Class, Finding};
 use super::envelope::{Envelope, taken_for_schema, wrapped_in};
 use super::question::Question;
+use crate::enforcement::{Cause, Class, Finding};
 use crate::evaluate::Evaluator;
 use crate::observation::{Observation, Outcome};
 use crate::verdict::{NotScored, Reason, Verdict};

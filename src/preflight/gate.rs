@@ -1,8 +1,8 @@
 //! Whether a run may begin: decides by what a preflight found out. Pure.
 
-use crate::enforcement::{Class, Unenforced};
 use super::{Cell, Preflight};
 use crate::backend::ConstraintDialect;
+use crate::enforcement::{Class, Unenforced};
 use crate::error::{Error, Result};
 use crate::printable::printable;
 

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::enforcement::Kind;
 use crate::case::{Case, Prompt};
 use crate::constraint::{AlwaysTrue, Constraint, GrammarDialect};
+use crate::enforcement::Kind;
 use crate::random::PythonRandom;
 
 /// What every question asks of the model. It says JSON, because OpenAI refuses `json_object` where no message does.

@@ -104,8 +104,7 @@ conditions! {
 impl RunRecord {
     /// Every condition of the run. `requests` are those that the run came to.
     pub fn conditions(&self, requests: usize) -> Conditions {
-        let mut conditions: Conditions =
-            Field::ALL.into_iter().filter_map(|field| Some((field, field.of(self)?))).collect();
+        let mut conditions: Conditions = Field::ALL.into_iter().filter_map(|field| Some((field, field.of(self)?))).collect();
         conditions.insert(Field::NumPrompts, requests.to_string());
         conditions
     }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::{
-    ConstraintSet, ConstraintSettings, DatasetRecord, EngineChoice, Host, ReportSettings, RequestSettings, RunRecord, ServerRecord,
-    Settings,
+    ConstraintSet, ConstraintSettings, DatasetRecord, EngineChoice, Host, ReportSettings, RequestSettings, RunRecord,
+    ServerRecord, Settings,
 };
 use crate::backend::{ConstraintDialect, Sampling, ServerKind};
 use crate::constraint::{GrammarDialect, GrammarSpelling};

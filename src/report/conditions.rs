@@ -39,8 +39,11 @@ fn parts(report: &Report) -> [(&'static str, Vec<Option<String>>); 8] {
     let asserted = if settings.evaluate.assert_formats { "format asserted" } else { "format not asserted" };
     let formats = has_schema.then(|| asserted.to_owned());
     let is_sent = report.metrics.arms.constrained.is_some();
-    let carried =
-        if is_sent { named("sent as", server.constraint_dialect.map(|dialect| dialect.to_string())) } else { Some("not sent, only judged".to_owned()) };
+    let carried = if is_sent {
+        named("sent as", server.constraint_dialect.map(|dialect| dialect.to_string()))
+    } else {
+        Some("not sent, only judged".to_owned())
+    };
     let carried = carried.filter(|_| kinds.is_some());
     let converted = named("converted from", dataset.grammar_converted_from.map(|notation| notation.name().to_owned()));
     let generated = report.metrics.options.answers == Answers::Generated;

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use crate::backend::{self, ConstraintDialect, RequestOptions, ServerKind};
-use crate::record::RunRecord;
 use crate::case::Case;
+use crate::record::RunRecord;
 
 /// The longest body that goes into a line: Linux takes 128 KiB in one argument of a command.
 const BODY_MAX_BYTES: usize = 100_000;

@@ -14,9 +14,7 @@ const PART_MAX_BYTES: usize = 60;
 /// A ramp stands in the place of the rate, as in `vllm bench serve`.
 pub fn filename(record: &RunRecord, requests: usize, layout: ResultFormat, stamp: &str) -> String {
     match layout {
-        ResultFormat::Sobench => {
-            joined(script_parts(record, requests).into_iter().chain([Some(stamp.to_owned())]), "_", "json")
-        }
+        ResultFormat::Sobench => joined(script_parts(record, requests).into_iter().chain([Some(stamp.to_owned())]), "_", "json"),
         // The script writes JSON all the same, and has no stamp.
         ResultFormat::VllmStructured => joined(script_parts(record, requests).into_iter(), "_", "txt"),
         ResultFormat::VllmServe => joined(serve_parts(record, stamp).into_iter(), "-", "json"),

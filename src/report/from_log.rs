@@ -4,7 +4,6 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::dates::timestamp;
-use crate::schedule::{Pace, Ramp, RateStep, due_times};
 use crate::error::Result;
 use crate::metrics::client::ClientPart;
 use crate::metrics::cold::FirstUses;
@@ -14,12 +13,13 @@ use crate::metrics::outage::{Outage, outages};
 use crate::metrics::parts::parts;
 use crate::metrics::steady::SteadyState;
 use crate::metrics::{Metrics, Sample, summarise};
+use crate::record::{Engine, RunRecord};
 use crate::report::curl::Resend;
 use crate::report::shards;
 use crate::report::view::View;
-use crate::record::{Engine, RunRecord};
 use crate::report::{Details, LoadFigures, RampFigures, Report, RpsChange};
 use crate::runlog::RunLog;
+use crate::schedule::{Pace, Ramp, RateStep, due_times};
 use crate::shard::Shard;
 
 /// Times without an answer that are named; of more, those with the most requests.

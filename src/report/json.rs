@@ -249,7 +249,11 @@ fn add_conditions(own: &mut Map<String, Value>, report: &Report) {
     put(own, "guided_decoding_backend", &server.engine_choice);
     put(own, "engine", &report.engine);
     put(own, "server_version", &server.version);
-    put(own, "metadata", settings.report.metadata.iter().map(|(key, value)| (key.clone(), value.as_str().into())).collect::<Map<_, _>>());
+    put(
+        own,
+        "metadata",
+        settings.report.metadata.iter().map(|(key, value)| (key.clone(), value.as_str().into())).collect::<Map<_, _>>(),
+    );
     put(own, "embedded", server.embedded);
     put(own, "host", &record.host);
     put(own, "assert_formats", settings.evaluate.assert_formats);
@@ -363,7 +367,9 @@ mod tests {
     fn an_infinite_rate_is_a_word_and_nothing_is_null() {
         let value = rendered(&[], record(), true);
         assert_eq!(value["request_rate"], "inf");
-        for key in ["mean_ttft_ms", "p50_itl_ms", "correct_rate(%)", "request_goodput", "max_output_tokens_per_s", "max_concurrency"] {
+        for key in
+            ["mean_ttft_ms", "p50_itl_ms", "correct_rate(%)", "request_goodput", "max_output_tokens_per_s", "max_concurrency"]
+        {
             assert!(value[key].is_null(), "{key}");
         }
         assert_eq!(value["duration"].as_f64(), Some(2.0));

@@ -212,8 +212,8 @@ mod tests {
     use crate::case::Arm;
     use crate::metrics::testing::{Made, made};
     use crate::observation::Outcome;
-    use crate::report::view::testing::with_view;
     use crate::record::testing::record;
+    use crate::report::view::testing::with_view;
     use crate::verdict::{NotScored, Reason, Verdict};
 
     fn rendered(run: &[Made<'_>], per: JunitPer) -> String {

@@ -129,15 +129,13 @@ mod tests {
     use crate::metrics::client::ClientPart;
     use crate::metrics::testing::{Made, made};
     use crate::observation::Outcome;
-    use crate::report::view::testing::with_view;
     use crate::record::RunRecord;
     use crate::record::testing::record;
+    use crate::report::view::testing::with_view;
     use crate::verdict::{NotScored, Reason, Verdict};
 
     fn rendered(run: &[Made<'_>], record: RunRecord, partial: bool) -> String {
-        with_view(run, record, |view| {
-            render(&Report { client: Some(ClientPart::default()), partial, ..view.report.clone() })
-        })
+        with_view(run, record, |view| render(&Report { client: Some(ClientPart::default()), partial, ..view.report.clone() }))
     }
 
     #[test]

@@ -50,8 +50,8 @@ use crate::metrics::client::ClientPart;
 use crate::metrics::parts::Part;
 use crate::metrics::probe::Probed;
 use crate::metrics::spec_decode::SpecDecode;
-use crate::record::{Engine, RunRecord};
 use crate::metrics::{LatencyMetric, Metrics, QueueMetric};
+use crate::record::{Engine, RunRecord};
 
 /// The version of the saved file's own part (`sobench`), raised whenever a key changes its meaning or goes away.
 pub const FORMAT_VERSION: u32 = 1;

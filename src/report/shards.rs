@@ -5,10 +5,10 @@ use tabled::builder::Builder;
 use tabled::settings::object::Columns;
 use tabled::settings::{Alignment, Modify, Style};
 
-use crate::record::{Host, MergedShard, RunRecord};
 use super::text::figure;
 use crate::metrics::Sample;
 use crate::metrics::client::{ClientPart, ClientVerdict};
+use crate::record::{Host, MergedShard, RunRecord};
 use crate::shard::{ClockOffset, Shard, Start};
 
 /// One shard of a merged run.

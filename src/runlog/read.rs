@@ -286,14 +286,14 @@ fn record(line: &[u8], source: &Source) -> Result<RunRecord> {
             } else {
                 "use the sobench that wrote it, or a newer one"
             };
-            return Err(Error::usage(format!("this run log has version {version}, and {VERSION} is read: {}", source.name()))
-                .hint(hint));
+            return Err(
+                Error::usage(format!("this run log has version {version}, and {VERSION} is read: {}", source.name())).hint(hint)
+            );
         }
         None => return Err(no_log("its header has no version")),
     }
     let record = header.get_mut("record").map(Value::take).unwrap_or_default();
-    let record: RunRecord =
-        serde_json::from_value(record).map_err(|error| no_log(&format!("line 1, its header: {error}")))?;
+    let record: RunRecord = serde_json::from_value(record).map_err(|error| no_log(&format!("line 1, its header: {error}")))?;
     if record.has_parts() { Ok(record) } else { Err(no_log("line 1, its header, names a shard that there cannot be")) }
 }
 

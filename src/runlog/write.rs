@@ -21,8 +21,8 @@ use super::{Footer, Judged, Source};
 use crate::case::{Case, Prompt};
 use crate::constraint::Constraint;
 use crate::error::Error;
-use crate::record::RunRecord;
 use crate::observation::{Advice, Observation, Outcome};
+use crate::record::RunRecord;
 use crate::shard::ClockOffset;
 
 /// The buffer goes to the file at this size, though more waits to be written.

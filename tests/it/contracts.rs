@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use serde_json::{Value, json};
 use crate::support::record;
+use serde_json::{Value, json};
 use sobench::case::{Arm, Case, Prompt};
 use sobench::constraint::Constraint;
 use sobench::metrics::ledger::Ledger;

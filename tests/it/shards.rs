@@ -255,10 +255,8 @@ fn split(log: &Path, of: usize, folder: &Path) -> Vec<String> {
             let is_shared = ["constraint", "prompt", "oracle"].iter().any(|name| value.get(*name).is_some());
             is_shared || index.is_some_and(|index| part.takes(usize::try_from(index.as_u64().unwrap()).unwrap()))
         });
-        let (header, footer) = (
-            json!({"header": {"version": VERSION, "record": record}}).to_string(),
-            json!({"footer": footer}).to_string(),
-        );
+        let (header, footer) =
+            (json!({"header": {"version": VERSION, "record": record}}).to_string(), json!({"footer": footer}).to_string());
         let all: Vec<&str> = std::iter::once(header.as_str()).chain(lines).chain([footer.as_str()]).collect();
         let path = folder.join(format!("shard-{number}.jsonl"));
         std::fs::write(&path, all.join("\n") + "\n").unwrap();

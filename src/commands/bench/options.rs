@@ -17,10 +17,10 @@ use crate::commands::bench::args::{BenchArgs, ConstraintArgs, ServerArgs};
 use crate::commands::flags::embedded::{self, Pace};
 use crate::dataset::{DatasetName, JsonSchemaSource};
 use crate::driver::{ApiKey, Endpoint};
+use crate::enforcement::Unenforced;
 use crate::engine::{EngineName, EnginePolicy};
 use crate::error::{Error, Result};
 use crate::evaluate::EvaluateOptions;
-use crate::enforcement::Unenforced;
 use crate::record::{ConstraintSettings, Settings};
 use crate::shard::Shard;
 pub use output::{OutputPlan, RunLogPlan};
@@ -109,7 +109,11 @@ impl RunPlan {
                     .to_owned(),
             );
         }
-        let own = [self.settings.dataset.regex.is_some(), self.settings.dataset.choice.is_some(), self.settings.dataset.grammar_path.is_some()];
+        let own = [
+            self.settings.dataset.regex.is_some(),
+            self.settings.dataset.choice.is_some(),
+            self.settings.dataset.grammar_path.is_some(),
+        ];
         if own.contains(&true) || matches!(self.settings.dataset.json_schema, JsonSchemaSource::Path(_)) {
             warnings.push(
                 "the constraint is yours, the prompt is the shipped one: --dataset custom takes both from a file".to_owned(),
@@ -118,14 +122,16 @@ impl RunPlan {
         warnings.extend(self.endpoint_warning());
         warnings.extend(self.going_on());
         let templated = |name: DatasetName| name.has_rows() || name == DatasetName::Hf;
-        let any_templated = templated(self.settings.dataset.name) || self.settings.dataset.mix.iter().any(|part| templated(part.plan.name));
+        let any_templated =
+            templated(self.settings.dataset.name) || self.settings.dataset.mix.iter().any(|part| templated(part.plan.name));
         if self.settings.request.template_variables.is_some() && !any_templated {
             warnings.push(format!(
                 "--chat-template-kwargs changes nothing: no prompt of --dataset {} goes through a chat template",
                 self.settings.dataset.name
             ));
         }
-        let named = self.output.directory.is_some() || self.output.filename.is_some() || !self.settings.report.metadata.is_empty();
+        let named =
+            self.output.directory.is_some() || self.output.filename.is_some() || !self.settings.report.metadata.is_empty();
         let beside = self.output.failures || self.output.timeline.is_some() || self.output.lengths;
         if named && !self.output.save && !beside {
             warnings.push("--result-dir, --result-filename and --metadata do nothing without --save-result".to_owned());
@@ -157,8 +163,9 @@ impl RunPlan {
     /// A path that the backend's requests do not fit.
     fn endpoint_warning(&self) -> Option<String> {
         let Target::Server(ServerTarget { endpoint, .. }) = &self.target else { return None };
-        (!self.settings.backend.fits(&endpoint.path))
-            .then(|| format!("--endpoint {} does not look like the endpoint of --backend {}", endpoint.path, self.settings.backend))
+        (!self.settings.backend.fits(&endpoint.path)).then(|| {
+            format!("--endpoint {} does not look like the endpoint of --backend {}", endpoint.path, self.settings.backend)
+        })
     }
 }
 

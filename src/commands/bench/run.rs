@@ -42,28 +42,28 @@ pub use self::setting::{Company, Past, Setting};
 use self::setting::{Listening, stopped_early};
 use crate::backend::{self, Adapter};
 use crate::case::Case;
-use crate::commands::bench::options::{RunPlan, Target};
+use crate::commands::bench::options::{OutputPlan, RunPlan, Target};
 use crate::commands::bench::session::Session;
 use crate::commands::output::CommandOutput;
 use crate::compare;
 use crate::dataset::{self, Dataset, DatasetPlan};
 use crate::dates;
-use crate::schedule::{Schedule, due_times};
 use crate::driver::{Beginning, Coordination, Ran, StopState, Stopper, Tripped};
+use crate::enforcement::Enforcement;
 use crate::error::{Error, Result};
 use crate::evaluate::Evaluator;
 use crate::exit_codes;
 use crate::metrics::client::ClientVerdict;
 use crate::metrics::probe::Probed;
 use crate::metrics::spec_decode::SpecDecode;
+use crate::record::RunRecord;
 use crate::report::format::{self, Format};
 use crate::report::from_log;
-use crate::enforcement::Enforcement;
 use crate::report::{Report, client_sentence};
 use crate::runlog::write::{Secrets, Sink, Writing, pair};
-use crate::record::RunRecord;
 use crate::runlog::{Keep, RunLog};
-use crate::shard::ClockOffset;
+use crate::schedule::{Schedule, due_times};
+use crate::shard::{ClockOffset, Shard};
 use crate::shutdown::Wishes;
 use crate::terminal;
 use crate::terminal::Mode;
@@ -180,14 +180,15 @@ pub fn run_in(plan: &RunPlan, setting: &Setting, look: &mut dyn FnMut(&RunLog)) 
         terminal::warn(&warning);
     }
     if plan.output.save {
-        record::make_room(plan)?;
+        record::make_room(&plan.output)?;
     }
-    place::make_room(plan)?;
-    files::make_room(plan)?;
+    place::make_room(&plan.output.run_log)?;
+    files::make_room(&plan.output)?;
     let tokenizer = plan.settings.tokenizer.as_deref().map_or_else(|| Ok(Tokenizer::embedded()), Tokenizer::open)?;
-    let tokenizer = Arc::new(tokenizer.with_template_variables(plan.settings.request.template_variables.clone().unwrap_or_default()));
+    let tokenizer =
+        Arc::new(tokenizer.with_template_variables(plan.settings.request.template_variables.clone().unwrap_or_default()));
     let mut session = Session::open(plan, &runtime, setting.wish())?;
-    let mut dataset = load(plan, &session, &tokenizer, &runtime, setting)?;
+    let mut dataset = load(&plan.settings.dataset, plan.part(), &session, &tokenizer, &runtime, setting)?;
     if let Some(lora) = &plan.settings.request.lora {
         dataset.notices.push(lora::assign(&mut dataset.cases, lora, plan.settings.dataset.seed));
     }
@@ -204,7 +205,7 @@ pub fn run_in(plan: &RunPlan, setting: &Setting, look: &mut dyn FnMut(&RunLog)) 
         explain::routes(&session, &dataset.cases).iter().for_each(|line| terminal::say(line));
     }
     let mut evaluator = Evaluator::new(plan.settings.evaluate);
-    let unjudged = judge::look_ahead(plan, &dataset.cases, &mut evaluator)?;
+    let unjudged = judge::look_ahead(plan.settings.dataset.name, &dataset.cases, &mut evaluator)?;
     unjudged.iter().for_each(|notice| terminal::warn(notice));
     let mut driven = drive(plan, setting, &mut session, &dataset, &tokenizer, &runtime)?;
     setting.wait_for_all(&runtime);
@@ -241,19 +242,19 @@ fn finish(
     let own_log = driven.sink.path().map(ToOwned::to_owned);
     let mut console = Vec::new();
     let (saved, written) = from_log::with_view(&log, &report, |view| {
-        let saved = if plan.output.save { record::save(plan, view, own_log.as_deref()).map(Some) } else { Ok(None) };
+        let saved = if plan.output.save { record::save(&plan.output, view, own_log.as_deref()).map(Some) } else { Ok(None) };
         format::write(view, Format::Text, plan.output.forms, &mut console)?;
         let saved_at = saved.as_ref().ok().and_then(Option::as_deref);
-        let written = files::write_all(plan, view, saved_at);
+        let written = files::write_all(&plan.output, view, saved_at);
         Ok((saved, written))
     })?;
     // Only now: answers are read from the log where it is.
     if let Ok(Some(result)) = &saved {
-        place::follow(plan, &mut driven.sink, result);
+        place::follow(&plan.output, &mut driven.sink, result);
     }
     Ok(Finished {
         console: String::from_utf8(console).map_err(|_| Error::internal("a report that is no text"))?,
-        bounds: bounds(plan, &report),
+        bounds: bounds(&plan.output, &report),
         report,
         written: written.lines,
         write_failures: written.failures,
@@ -268,9 +269,9 @@ fn finish(
 }
 
 /// Checks the report against the bounds that the user set.
-fn bounds(plan: &RunPlan, report: &Report) -> (Vec<String>, bool) {
-    let rulings = compare::bounds(&report.record, &report.metrics, &plan.output.require);
-    crate::commands::compare::report::bounds(&rulings, plan.output.undecided)
+fn bounds(output: &OutputPlan, report: &Report) -> (Vec<String>, bool) {
+    let rulings = compare::bounds(&report.record, &report.metrics, &output.require);
+    crate::commands::compare::report::bounds(&rulings, output.undecided)
 }
 
 /// What is known once everything is ready to be sent.
@@ -304,13 +305,16 @@ struct Driven {
     gathered: Option<Coordination>,
 }
 
-fn load(plan: &RunPlan, session: &Session, tokenizer: &Arc<Tokenizer>, runtime: &Runtime, setting: &Setting) -> Result<Dataset> {
-    let part = plan.part();
-    let plan = DatasetPlan {
-        grammar_dialect: session.grammar_dialect,
-        grammar_spelling: session.grammar_spelling,
-        ..plan.settings.dataset.clone()
-    };
+fn load(
+    plan: &DatasetPlan,
+    part: Shard,
+    session: &Session,
+    tokenizer: &Arc<Tokenizer>,
+    runtime: &Runtime,
+    setting: &Setting,
+) -> Result<Dataset> {
+    let plan =
+        DatasetPlan { grammar_dialect: session.grammar_dialect, grammar_spelling: session.grammar_spelling, ..plan.clone() };
     let tokenizer = Arc::clone(tokenizer);
     let mut wish = setting.wish();
     let loaded = runtime.block_on(unless_left(move || dataset::load(&plan, &tokenizer), wish.signalled()))?;
@@ -339,9 +343,9 @@ fn drive(
     let part = plan.part();
     let schedule = Schedule { due: setting.due(due, traffic.until), until: traffic.until, part };
     let Listening { stop, stopper, watcher } = setting.listen(runtime);
-    let settling = Settling { plan, session, adapter: &adapter, stop: &stop };
+    let settling = Settling { settings: &plan.settings, session, adapter: &adapter, stop: &stop };
     let candidates = settling.candidates(cases)?;
-    let mut notices = room_notices(plan, session, part.share(cases.len()), setting.runs());
+    let mut notices = room_notices(plan.own_cap(), session, part.share(cases.len()), setting.runs());
     notices.iter().for_each(|notice| terminal::warn(notice));
     let first = candidates.first().ok_or_else(|| Error::internal("a run without a request to send"))?;
     let (tried_first, first_use) = runtime.block_on(first_use(&settling.sending(first), &setting.past, cases))?;
@@ -352,7 +356,7 @@ fn drive(
     let first_use = first_use.filter(|_| settled.request.dialect == first);
     notices.extend(first_use.map(FirstUse::notice));
     if settled.request.dialect != session.dialect {
-        session.speak(plan, settled.request.dialect);
+        session.speak(&plan.settings.constraint, settled.request.dialect);
     }
     let company = setting.company.as_ref();
     let breaker = Some((traffic.error_limits, stopper));
@@ -362,24 +366,24 @@ fn drive(
     setting.meet(runtime);
     let warmups = runtime.block_on(sending.warm_up(&warmup::cases(cases, traffic.warmups, plan.settings.dataset.seed), part))?;
     notices.extend(trial.notices);
-    notices.extend(runtime.block_on(profiled(plan, session, Profile::Start)));
+    notices.extend(runtime.block_on(profiled(plan.settings.request.profile, session, Profile::Start)));
     notices.extend((warmups.failed > 0).then(|| format!("{} of {} warm-ups got no answer", warmups.failed, warmups.sent)));
     let known = &trial.constraints | setting.past.constraints();
     let (trials, warmups, enforcement) = (trial.requests + tried_first, warmups.sent, settled.enforcement);
     let before = Before { trials, known, warmups, enforcement, notices };
     let record = record::record(plan, session, dataset, &schedule, tokenizer, before);
     let drafted_before = runtime.block_on(spec_decode(session));
-    let mut gathered = start::gather(plan, &record, &sending.stop, runtime)?;
-    let beginning = start::beginning(plan, gathered.as_mut());
+    let mut gathered = start::gather(&plan.start, &record, &sending.stop, runtime)?;
+    let beginning = start::beginning(&plan.start, gathered.as_mut());
     let (ran, probed, sink, mut notices) = logged(plan, &sending, &schedule, cases, beginning, record, runtime)?;
     let (clock, unmeasured) = start::measured_again(gathered.as_mut(), runtime);
     notices.extend(unmeasured);
     let drafted = runtime.block_on(spec_decode(session));
     let drafted = drafted_before.zip(drafted).and_then(|(before, after)| SpecDecode::between(&before, &after));
-    notices.extend(runtime.block_on(profiled(plan, session, Profile::Stop)));
+    notices.extend(runtime.block_on(profiled(plan.settings.request.profile, session, Profile::Stop)));
     let interrupted = sending.stop.state() != StopState::Running && !sending.stop.is_broken_off();
     watcher.abort();
-    let broken_off = ran.tripped.as_ref().map(|it| broken_off(plan, it, cases));
+    let broken_off = ran.tripped.as_ref().map(|it| broken_off(&secrets(&plan.target), it, cases));
     notices.extend(ran.cost.refused_stamps.map(refused_stamps));
     notices.extend(extent::notice(plan.settings.dataset.name, schedule.until, part.share(cases.len()), ran.cases));
     Ok(Driven { ran, sink, probed, spec_decode: drafted, interrupted, broken_off, first_use, notices, clock, gathered })
@@ -398,10 +402,10 @@ fn logged(
     // One is enough beside a load, however many clients carry it.
     let rate = plan.settings.load.probe_request_rate.filter(|_| schedule.part.number == 1);
     let probe = rate.map(|rate| Probe::new(sending, rate)).transpose()?;
-    let secrets = secrets(plan);
+    let secrets = secrets(&plan.target);
     let warning = Mutex::new(None);
     let open = |record: &RunRecord| {
-        let opened = place::open(plan, record);
+        let opened = place::open(&plan.output, record);
         opened.replaced.iter().for_each(|words| terminal::say(words));
         opened.warning.iter().for_each(|words| terminal::warn(words));
         *warning.lock().unwrap_or_else(PoisonError::into_inner) = opened.warning;
@@ -444,23 +448,22 @@ fn logged(
 }
 
 /// What must not reach a file.
-fn secrets(plan: &RunPlan) -> Secrets {
-    match &plan.target {
+fn secrets(target: &Target) -> Secrets {
+    match target {
         Target::Embedded { .. } => Secrets::default(),
         Target::Server(target) => Secrets::new(target.endpoint.secrets()),
     }
 }
 
 /// Why the run gave up, in words; a server's own are among them.
-fn broken_off(plan: &RunPlan, tripped: &Tripped, cases: &[Case]) -> String {
+fn broken_off(secrets: &Secrets, tripped: &Tripped, cases: &[Case]) -> String {
     let id = extent::asked(cases, tripped.index).map_or_else(String::new, |(_, id)| id);
-    let secrets = secrets(plan);
     tripped.sentence(&id, |words| secrets.redacted(words).unwrap_or_else(|| words.to_owned()))
 }
 
 /// Has the server begin or end its profile, where it is to.
-async fn profiled(plan: &RunPlan, session: &Session, end: Profile) -> Option<String> {
-    let notice = if plan.settings.request.profile { end.order(&session.client).await } else { None };
+async fn profiled(is_wanted: bool, session: &Session, end: Profile) -> Option<String> {
+    let notice = if is_wanted { end.order(&session.client).await } else { None };
     notice.iter().for_each(|notice| terminal::warn(notice));
     notice
 }

@@ -14,7 +14,7 @@ use crate::constraint::{Constraint, GrammarDialect, GrammarSpelling};
 use crate::driver::{self, Client, DriverOptions, Endpoint, Limits, ModelInfo, Stop};
 use crate::engine::{EngineName, EnginePolicy, Route};
 use crate::error::{Error, Result};
-use crate::record::{Engine, EngineChoice, EngineWork};
+use crate::record::{ConstraintSettings, Engine, EngineChoice, EngineWork, Settings};
 use crate::server::{self, EmbeddedOptions, EmbeddedServer, SYNTHETIC_MODEL};
 
 /// Requests to the embedded server carry their number, so that the same run gets the same answer to each of them.
@@ -76,9 +76,9 @@ impl Session {
     }
 
     /// Speaks another dialect to a server that runs, from now on.
-    pub fn speak(&mut self, plan: &RunPlan, dialect: ConstraintDialect) {
+    pub fn speak(&mut self, constraint: &ConstraintSettings, dialect: ConstraintDialect) {
         self.dialect = dialect;
-        (self.engine_choice, self.notices) = known_of(plan, self.server, dialect);
+        (self.engine_choice, self.notices) = known_of(constraint.guided_decoding_backend.as_deref(), self.server, dialect);
     }
 
     /// Whether the answers come from our own synthetic model: from the embedded server, or from one that `sobench serve` runs.
@@ -115,15 +115,15 @@ impl Session {
     }
 
     /// What every request of the run has in common.
-    pub fn request_options(&self, plan: &RunPlan) -> RequestOptions {
+    pub fn request_options(&self, settings: &Settings) -> RequestOptions {
         RequestOptions {
             model: self.model.clone(),
-            stream: plan.settings.request.stream,
-            sampling: plan.settings.request.sampling.clone(),
-            ignore_eos: plan.settings.request.ignore_eos,
+            stream: settings.request.stream,
+            sampling: settings.request.sampling.clone(),
+            ignore_eos: settings.request.ignore_eos,
             dialect: self.dialect,
-            guided_decoding_backend: plan.settings.constraint.guided_decoding_backend.clone(),
-            extra_body: plan.settings.request.extra_body.clone(),
+            guided_decoding_backend: settings.constraint.guided_decoding_backend.clone(),
+            extra_body: settings.request.extra_body.clone(),
         }
     }
 
@@ -182,7 +182,7 @@ impl Session {
         let owned_by = listed.as_ref().and_then(|first| first.owned_by.as_deref());
         let server = identify(plan.settings.backend, server_version.as_deref(), owned_by);
         let dialect = plan.settings.constraint.dialect.unwrap_or(server.constraint_dialect());
-        let (engine_choice, notices) = known_of(plan, server, dialect);
+        let (engine_choice, notices) = known_of(plan.settings.constraint.guided_decoding_backend.as_deref(), server, dialect);
         let served = if server == Server::Embedded { served_engine(&client).await } else { None };
         Ok(Self {
             client,
@@ -231,12 +231,7 @@ async fn served_engine(client: &Client) -> Option<Engine> {
     }
     let page = driver::page(client, "/version").await?;
     let said: Version = serde_json::from_str(&page.body).ok()?;
-    Some(Engine {
-        name: said.engine,
-        version: said.engine_version,
-        settings: said.settings.into_iter().collect(),
-        work: None,
-    })
+    Some(Engine { name: said.engine, version: said.engine_version, settings: said.settings.into_iter().collect(), work: None })
 }
 
 /// The first model listed. Where the user named one, a server that lists none is still worth asking.
@@ -253,10 +248,10 @@ async fn listed_model(client: &Client, named: Option<&str>) -> Result<Option<Mod
 }
 
 /// What becomes of the engine that the user named, and what is known beforehand of the dialect.
-fn known_of(plan: &RunPlan, server: Server, dialect: ConstraintDialect) -> (EngineChoice, Vec<String>) {
+fn known_of(engine: Option<&str>, server: Server, dialect: ConstraintDialect) -> (EngineChoice, Vec<String>) {
     let ignored = ignored_dialect(server, dialect);
     let honoured = ignored.is_none() && honours_engine(server);
-    let (choice, declared) = declared_engine(plan.settings.constraint.guided_decoding_backend.as_deref(), dialect, honoured);
+    let (choice, declared) = declared_engine(engine, dialect, honoured);
     let ours = (server == Server::Embedded).then(|| synthetic("a server that sobench serve runs"));
     (choice, ours.into_iter().chain(declared).chain(ignored).collect())
 }

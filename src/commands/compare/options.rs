@@ -4,9 +4,9 @@ use crate::commands::compare::args::{CompareArgs, CompareFormat, UndecidedName};
 use crate::commands::compare::{Format, Plan};
 use crate::compare::gate::Undecided;
 use crate::compare::rules::{Change, Limit};
-use crate::record::condition::{Field, Weight};
 use crate::compare::{Gate, LEAST_RESAMPLES, MAX_RESAMPLES, Options};
 use crate::error::{Error, Result};
+use crate::record::condition::{Field, Weight};
 
 /// The most sides of one comparison.
 const MAX_SIDES: usize = 16;

@@ -8,6 +8,7 @@ use crate::commands::matrix::options::{ArmsPlan, AtOnce, How, Order};
 use crate::commands::matrix::report::{
     About, ColdFrom, Comparison, Control, FORMAT, FORMAT_VERSION, Fate, Figures, KneeRow, Load, Row, RunAbout, Treatment,
 };
+use crate::enforcement::State;
 use crate::error::{Error, Kind};
 use crate::exit_codes::NOT_KEPT;
 use crate::metrics::cold_load::COLD_TAG;
@@ -16,7 +17,6 @@ use crate::metrics::overhead::Overhead;
 use crate::metrics::stats::{Rate, Summary};
 use crate::metrics::{Sample, cold};
 use crate::record::{Engine, RunRecord};
-use crate::enforcement::State;
 use crate::runlog::RunLog;
 
 /// The tail that tables show.

@@ -121,10 +121,7 @@ pub(super) fn read(file: &str, mut raw: Raw) -> Result<Run> {
 pub(super) fn notices(record: &RunRecord, partial: bool, distrusted: bool) -> Vec<String> {
     [
         (partial, "partial: the run was stopped before its end"),
-        (
-            record.enforcement.state == State::NotEnforced,
-            "CONSTRAINT NOT ENFORCED: its figures are those of plain text",
-        ),
+        (record.enforcement.state == State::NotEnforced, "CONSTRAINT NOT ENFORCED: its figures are those of plain text"),
         (distrusted, "its client stood in the way: do not trust its latencies"),
     ]
     .into_iter()

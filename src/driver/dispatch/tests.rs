@@ -8,11 +8,11 @@ use std::sync::Mutex;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::Instant;
 
-use crate::load::ErrorLimits;
-use crate::schedule::{Pace, Ramp, RampStrategy, Rate, due_times};
 use super::super::stop::{Stopper, stop};
 use super::*;
 use crate::driver::exchange::Body;
+use crate::load::ErrorLimits;
+use crate::schedule::{Pace, Ramp, RampStrategy, Rate, due_times};
 
 /// A server that takes `takes(index)` for each request, and remembers when each came.
 struct Fake {

@@ -4,10 +4,10 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::constraint::{Constraint, GrammarDialect};
+use crate::enforcement::Kind;
 use crate::evaluate::EvaluateOptions;
 use crate::observation::{Timing, TransportCause};
 use crate::preflight::envelope::envelopes;
-use crate::enforcement::Kind;
 use crate::preflight::question::Words;
 
 fn observation(outcome: Outcome, text: &str) -> Observation {

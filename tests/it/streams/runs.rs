@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use sobench::backend::ServerKind;
 use sobench::case::Case;
-use sobench::schedule::Schedule;
 use sobench::driver::{ApiKey, Client, DriverOptions, Event, RunOutcome, Stop, StopState, run, send_one, stop};
 use sobench::error::Kind;
 use sobench::observation::{Observation, Outcome};
+use sobench::schedule::Schedule;
 
 use super::{FOREVER, case, check_order, options, request, shared};
 use crate::scripted::{Scripted, Then, until_closed, whole};

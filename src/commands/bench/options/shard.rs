@@ -3,15 +3,15 @@
 use std::time::{Duration, SystemTime};
 
 use super::traffic::seconds;
-use crate::load::Load;
 use super::{OutputPlan, RunLogPlan, Target};
 use crate::commands::bench::args::BenchArgs;
 use crate::commands::bench::shard_args::ShardArgs;
 use crate::commands::flags::environment::variable;
 use crate::dates::unix_s_of;
 use crate::driver::CoordinatorOptions;
-use crate::schedule::{Pace, Rate, Until};
 use crate::error::{Error, Result};
+use crate::load::Load;
+use crate::schedule::{Pace, Rate, Until};
 use crate::shard::{MAX_SHARDS, Shard, Start};
 
 /// Whose word the begin of a run is.

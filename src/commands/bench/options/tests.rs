@@ -3,8 +3,8 @@
 use std::ffi::OsString;
 
 use super::*;
-use crate::constraint::GrammarDialect;
 use crate::cli::{Cli, Command};
+use crate::constraint::GrammarDialect;
 use crate::dataset::{Constraints, PromptForm};
 use crate::metrics::LatencyMetric;
 use crate::metrics::Slo;

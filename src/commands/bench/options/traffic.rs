@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use crate::commands::bench::args::{RampUpName, TrafficArgs};
 use crate::dataset::MAX_PROMPTS;
+use crate::error::{Error, Result};
 use crate::load::{ErrorLimits, Load};
 use crate::schedule::{Pace, Ramp, RampStrategy, Rate, Until};
-use crate::error::{Error, Result};
 
 /// Requests where nobody said how many: vLLM's default.
 const DEFAULT_PROMPTS: usize = 1000;

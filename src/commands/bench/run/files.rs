@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::record::directory;
-use crate::commands::bench::options::RunPlan;
+use crate::commands::bench::options::OutputPlan;
 use crate::error::{Error, Result};
 use crate::output_files::{cannot_write_report, make_folder, try_file, write};
 use crate::report::view::View;
@@ -41,27 +41,26 @@ impl Written {
 ///
 /// # Errors
 /// One of them cannot.
-pub(super) fn make_room(plan: &RunPlan) -> Result<()> {
-    for (_, path) in &plan.output.files {
+pub(super) fn make_room(output: &OutputPlan) -> Result<()> {
+    for (_, path) in &output.files {
         make_folder(path).and_then(|()| try_file(path)).map_err(|error| cannot_write_report(path, &error))?;
     }
-    if plan.output.failures || plan.output.timeline.is_some() || plan.output.lengths {
-        let folder = directory(plan);
+    if output.failures || output.timeline.is_some() || output.lengths {
+        let folder = directory(output);
         std::fs::create_dir_all(folder).map_err(|error| cannot_write_report(folder, &error))?;
     }
     Ok(())
 }
 
 /// Writes every file that the plan asks for. `saved` is where the result was saved.
-pub(super) fn write_all(plan: &RunPlan, view: &View<'_>, saved: Option<&Path>) -> Written {
-    let output = &plan.output;
+pub(super) fn write_all(output: &OutputPlan, view: &View<'_>, saved: Option<&Path>) -> Written {
     let mut written = Written::default();
     for (form, path) in &output.files {
         let done = write(path, |out| format::write(view, *form, output.forms, out));
         written.add(done.map(|()| format!("{} written: {}", form.name(), path.display())));
     }
     if output.failures {
-        let path = beside(plan, view, saved, FAILURES_ENDING);
+        let path = beside(output, view, saved, FAILURES_ENDING);
         let mut count = 0;
         let done = write(&path, |out| {
             count = failures::write(view, out)?;
@@ -74,7 +73,7 @@ pub(super) fn write_all(plan: &RunPlan, view: &View<'_>, saved: Option<&Path>) -
         output.lengths.then(|| ("lengths", LENGTHS_ENDING, lengths_page::render(view))),
     ];
     for (name, ending, page) in pages.into_iter().flatten() {
-        let path = beside(plan, view, saved, ending);
+        let path = beside(output, view, saved, ending);
         let done = write(&path, |out| out.write_all(page.as_bytes()).map_err(|error| cannot_write_report(&path, &error)));
         written.add(done.map(|()| format!("{name} written: {}", path.display())));
     }
@@ -90,18 +89,18 @@ pub(super) fn write_all(plan: &RunPlan, view: &View<'_>, saved: Option<&Path>) -
 
 /// The path of a file beside the result. Where the result has no file of its own, its name is the one that it would have had: what a
 /// result is added to holds other runs.
-fn beside(plan: &RunPlan, view: &View<'_>, saved: Option<&Path>, ending: &str) -> PathBuf {
-    if let Some(result) = saved.filter(|_| !plan.output.append) {
+fn beside(output: &OutputPlan, view: &View<'_>, saved: Option<&Path>, ending: &str) -> PathBuf {
+    if let Some(result) = saved.filter(|_| !output.append) {
         return result.with_extension(ending);
     }
-    if let Some(name) = plan.output.filename.as_ref().filter(|_| !plan.output.append) {
-        return directory(plan).join(name).with_extension(ending);
+    if let Some(name) = output.filename.as_ref().filter(|_| !output.append) {
+        return directory(output).join(name).with_extension(ending);
     }
-    let name = filename(&view.report.record, view.report.requests, plan.output.result_format, &view.report.record.date());
+    let name = filename(&view.report.record, view.report.requests, output.result_format, &view.report.record.date());
     let stem = Path::new(&name).with_extension("");
     let stem = stem.display();
     // As results, whose names of our own making are never written over.
     let names = std::iter::once(format!("{stem}.{ending}")).chain((2..).map(|number| format!("{stem}-{number}.{ending}")));
-    let mut paths = names.map(|name| directory(plan).join(name)).take(MAX_SAME_NAMES);
-    paths.find(|path| !path.exists()).unwrap_or_else(|| directory(plan).join(format!("{stem}.{ending}")))
+    let mut paths = names.map(|name| directory(output).join(name)).take(MAX_SAME_NAMES);
+    paths.find(|path| !path.exists()).unwrap_or_else(|| directory(output).join(format!("{stem}.{ending}")))
 }

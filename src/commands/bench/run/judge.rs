@@ -8,7 +8,7 @@ use tokio::runtime::Runtime;
 
 use super::leave::{second_wish, unless_left};
 use crate::case::Case;
-use crate::commands::bench::options::RunPlan;
+use crate::dataset::DatasetName;
 use crate::error::{Error, Result};
 use crate::evaluate::Evaluator;
 use crate::runlog::RunLog;
@@ -21,9 +21,9 @@ use crate::verdict::NotScored;
 ///
 /// # Errors
 /// The run's only constraint is broken, or beyond our evaluator.
-pub(super) fn look_ahead(plan: &RunPlan, cases: &[Case], evaluator: &mut Evaluator) -> Result<Option<String>> {
+pub(super) fn look_ahead(dataset: DatasetName, cases: &[Case], evaluator: &mut Evaluator) -> Result<Option<String>> {
     let mut why = |case: &Case| evaluator.unusable(case.constraint.as_deref()?, case.grammar_oracle.as_deref());
-    if !plan.settings.dataset.name.has_rows() {
+    if !dataset.has_rows() {
         return cases.first().and_then(why).map_or(Ok(None), |why| {
             Err(Error::usage(format!("no answer could be judged by this constraint: {why}"))
                 .hint("correct the schema, regex, grammar or oracle; nothing was sent"))

@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use crate::case::Case;
-use crate::record::{Lora, LoraAssignment};
 use crate::random::PythonRandom;
+use crate::record::{Lora, LoraAssignment};
 
 /// What the tag of a request begins with; the module follows. Reports have a table by tag.
 const TAG: &str = "lora:";

@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use super::record::directory;
-use crate::commands::bench::options::{RunLogPlan, RunPlan};
+use crate::commands::bench::options::{OutputPlan, RunLogPlan};
 use crate::error::{Error, Result};
 use crate::output_files::{make_folder, try_file};
 use crate::record::RunRecord;
@@ -45,8 +45,8 @@ impl Opened {
 ///
 /// # Errors
 /// It cannot, or it is no file's name.
-pub(super) fn make_room(plan: &RunPlan) -> Result<()> {
-    let RunLogPlan::At(path) = &plan.output.run_log else { return Ok(()) };
+pub(super) fn make_room(run_log: &RunLogPlan) -> Result<()> {
+    let RunLogPlan::At(path) = run_log else { return Ok(()) };
     if path.file_name().is_none() || path.is_dir() {
         return Err(Error::usage(format!("not the name of a file: {}", path.display())).hint("give --run-log a file's name"));
     }
@@ -54,12 +54,11 @@ pub(super) fn make_room(plan: &RunPlan) -> Result<()> {
 }
 
 /// Opens the log of a run that begins now. A failure is no end of the run: the log is then kept in memory.
-pub(super) fn open(plan: &RunPlan, record: &RunRecord) -> Opened {
+pub(super) fn open(output: &OutputPlan, record: &RunRecord) -> Opened {
     let stem = || {
-        let name = report::filename(record, record.own_requests(), plan.output.result_format, &record.date());
+        let name = report::filename(record, record.own_requests(), output.result_format, &record.date());
         name.rsplit_once('.').map_or_else(|| name.clone(), |(stem, _)| stem.to_owned())
     };
-    let output = &plan.output;
     let asked = |made: io::Result<Sink>, path: &Path| match made {
         Ok(sink) => Opened::quietly(sink),
         Err(error) => Opened::quietly(Sink::failed(cannot_write(path, &error))),
@@ -72,9 +71,11 @@ pub(super) fn open(plan: &RunPlan, record: &RunRecord) -> Opened {
         (RunLogPlan::Off, _) => Opened::quietly(Sink::in_memory()),
         (RunLogPlan::At(path), _) => named(path),
         // What the result is added to holds other runs, and each has a log of its own.
-        (RunLogPlan::Default, Some(_)) if output.append => asked(fresh(directory(plan), &stem(), Access::Usual), directory(plan)),
-        (RunLogPlan::Default, Some(name)) if output.save => named(&beside(&directory(plan).join(name))),
-        (RunLogPlan::Default, None) if output.save => asked(fresh(directory(plan), &stem(), Access::Usual), directory(plan)),
+        (RunLogPlan::Default, Some(_)) if output.append => {
+            asked(fresh(directory(output), &stem(), Access::Usual), directory(output))
+        }
+        (RunLogPlan::Default, Some(name)) if output.save => named(&beside(&directory(output).join(name))),
+        (RunLogPlan::Default, None) if output.save => asked(fresh(directory(output), &stem(), Access::Usual), directory(output)),
         (RunLogPlan::Default, _) => in_cache(&stem()),
     }
 }
@@ -98,12 +99,12 @@ fn kept_aside(path: &Path) -> io::Result<Option<String>> {
 
 /// Gives the log the name of the result that it stands beside, which only the end of the run made known. A log that keeps its name
 /// has lost nothing by it.
-pub(super) fn follow(plan: &RunPlan, sink: &mut Sink, result: &Path) {
-    if plan.output.append {
+pub(super) fn follow(output: &OutputPlan, sink: &mut Sink, result: &Path) {
+    if output.append {
         return;
     }
     let named = beside(result);
-    let Some(path) = sink.path().filter(|path| plan.output.run_log == RunLogPlan::Default && *path != named) else { return };
+    let Some(path) = sink.path().filter(|path| output.run_log == RunLogPlan::Default && *path != named) else { return };
     if !named.exists() && fs::rename(path, &named).is_ok() {
         sink.renamed(named);
     }

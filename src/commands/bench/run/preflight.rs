@@ -13,18 +13,18 @@ use std::time::Duration;
 use super::sending::{Sending, Trial, Tried};
 use crate::backend::{self, Adapter, ConstraintDialect, RequestOptions};
 use crate::case::{Arm, Case};
-use crate::commands::bench::options::RunPlan;
 use crate::commands::bench::session::Session;
 use crate::constraint::{Constraint, GrammarDialect};
 use crate::driver::Stop;
+use crate::enforcement::Enforcement;
+use crate::enforcement::Unenforced;
+use crate::enforcement::{DialectChoice, FirstConstrained, Held, State};
 use crate::engine::{self, EngineName, EnginePolicy, Vocabulary};
 use crate::error::{Error, Kind as Fault, Result};
 use crate::preflight::ask::{DEFAULT_OUTPUT_LEN, DEFAULT_TIMEOUT};
-use crate::enforcement::Unenforced;
 use crate::preflight::gate::gate;
 use crate::preflight::{self, Class, Extent, Kind, Options, Preflight};
-use crate::enforcement::Enforcement;
-use crate::enforcement::{DialectChoice, FirstConstrained, Held, State};
+use crate::record::Settings;
 use crate::terminal;
 
 /// How the run speaks, after it was tried.
@@ -38,7 +38,7 @@ pub(super) struct Settled<'c> {
 
 /// Everything that settling takes.
 pub(super) struct Settling<'a> {
-    pub(super) plan: &'a RunPlan,
+    pub(super) settings: &'a Settings,
     pub(super) session: &'a Session,
     pub(super) adapter: &'a Arc<dyn Adapter>,
     pub(super) stop: &'a Stop,
@@ -51,14 +51,14 @@ impl Settling<'_> {
     /// # Errors
     /// No dialect can carry every constraint.
     pub(super) fn candidates(&self, cases: &[Case]) -> Result<Vec<RequestOptions>> {
-        let first = self.session.request_options(self.plan);
-        let checked = |request: &RequestOptions| backend::check(self.plan.settings.backend, cases, request);
-        let is_open = self.plan.settings.constraint.dialect.is_none() && self.unenforced().is_some() && !kinds(cases).is_empty();
+        let first = self.session.request_options(self.settings);
+        let checked = |request: &RequestOptions| backend::check(self.settings.backend, cases, request);
+        let is_open = self.settings.constraint.dialect.is_none() && self.unenforced().is_some() && !kinds(cases).is_empty();
         if !is_open {
             checked(&first).map_err(|error| self.explain_auto(error))?;
             return Ok(vec![first]);
         }
-        let others = self.plan.settings.backend.dialects().iter().filter(|dialect| **dialect != first.dialect);
+        let others = self.settings.backend.dialects().iter().filter(|dialect| **dialect != first.dialect);
         let others = others.map(|dialect| RequestOptions { dialect: *dialect, ..first.clone() });
         let fitting: Vec<RequestOptions> =
             std::iter::once(first.clone()).chain(others).filter(|it| checked(it).is_ok()).collect();
@@ -135,7 +135,7 @@ impl Settling<'_> {
 
     /// What to do about a dropped constraint; `None` where nobody is asked.
     fn unenforced(&self) -> Option<Unenforced> {
-        self.plan.settings.constraint.preflight.filter(|_| !self.session.is_embedded())
+        self.settings.constraint.preflight.filter(|_| !self.session.is_embedded())
     }
 
     /// Sees to it that the first constrained request that a vLLM server gets is one of the run's, and says which it was. The trial
@@ -190,17 +190,17 @@ impl Settling<'_> {
     fn options(&self, candidates: &[RequestOptions], kinds: Vec<Kind>, notation: GrammarDialect) -> Options {
         let request = &candidates[0];
         Options {
-            backend: self.plan.settings.backend,
+            backend: self.settings.backend,
             model: request.model.clone(),
             kinds,
             dialects: candidates.iter().map(|it| it.dialect).collect(),
             notation,
-            seed: self.plan.settings.dataset.seed,
+            seed: self.settings.dataset.seed,
             output_len: DEFAULT_OUTPUT_LEN,
             stream: request.stream,
             guided_decoding_backend: request.guided_decoding_backend.clone(),
             extra_body: request.extra_body.clone(),
-            timeout: Duration::min(self.plan.settings.load.request_timeout, DEFAULT_TIMEOUT),
+            timeout: Duration::min(self.settings.load.request_timeout, DEFAULT_TIMEOUT),
             extent: Extent::BeforeRun,
         }
     }
@@ -221,7 +221,7 @@ impl Settling<'_> {
     }
 
     fn choice(&self, dialect: ConstraintDialect, is_proved: bool) -> DialectChoice {
-        match self.plan.settings.constraint.dialect {
+        match self.settings.constraint.dialect {
             Some(named) if named == dialect => DialectChoice::Named,
             _ if is_proved => DialectChoice::Proved,
             _ => DialectChoice::Suggested,
@@ -256,7 +256,7 @@ impl Settling<'_> {
 
     /// A dialect that nobody typed needs a word on where it comes from.
     fn explain_auto(&self, mut error: Error) -> Error {
-        if self.plan.settings.constraint.dialect.is_none() {
+        if self.settings.constraint.dialect.is_none() {
             let hint = error.hint.take().unwrap_or_default();
             error.hint = Some(format!(
                 "{hint} (--constraint-dialect auto chose {}, from /version and from who /v1/models says owns the model)",

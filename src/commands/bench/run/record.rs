@@ -8,15 +8,15 @@ use std::sync::Arc;
 
 use super::{Before, Driven};
 use crate::case::Case;
-use crate::commands::bench::options::{RunPlan, Target};
+use crate::commands::bench::options::{OutputPlan, RunPlan, Target};
 use crate::commands::bench::session::Session;
 use crate::constraint::{Constraint, sha256_hex};
 use crate::dataset::Dataset;
 use crate::driver::Cost;
 use crate::error::{Error, Result};
-use crate::output_files::{filled, try_file};
 use crate::metrics::client::ClientCost;
 use crate::metrics::cold_load::COLD_TAG;
+use crate::output_files::{filled, try_file};
 use crate::record::{ConstraintSet, DatasetRecord, Host, RunRecord, ServerRecord, ShardRecord};
 use crate::report;
 use crate::report::saved::{self, Place};
@@ -39,9 +39,8 @@ pub(super) fn record(
 ) -> RunRecord {
     let mut known_constraints: Vec<String> = before.known.into_iter().collect();
     known_constraints.sort_unstable();
-    let shard = plan
-        .shard
-        .map(|part| ShardRecord { start: plan.start.whose(), ..ShardRecord::new(part, &dataset.cases, &schedule.due) });
+    let shard =
+        plan.shard.map(|part| ShardRecord { start: plan.start.whose(), ..ShardRecord::new(part, &dataset.cases, &schedule.due) });
     let mut record = RunRecord {
         sobench_version: env!("CARGO_PKG_VERSION").to_owned(),
         started: String::new(),
@@ -152,9 +151,9 @@ fn host() -> Host {
 ///
 /// # Errors
 /// The name is no file's, the folder cannot be made, or no file can be made in it.
-pub(super) fn make_room(plan: &RunPlan) -> Result<()> {
-    let path = directory(plan).join(plan.output.filename.as_deref().unwrap_or(".sobench-probe"));
-    if path.file_name().is_none() || path.is_dir() || plan.output.filename.as_deref() == Some("") {
+pub(super) fn make_room(output: &OutputPlan) -> Result<()> {
+    let path = directory(output).join(output.filename.as_deref().unwrap_or(".sobench-probe"));
+    if path.file_name().is_none() || path.is_dir() || output.filename.as_deref() == Some("") {
         return Err(Error::usage(format!("not the name of a file: {}", path.display()))
             .hint("give --result-filename a name, or leave it out for one that says what was run"));
     }
@@ -168,17 +167,21 @@ pub(super) fn make_room(plan: &RunPlan) -> Result<()> {
 ///
 /// # Errors
 /// The file cannot be written, or an answer that belongs into it cannot be read from the log.
-pub(super) fn save(plan: &RunPlan, view: &View<'_>, log: Option<&Path>) -> Result<PathBuf> {
-    let output = &plan.output;
+pub(super) fn save(output: &OutputPlan, view: &View<'_>, log: Option<&Path>) -> Result<PathBuf> {
     let stamp = view.report.record.date();
     let path = match &output.filename {
-        Some(name) => directory(plan).join(name),
-        None => free_path(directory(plan), &report::filename(&view.report.record, view.report.requests, output.result_format, &stamp), log)?,
+        Some(name) => directory(output).join(name),
+        None => free_path(
+            directory(output),
+            &report::filename(&view.report.record, view.report.requests, output.result_format, &stamp),
+            log,
+        )?,
     };
     let place = if output.append { Place::Line } else { Place::Whole };
     let opened = if output.append { open_line(&path) } else { File::create(&path) };
     let file = opened.map_err(|error| cannot_write(&path, &error))?;
-    let fill = |out: &mut dyn Write| saved::write(view, output.result_format, plan.settings.report.detailed, place, out);
+    let fill =
+        |out: &mut dyn Write| saved::write(view, output.result_format, view.report.record.settings.report.detailed, place, out);
     filled(file, fill, |error| cannot_write(&path, error))?;
     Ok(path)
 }
@@ -218,8 +221,8 @@ fn free_path(directory: &Path, name: &str, log: Option<&Path>) -> Result<PathBuf
 }
 
 /// The folder of the saved result.
-pub(super) fn directory(plan: &RunPlan) -> &Path {
-    plan.output.directory.as_deref().unwrap_or(Path::new("."))
+pub(super) fn directory(output: &OutputPlan) -> &Path {
+    output.directory.as_deref().unwrap_or(Path::new("."))
 }
 
 fn cannot_write(path: &Path, error: &std::io::Error) -> Error {

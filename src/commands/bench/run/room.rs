@@ -1,12 +1,11 @@
 //! Whether this machine has what the connections of a run take. Knows no request.
 
-use crate::commands::bench::options::RunPlan;
 use crate::commands::bench::session::Session;
 use crate::driver;
 
 /// Makes room for the connections of all runs that go on at once, and says where the system does not give enough.
-pub(super) fn room_notices(plan: &RunPlan, session: &Session, requests: usize, runs: usize) -> Vec<String> {
-    let connections = plan.own_cap().map_or(requests, |most| most.min(requests));
+pub(super) fn room_notices(cap: Option<usize>, session: &Session, requests: usize, runs: usize) -> Vec<String> {
+    let connections = cap.map_or(requests, |most| most.min(requests));
     let all = connections.saturating_mul(runs);
     let remedy = "those past it fail here, not in the server; lower --max-concurrency, or";
     let ends = if session.is_embedded() { 2 } else { 1 };

@@ -7,10 +7,10 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 
-use crate::schedule::Until;
-use crate::load::ErrorLimits;
 use crate::driver::{self, PHASE, Seat, Stop, StopState, Stopper};
 use crate::error::{Error, Result};
+use crate::load::ErrorLimits;
+use crate::schedule::Until;
 use crate::shutdown::Wishes;
 use crate::terminal::Progress;
 

@@ -2,7 +2,7 @@
 
 use tokio::runtime::Runtime;
 
-use crate::commands::bench::options::{RunPlan, StartPlan};
+use crate::commands::bench::options::StartPlan;
 use crate::dates::timestamp;
 use crate::driver::{Beginning, Coordination, Stop};
 use crate::error::Result;
@@ -14,16 +14,16 @@ use crate::terminal;
 ///
 /// # Errors
 /// As for [`Coordination::join`].
-pub(super) fn gather(plan: &RunPlan, record: &RunRecord, stop: &Stop, runtime: &Runtime) -> Result<Option<Coordination>> {
-    let options = match &plan.start {
+pub(super) fn gather(start: &StartPlan, record: &RunRecord, stop: &Stop, runtime: &Runtime) -> Result<Option<Coordination>> {
+    let options = match start {
         StartPlan::Own => return Ok(None),
-        StartPlan::At(start) => {
-            terminal::say(&format!("ready: the run begins at {}", timestamp(*start)));
+        StartPlan::At(instant) => {
+            terminal::say(&format!("ready: the run begins at {}", timestamp(*instant)));
             return Ok(None);
         }
         StartPlan::Coordinator(options) => options,
     };
-    let part = plan.part();
+    let part = record.part();
     let role = if part.number == 1 { "the others join" } else { "shard 1 answers" };
     terminal::say(&format!("shard {part}: waiting until {role} at {} ...", options.address));
     let plan_sha256 = record.plan_sha256();
@@ -32,10 +32,10 @@ pub(super) fn gather(plan: &RunPlan, record: &RunRecord, stop: &Stop, runtime: &
 }
 
 /// The begin of the plan.
-pub(super) fn beginning<'a>(plan: &RunPlan, gathered: Option<&'a mut Coordination>) -> Beginning<'a> {
-    match (&plan.start, gathered) {
+pub(super) fn beginning<'a>(start: &StartPlan, gathered: Option<&'a mut Coordination>) -> Beginning<'a> {
+    match (start, gathered) {
         (_, Some(coordination)) => Beginning::Agreed(coordination),
-        (StartPlan::At(start), None) => Beginning::At(*start),
+        (StartPlan::At(instant), None) => Beginning::At(*instant),
         (StartPlan::Own | StartPlan::Coordinator(_), None) => Beginning::AtOnce,
     }
 }

@@ -4,8 +4,8 @@ use std::ffi::OsString;
 
 use super::*;
 use crate::cli::{Cli, Command};
-use crate::schedule::{Pace, Rate};
 use crate::engine::EngineName;
+use crate::schedule::{Pace, Rate};
 
 fn bench(arguments: &[&str]) -> Result<BenchPlan> {
     let arguments = std::iter::once("sobench").chain(arguments.iter().copied()).map(OsString::from);
@@ -67,12 +67,18 @@ fn engines_of_the_embedded_server_have_a_run_for_every_place() {
     let run = |dataset, load, treatment| plan.contenders[1].run(dataset, load, treatment).unwrap();
     let constrained = run(2, 1, Treatment::Constrained);
     assert!(matches!(&constrained.target, Target::Embedded { engine: EngineName::Outlines, .. }));
-    assert_eq!((constrained.settings.dataset.regex.as_deref(), constrained.settings.dataset.constrained_ratio), (Some("a+"), 1.0));
+    assert_eq!(
+        (constrained.settings.dataset.regex.as_deref(), constrained.settings.dataset.constrained_ratio),
+        (Some("a+"), 1.0)
+    );
     assert_eq!(constrained.settings.load.pace, Pace::Steady(Rate::PerSecond(4.0)));
     assert_eq!(constrained.settings.load.cold_schema_every, Some(5));
     let control = run(2, 1, Treatment::Control);
     assert_eq!((control.settings.dataset.constrained_ratio, control.settings.load.cold_schema_every), (0.0, None));
-    assert_eq!((control.settings.dataset.seed, control.settings.load.pace), (constrained.settings.dataset.seed, constrained.settings.load.pace));
+    assert_eq!(
+        (control.settings.dataset.seed, control.settings.load.pace),
+        (constrained.settings.dataset.seed, constrained.settings.load.pace)
+    );
     assert_eq!(run(0, 0, Treatment::Constrained).settings.dataset.regex, None, "another dataset's flag");
 }
 
@@ -198,7 +204,9 @@ fn plain_datasets_have_no_control_arm() {
     let flags = ["--dataset", "random,json", "--random-input-len", "7", "--guided-decoding-ratio", "1", "--no-control-arm"];
     let mixed = plan(&[&flags[..], &["--repeat", "2"]].concat()).unwrap();
     let runs = &mixed.contenders[0].runs;
-    let seen: Vec<_> =
-        runs.iter().map(|run| (run.plan.settings.dataset.drawing.lengths.input, run.plan.settings.dataset.constrained_ratio)).collect();
+    let seen: Vec<_> = runs
+        .iter()
+        .map(|run| (run.plan.settings.dataset.drawing.lengths.input, run.plan.settings.dataset.constrained_ratio))
+        .collect();
     assert_eq!(seen, [(7, 0.0), (1024, 1.0)]);
 }

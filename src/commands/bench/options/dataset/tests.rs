@@ -82,7 +82,11 @@ fn rows_are_chosen_as_asked() {
 fn a_plain_dataset_has_no_constraint_and_random_answers_no_end() {
     for name in DatasetName::ALL.into_iter().filter(|name| name.is_plain() && *name != DatasetName::Audio) {
         let plan = run(&["--dataset", name.name()]).unwrap();
-        assert_eq!((plan.settings.dataset.constrained_ratio, plan.settings.dataset.constraints), (0.0, Constraints::LeftOut), "{name}");
+        assert_eq!(
+            (plan.settings.dataset.constrained_ratio, plan.settings.dataset.constraints),
+            (0.0, Constraints::LeftOut),
+            "{name}"
+        );
         assert_eq!(plan.settings.request.ignore_eos, is_random(name), "{name}");
         assert_eq!(plan.warnings().len(), usize::from(is_random(name)), "{name}: {:?}", plan.warnings());
     }
