@@ -4,6 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use crate::commands::flags::gate::UNDECIDED;
+use crate::commands::flags::values::described;
+use crate::compare::gate::Undecided;
+
 /// Which runs are held against each other, and what must not have changed.
 #[derive(Args, Clone, Debug)]
 pub struct CompareArgs {
@@ -22,8 +26,8 @@ pub struct CompareArgs {
     #[arg(long, help_heading = "Gate")]
     pub gate: bool,
     /// What a rule counts as that the samples are too few to tell of
-    #[arg(long, value_enum, value_name = "WHAT", default_value_t = UndecidedName::Pass, help_heading = "Gate")]
-    pub undecided: UndecidedName,
+    #[arg(long, value_name = "WHAT", default_value = "pass", value_parser = described(&UNDECIDED), help_heading = "Gate")]
+    pub undecided: Undecided,
     /// Compare although this differs: model, dataset, ratio, output_len, request_rate, ...
     #[arg(long, value_name = "FIELD")]
     pub allow_different: Vec<String>,
@@ -56,11 +60,4 @@ pub enum CompareFormat {
     Text,
     Json,
     Markdown,
-}
-
-/// What the gate does where it cannot tell.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum UndecidedName {
-    Pass,
-    Fail,
 }

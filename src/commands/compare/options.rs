@@ -1,9 +1,10 @@
 //! The flags of `sobench compare`, checked and turned into a plan. Opens no file.
 
-use crate::commands::compare::args::{CompareArgs, CompareFormat, UndecidedName};
+use crate::commands::compare::args::{CompareArgs, CompareFormat};
 use crate::commands::compare::{Format, Plan};
+use crate::commands::flags::gate::limits;
 use crate::compare::gate::Undecided;
-use crate::compare::rules::{Change, Limit};
+use crate::compare::rules::Change;
 use crate::compare::side::{Field, Weight};
 use crate::compare::{Gate, LEAST_RESAMPLES, MAX_RESAMPLES, Options};
 use crate::error::{Error, Result};
@@ -73,7 +74,7 @@ fn gate(flags: &CompareArgs) -> Result<Option<Gate>> {
     if flags.gate && changes.is_empty() {
         changes = Change::defaults()?;
     }
-    let undecided = undecided(flags.undecided);
+    let undecided = flags.undecided;
     if changes.is_empty() && limits.is_empty() {
         return match undecided {
             Undecided::Pass => Ok(None),
@@ -83,18 +84,6 @@ fn gate(flags: &CompareArgs) -> Result<Option<Gate>> {
         };
     }
     Ok(Some(Gate { changes, limits, undecided }))
-}
-
-/// Bounds of a run (`--require`).
-pub(crate) fn limits(rules: &[String]) -> Result<Vec<Limit>> {
-    rules.iter().map(|rule| Limit::parse(rule)).collect()
-}
-
-pub(crate) fn undecided(name: UndecidedName) -> Undecided {
-    match name {
-        UndecidedName::Pass => Undecided::Pass,
-        UndecidedName::Fail => Undecided::Fail,
-    }
 }
 
 /// A condition that may stop a comparison.

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use crate::commands::flags::embedded;
+use crate::commands::flags::environment::variable;
+use crate::commands::flags::{embedded, shard};
 use crate::commands::mask::args::{MaskArgs, MaskFormat};
 use crate::engine::EngineName;
 use crate::error::{Error, Result};
@@ -128,8 +129,7 @@ pub fn mask_plan(flags: &MaskArgs) -> Result<MeasurePlan> {
 
 /// The part of the entries, where one was asked for. What it brings is kept, since by itself it is nothing.
 fn shard(flags: &MaskArgs) -> Result<Option<Shard>> {
-    let shard =
-        crate::commands::bench::options::shard::shard(flags.shard.as_deref(), &crate::commands::flags::environment::variable)?;
+    let shard = shard::shard(flags.shard.as_deref(), &variable)?;
     let fail = |what: String, hint: &str| Err(Error::usage(what).hint(hint.to_owned()));
     match shard {
         Some(shard) if flags.proof.replay.is_some() => {

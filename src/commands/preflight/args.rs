@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
 
 use crate::backend::{ConstraintDialect, ServerKind};
+use crate::commands::flags::values::named;
 use crate::engine::{EngineName, SERVER_ONLY};
 
 /// Which constraints a server enforces, and in which dialect.
@@ -16,8 +17,7 @@ pub struct PreflightArgs {
     pub base_url: Vec<String>,
     /// Kind of server [default: vllm]; the endpoint's path follows it
     #[arg(long, value_name = "KIND",
-          value_parser = PossibleValuesParser::new(ServerKind::ALL.map(ServerKind::name))
-              .map(|name| name.parse::<ServerKind>().expect("the parser let only listed names through")))]
+          value_parser = named(&ServerKind::ALL, ServerKind::name))]
     pub backend: Option<ServerKind>,
     /// Path to post to [default: by backend, e.g. /v1/completions]
     #[arg(long, value_name = "PATH", requires = "base_url")]

@@ -6,9 +6,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use crate::backend::{ConstraintDialect, ServerKind};
-use crate::commands::bench::options::checked_url;
-use crate::commands::bench::options::output::key_values;
-use crate::commands::bench::options::request::json_object;
+use crate::commands::flags::checks::{checked_url, json_object, key_values, seconds};
 use crate::commands::mask::options::Format;
 use crate::commands::preflight::args::{PreflightArgs, PreflightFormat};
 use crate::constraint::GrammarDialect;
@@ -104,7 +102,7 @@ pub fn preflight_plan(flags: &PreflightArgs, api_key: Option<&str>) -> Result<Pr
         kinds: kinds(&flags.kind)?,
         seed: flags.seed,
         output_len: flags.output_len.unwrap_or(if flags.features { FEATURES_OUTPUT_LEN } else { DEFAULT_OUTPUT_LEN }),
-        timeout: timeout(flags.request_timeout)?,
+        timeout: seconds("--request-timeout", flags.request_timeout)?,
         stream: !flags.disable_stream,
         extra_body: flags.extra_body.as_deref().map(extra_body).transpose()?,
         format: match flags.format {
@@ -188,11 +186,6 @@ fn extra_body(text: &str) -> Result<Map<String, Value>> {
         Some((field, _)) => Err(Error::usage(format!("--extra-body would constrain every question, the control too: {field}"))
             .hint("take the field out: preflight sends constraints itself")),
     }
-}
-
-fn timeout(seconds: f64) -> Result<Duration> {
-    let timeout = Duration::try_from_secs_f64(seconds).ok().filter(|timeout| !timeout.is_zero());
-    timeout.ok_or_else(|| Error::usage(format!("--request-timeout is not a time: {seconds}")).hint("give seconds above 0"))
 }
 
 #[cfg(test)]

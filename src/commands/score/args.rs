@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
 
-use crate::commands::flags::dataset::JsonSchemaName;
-use crate::dataset::DatasetName;
+use crate::commands::flags::dataset::SHIPPED_SCHEMAS;
+use crate::commands::flags::values::described;
+use crate::dataset::{DatasetName, JsonSchemaSource};
 
 /// Which answers are judged again, and by what.
 #[derive(Args, Clone, Debug)]
@@ -54,8 +55,8 @@ pub struct ScoreDatasetArgs {
     #[arg(long, value_name = "PATH", conflicts_with = "json_schema")]
     pub json_schema_path: Option<PathBuf>,
     /// The shipped JSON Schema that was sent, for json
-    #[arg(long, value_name = "NAME", value_enum, default_value_t = JsonSchemaName::Brief)]
-    pub json_schema: JsonSchemaName,
+    #[arg(long, value_name = "NAME", default_value = "brief", value_parser = described(&SHIPPED_SCHEMAS))]
+    pub json_schema: JsonSchemaSource,
     /// The grammar that was sent (.lark, .ebnf or .gbnf)
     #[arg(long, value_name = "PATH")]
     pub grammar_path: Option<PathBuf>,

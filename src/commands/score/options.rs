@@ -2,8 +2,7 @@
 
 use std::str::FromStr;
 
-use crate::commands::bench::options::dataset::{refuse_odd_choices, refuse_stray_flags};
-use crate::commands::flags::dataset::{DatasetArgs, DrawingArgs, JsonSchemaName};
+use crate::commands::flags::dataset::{DatasetArgs, DrawingArgs, refuse_odd_choices, refuse_stray_flags};
 use crate::commands::score::args::{ScoreArgs, ScoreDatasetArgs, ScoreFormat};
 use crate::commands::score::{Form, ScorePlan};
 use crate::constraint::{GrammarDialect, GrammarSpelling};
@@ -33,7 +32,7 @@ fn dataset_name(flags: &ScoreDatasetArgs) -> Result<Option<DatasetName>> {
         return DatasetName::from_str(name).map(Some);
     }
     let rows = [
-        (DatasetName::Json, flags.json_schema_path.is_some() || flags.json_schema != JsonSchemaName::Brief),
+        (DatasetName::Json, flags.json_schema_path.is_some() || flags.json_schema != JsonSchemaSource::Brief),
         (DatasetName::Regex, flags.regex.is_some()),
         (DatasetName::Choice, flags.choice.is_some()),
         (DatasetName::Grammar, flags.grammar_path.is_some() || flags.grammar_oracle.is_some()),
@@ -75,7 +74,7 @@ fn dataset(flags: &ScoreArgs, name: DatasetName) -> Result<DatasetPlan> {
         // Prompts are not needed, and messages take no template.
         prompt_form: PromptForm::Messages,
         audio: AudioSource::Files(Vec::new()),
-        json_schema: JsonSchemaSource::of(own.json_schema_path.as_ref(), own.json_schema == JsonSchemaName::Nested),
+        json_schema: JsonSchemaSource::new(own.json_schema_path.as_deref(), &own.json_schema),
         grammar_path: own.grammar_path.clone(),
         grammar_dialect: GrammarDialect::Ebnf,
         grammar_spelling: GrammarSpelling::AsWritten,
