@@ -37,6 +37,7 @@ pub mod metrics;
 pub mod nan;
 pub mod observation;
 pub mod output_files;
+pub mod output_format;
 pub mod preflight;
 pub mod printable;
 pub mod random;

@@ -5,12 +5,12 @@
 use sobench::commands::flags::rendering::RenderingArgs;
 use sobench::commands::report;
 use sobench::commands::report::args::ReportArgs;
-use sobench::report::format::Format;
+use sobench::output_format::OutputFormat;
 use sobench::report::junit::JunitPer;
 use sobench::runlog::{Keep, RunLog};
 
 /// What the renderers of a report begin from: a few of them see everything that was read.
-const FORMATS: [Format; 3] = [Format::Text, Format::Json, Format::Csv];
+const FORMATS: [OutputFormat; 3] = [OutputFormat::Text, OutputFormat::Json, OutputFormat::Csv];
 
 pub(crate) fn check(bytes: &[u8]) {
     let folder = tempfile::tempdir().expect("a folder for the file");

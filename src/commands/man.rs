@@ -34,13 +34,13 @@ pub fn run(arguments: &ManArgs, parser: Command) -> Result<CommandOutput> {
         return Ok(CommandOutput { stdout: page(command)?, ..CommandOutput::default() });
     };
     std::fs::create_dir_all(folder).map_err(|error| cannot_write(folder, &error))?;
-    let mut ending = CommandOutput::default();
+    let mut output = CommandOutput::default();
     for command in &commands {
         let path = folder.join(format!("{}.1", full_name(command)));
         std::fs::write(&path, page(command)?).map_err(|error| cannot_write(&path, &error))?;
-        ending.lines.push(format!("written: {}", path.display()));
+        output.lines.push(format!("written: {}", path.display()));
     }
-    Ok(ending)
+    Ok(output)
 }
 
 /// The program and its commands, but for those that are its own affair.
@@ -153,8 +153,8 @@ mod tests {
     fn all_pages_go_to_a_folder() {
         let folder = tempfile::tempdir().unwrap();
         let pages = folder.path().join("man1");
-        let ending = run(&ManArgs { command: None, output_dir: Some(pages.clone()) }, Cli::command()).unwrap();
-        assert_eq!(std::fs::read_dir(&pages).unwrap().count(), ending.lines.len());
+        let output = run(&ManArgs { command: None, output_dir: Some(pages.clone()) }, Cli::command()).unwrap();
+        assert_eq!(std::fs::read_dir(&pages).unwrap().count(), output.lines.len());
         assert_eq!(std::fs::read_to_string(pages.join("sobench-report.1")).unwrap(), printed("report"));
     }
 

@@ -2,17 +2,17 @@
 
 use clap::Args;
 
-use crate::commands::flags::values::named;
-use crate::report::format::Format;
+use crate::commands::flags::values::{formats, named};
+use crate::output_format::OutputFormat;
 use crate::report::junit::JunitPer;
 
 /// The form of a report.
 #[derive(Args, Clone, Debug)]
 pub struct RenderingArgs {
     /// Form of the report
-    #[arg(long, value_name = "FORMAT", default_value = Format::Text.name(),
-          value_parser = named(&Format::ALL, Format::name))]
-    pub format: Format,
+    #[arg(long, value_name = "FORMAT", default_value = "text",
+          value_parser = formats(&OutputFormat::ALL))]
+    pub format: OutputFormat,
     /// What one test of junit is
     #[arg(long, value_name = "WHAT", default_value = JunitPer::Case.name(),
           value_parser = named(&JunitPer::ALL, JunitPer::name))]

@@ -2,6 +2,8 @@
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
+use crate::output_format::OutputFormat;
+
 /// A value, its name, and its line in `--help`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Described<T>(pub T, pub &'static str, pub &'static str);
@@ -13,6 +15,11 @@ where
 {
     PossibleValuesParser::new(values.iter().map(|value| name(*value)))
         .map(move |typed| *values.iter().find(|value| name(**value) == typed).expect("the parser let only listed names through"))
+}
+
+/// Parses one of the formats that a command has.
+pub(crate) fn formats(formats: &'static [OutputFormat]) -> impl TypedValueParser<Value = OutputFormat> {
+    named(formats, OutputFormat::name)
 }
 
 /// Parses one of these values by its name. A value with an empty line has none in `--help`.

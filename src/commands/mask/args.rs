@@ -1,11 +1,13 @@
 //! The flags of `sobench mask`. Clap types only.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use clap::Args;
 use clap::builder::PossibleValuesParser;
-use clap::{Args, ValueEnum};
 
 use crate::commands::flags::engine::EngineArgs;
+use crate::commands::flags::values::formats;
+use crate::output_format::OutputFormat;
 
 /// In-process measurement of decoding engines over a corpus.
 #[derive(Args, Clone, Debug)]
@@ -94,8 +96,8 @@ pub struct ProofArgs {
 #[derive(Args, Clone, Debug)]
 pub struct MaskOutputArgs {
     /// What stdout gets
-    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = MaskFormat::Text)]
-    pub format: MaskFormat,
+    #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = formats(&FORMATS))]
+    pub format: OutputFormat,
     /// Also write the report as JSON
     #[arg(long, value_name = "PATH")]
     pub json: Option<PathBuf>,
@@ -122,11 +124,12 @@ pub struct MaskOutputArgs {
     pub disable_tqdm: bool,
 }
 
-/// Forms of the report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum MaskFormat {
-    Text,
-    Json,
-    Csv,
-    Html,
+/// The formats of the report.
+pub(crate) const FORMATS: [OutputFormat; 4] = [OutputFormat::Text, OutputFormat::Json, OutputFormat::Csv, OutputFormat::Html];
+
+impl MaskOutputArgs {
+    /// The files that reports are written to.
+    pub fn files(&self) -> impl Iterator<Item = &Path> {
+        [&self.json, &self.csv, &self.csv_tags, &self.html].into_iter().filter_map(|path| path.as_deref())
+    }
 }

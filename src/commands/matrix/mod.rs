@@ -26,12 +26,13 @@ use crate::commands::bench::options::{RunPlan, Target};
 use crate::commands::bench::run;
 use crate::commands::bench::run::Past;
 use crate::commands::matrix::options::{ArmsPlan, ContenderPlan, How, Order};
-use crate::commands::matrix::report::{Form, RunAbout, render};
+use crate::commands::matrix::report::{RunAbout, render};
 use crate::commands::output::CommandOutput;
 use crate::driver::{Client, DriverOptions};
 use crate::error::{Error, Kind, Result};
 use crate::exit_codes::{COULD_NOT, DONE, INTERRUPTED, NOT_KEPT};
 use crate::output_files::try_file;
+use crate::output_format::OutputFormat;
 use crate::report::EngineChoice;
 use crate::terminal;
 
@@ -242,31 +243,35 @@ fn finish(plan: &ArmsPlan, gathered: &Gathered, stopped: bool) -> Result<Command
             .hint("what was done is in the log of its run: sobench report"));
     }
     let comparison = gather::comparison(plan, gathered, stopped);
-    let mut ending =
-        CommandOutput { stdout: render(&comparison, Form::Text), lines: Vec::new(), exit_code: DONE, ..CommandOutput::default() };
+    let mut output = CommandOutput {
+        stdout: render(&comparison, OutputFormat::Text)?,
+        lines: Vec::new(),
+        exit_code: DONE,
+        ..CommandOutput::default()
+    };
     let failed = comparison.runs.iter().any(|run| run.failure.is_some());
     if gathered.is_missed {
-        ending.exit_code = NOT_KEPT;
+        output.exit_code = NOT_KEPT;
     }
-    for (path, form) in &plan.files {
-        match std::fs::write(path, render(&comparison, *form)) {
-            Ok(()) => ending.lines.push(format!("comparison saved: {}", path.display())),
+    for (path, format) in &plan.files {
+        match std::fs::write(path, render(&comparison, *format)?) {
+            Ok(()) => output.lines.push(format!("comparison saved: {}", path.display())),
             Err(error) => {
-                ending.lines.push(format!("error: the comparison cannot be written ({error}): {}", path.display()));
-                ending.exit_code = COULD_NOT;
+                output.lines.push(format!("error: the comparison cannot be written ({error}): {}", path.display()));
+                output.exit_code = COULD_NOT;
             }
         }
     }
     if failed || gathered.is_lost {
-        ending.exit_code = COULD_NOT;
+        output.exit_code = COULD_NOT;
     }
     if stopped {
-        ending.lines.push("interrupted: the table covers the runs that were done".to_owned());
-        ending.exit_code = INTERRUPTED;
+        output.lines.push("interrupted: the table covers the runs that were done".to_owned());
+        output.exit_code = INTERRUPTED;
     } else if failed {
-        ending.lines.push("error: not everything could be run; the table says what and why".to_owned());
+        output.lines.push("error: not everything could be run; the table says what and why".to_owned());
     }
-    Ok(ending)
+    Ok(output)
 }
 
 fn extent(plan: &ArmsPlan) -> Extent<'_> {

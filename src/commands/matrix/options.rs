@@ -15,10 +15,11 @@ use crate::commands::bench::matrix_args::ArmOrder;
 use crate::commands::bench::options::dataset::leave_out_others;
 use crate::commands::bench::options::{RunPlan, ServerTarget, Target, non_generative};
 use crate::commands::flags::environment;
-use crate::commands::matrix::report::{Form, Load, Treatment};
+use crate::commands::matrix::report::{Load, Treatment};
 use crate::dataset::{DatasetName, OwnInput};
 use crate::error::{Error, Result};
 use crate::metrics::Slo;
+use crate::output_format::OutputFormat;
 
 /// What stands in a command, or in the URL of a server that is yet to be started, for its port.
 pub const PORT: &str = "{port}";
@@ -28,6 +29,9 @@ const BACKEND: &str = "{backend}";
 
 /// How long a server that we start may take where nobody said; a large model takes minutes to load.
 const LAUNCH_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// The formats of a comparison.
+const FORMATS: [OutputFormat; 4] = [OutputFormat::Json, OutputFormat::Markdown, OutputFormat::Html, OutputFormat::Text];
 
 /// Runs of one comparison.
 const MAX_RUNS: usize = 10_000;
@@ -58,7 +62,7 @@ pub struct ArmsPlan {
     /// The share of the requests that have to be valid within the objectives, in percent.
     pub goodput_share: f64,
     /// Files that the comparison is written to.
-    pub files: Vec<(PathBuf, Form)>,
+    pub files: Vec<(PathBuf, OutputFormat)>,
 }
 
 /// One of those that are compared.
@@ -446,16 +450,16 @@ fn one_run(
     RunPlan::new(&flags, api_key.map(str::to_owned))
 }
 
-fn files(paths: &[PathBuf]) -> Result<Vec<(PathBuf, Form)>> {
-    let form = |path: &PathBuf| {
-        let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
-        let form = Form::ALL.into_iter().find(|form| form.ending() == ending).ok_or_else(|| {
+fn files(paths: &[PathBuf]) -> Result<Vec<(PathBuf, OutputFormat)>> {
+    let with_format = |path: &PathBuf| {
+        let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+        let format = OutputFormat::from_extension(extension).filter(|format| FORMATS.contains(format)).ok_or_else(|| {
             Error::usage(format!("--save-comparison does not know this form: {}", path.display()))
                 .hint("end the name in .json, .md, .html or .txt")
         })?;
-        Ok((path.clone(), form))
+        Ok((path.clone(), format))
     };
-    paths.iter().map(form).collect()
+    paths.iter().map(with_format).collect()
 }
 
 #[cfg(test)]

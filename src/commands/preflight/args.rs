@@ -2,12 +2,13 @@
 
 use std::path::PathBuf;
 
+use clap::Args;
 use clap::builder::PossibleValuesParser;
-use clap::{Args, ValueEnum};
 
 use crate::backend::{ConstraintDialect, ServerKind};
-use crate::commands::flags::values::named;
+use crate::commands::flags::values::{formats, named};
 use crate::engine::{EngineName, SERVER_ONLY};
+use crate::output_format::OutputFormat;
 
 /// Which constraints a server enforces, and in which dialect.
 #[derive(Args, Clone, Debug)]
@@ -80,16 +81,9 @@ pub struct PreflightArgs {
     #[arg(long, value_name = "PATH")]
     pub json: Option<PathBuf>,
     /// What stdout gets
-    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = PreflightFormat::Text)]
-    pub format: PreflightFormat,
+    #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = formats(&[OutputFormat::Text, OutputFormat::Json]))]
+    pub format: OutputFormat,
     /// No progress on stderr
     #[arg(long)]
     pub disable_tqdm: bool,
-}
-
-/// Forms of the result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum PreflightFormat {
-    Text,
-    Json,
 }

@@ -16,7 +16,8 @@ use crate::compare::rules::Limit;
 use crate::error::{Error, Result};
 use crate::metrics::{Answers, MetricsOptions, Slo};
 use crate::metrics::{LatencyMetric, QueueMetric};
-use crate::report::format::{self, FormOptions};
+use crate::output_format::OutputFormat;
+use crate::report::format::FormOptions;
 use crate::report::junit::JunitPer;
 use crate::report::requests_page::Thresholds;
 use crate::report::saved::ResultFormat;
@@ -137,7 +138,7 @@ pub struct OutputPlan {
     /// Whether the saved result is joined by vLLM's records for the PyTorch benchmark database.
     pub pytorch: bool,
     /// Forms of the report, and where each is written to.
-    pub files: Vec<(format::Format, PathBuf)>,
+    pub files: Vec<(OutputFormat, PathBuf)>,
     pub forms: FormOptions,
     pub directory: Option<PathBuf>,
     pub filename: Option<String>,
@@ -211,14 +212,14 @@ fn goodput(pairs: &[String]) -> Result<Option<Slo>> {
 /// # Errors
 /// A bound, a pair or a metric that is none.
 pub(crate) fn output(flags: &OutputArgs, backend: ServerKind) -> Result<OutputPlan> {
-    use format::Format;
     let files = [
-        (Format::Html, &flags.html),
-        (Format::Markdown, &flags.markdown),
-        (Format::Csv, &flags.csv),
-        (Format::Junit, &flags.junit),
+        (OutputFormat::Html, &flags.html),
+        (OutputFormat::Markdown, &flags.markdown),
+        (OutputFormat::Csv, &flags.csv),
+        (OutputFormat::Junit, &flags.junit),
     ];
-    let files: Vec<(Format, PathBuf)> = files.into_iter().filter_map(|(format, path)| Some((format, path.clone()?))).collect();
+    let files: Vec<(OutputFormat, PathBuf)> =
+        files.into_iter().filter_map(|(format, path)| Some((format, path.clone()?))).collect();
     let (latencies, queue_metrics) = percentile_metrics(&flags.percentile_metrics)?;
     Ok(OutputPlan {
         save: flags.save_result || flags.save_detailed || flags.append_result,
