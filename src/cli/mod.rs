@@ -13,6 +13,7 @@ use crate::commands::bench::args::BenchArgs;
 use crate::commands::calibrate::options::{CalibrateArgs, FloorArgs};
 use crate::commands::compare::options::CompareArgs;
 use crate::commands::completions::CompletionsArgs;
+use crate::commands::flags::paths::with_path_hints;
 use crate::commands::man::ManArgs;
 use crate::commands::mask::args::MaskArgs;
 use crate::commands::merge::args::MergeArgs;
@@ -83,7 +84,7 @@ pub enum Stopped {
 
 /// The parser of the whole program.
 pub fn parser() -> clap::Command {
-    Cli::command()
+    with_path_hints(Cli::command())
 }
 
 /// Parses the command line, with the flags of the file that `--config` names.

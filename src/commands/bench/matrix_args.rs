@@ -1,8 +1,8 @@
 //! The flags that hold backends, servers, datasets and loads side by side. Clap types only.
 
-use std::path::PathBuf;
-
 use clap::{Args, ValueEnum};
+
+use crate::commands::flags::paths::{InputPath, OutputPath};
 
 /// Several runs instead of one.
 #[derive(Args, Clone, Debug)]
@@ -34,10 +34,10 @@ pub struct ArmsArgs {
     pub goodput_share: f64,
     /// Also write the comparison to files; .json, .md, .html and .txt say in which form
     #[arg(long, value_name = "PATH", num_args = 1..)]
-    pub save_comparison: Vec<PathBuf>,
+    pub save_comparison: Vec<OutputPath>,
     /// Read flags from a TOML file, every flag a key; what is typed wins
     #[arg(long, value_name = "PATH")]
-    pub config: Option<PathBuf>,
+    pub config: Option<InputPath>,
     /// Print the plan, and one full request of each arm; send nothing
     #[arg(long)]
     pub dry_run: bool,

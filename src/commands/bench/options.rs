@@ -118,7 +118,7 @@ impl RunPlan {
             evaluate: EvaluateOptions { assert_formats: !arguments.constraint.no_format_assertion },
             metrics: output::metrics(&arguments.output, backend, request::streams(arguments, backend))?,
             output,
-            tokenizer: arguments.server.tokenizer.clone(),
+            tokenizer: arguments.server.tokenizer.clone().map(Into::into),
             target,
             foreign,
         })

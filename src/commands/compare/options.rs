@@ -1,10 +1,9 @@
 //! The flags of `sobench compare`, checked. Opens no file.
 
-use std::path::PathBuf;
-
 use clap::Args;
 
 use crate::commands::flags::gate::{UNDECIDED, limits};
+use crate::commands::flags::paths::{InputNames, OutputPath};
 use crate::commands::flags::values::{described, formats};
 use crate::compare::gate::Undecided;
 use crate::compare::rules::Change;
@@ -25,7 +24,7 @@ pub struct CompareArgs {
     /// Runs to compare, the baseline first. Each is a file (a run log, a result or a baseline of sobench, or a result of vllm bench serve or of
     /// vLLM's structured-output script), or several runs of the same thing: a folder, or files with commas between them
     #[arg(value_name = "A B", required = true, num_args = 1..)]
-    pub sides: Vec<String>,
+    pub sides: Vec<InputNames>,
     /// Exit with 1 where a figure changed for the worse by more than this and by more than chance: 'correct_rate<-0.5pp',
     /// 'p99_ttft_ms>+10%'
     #[arg(long, value_name = "RULE", help_heading = "Gate")]
@@ -62,19 +61,19 @@ pub struct CompareArgs {
     pub format: OutputFormat,
     /// Write the first side to this file as a baseline: small, without texts, fit for a repository; it can be compared with later
     #[arg(long, value_name = "FILE")]
-    pub write_baseline: Option<PathBuf>,
+    pub write_baseline: Option<OutputPath>,
 }
 
 /// What `sobench compare` does.
 #[derive(Clone, Debug)]
 pub struct CompareOptions {
     /// Files, folders or lists of files, the baseline first.
-    pub sides: Vec<String>,
+    pub sides: Vec<InputNames>,
     pub options: Options,
     /// Text, JSON or Markdown.
     pub format: OutputFormat,
     /// Where the first side goes as a baseline.
-    pub write_baseline: Option<PathBuf>,
+    pub write_baseline: Option<OutputPath>,
 }
 
 impl CompareOptions {

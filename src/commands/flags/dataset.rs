@@ -1,11 +1,10 @@
 //! The flags that say what is asked, named as `vllm bench serve` and its structured-output script name them, and those of them that a
 //! dataset does not read.
 
-use std::path::PathBuf;
-
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 
+use crate::commands::flags::paths::{InputNames, InputPath};
 use crate::commands::flags::values::{Described, described};
 use crate::dataset::{DatasetName, JsonSchemaSource, OwnInput};
 use crate::error::{Error, Result};
@@ -20,23 +19,23 @@ pub struct DatasetArgs {
     /// Several datasets in one run, their requests among each other, as NAME:SHARE or NAME=PATH:SHARE, e.g. 'sharegpt=chats.json:0.7,json:0.3';
     /// each has its own figures in the result
     #[arg(long, value_name = "MIX", conflicts_with = "dataset")]
-    pub mix: Option<String>,
+    pub mix: Option<InputNames>,
     /// File of the dataset (custom: JSONL; sharegpt: JSON; burstgpt: CSV; sonnet: text; maskbench: a folder or JSONL; elsewhere
     /// parquet, JSON, JSONL, a folder with such files, or a Hub id)
     #[arg(long, value_name = "PATH")]
-    pub dataset_path: Option<String>,
+    pub dataset_path: Option<InputNames>,
     /// Own JSON Schema for json and json-unique
     #[arg(long, value_name = "PATH", conflicts_with = "json_schema")]
-    pub json_schema_path: Option<PathBuf>,
+    pub json_schema_path: Option<InputPath>,
     /// Shipped JSON Schema for json and json-unique
     #[arg(long, value_name = "NAME", default_value = "brief", value_parser = described(&SHIPPED_SCHEMAS))]
     pub json_schema: JsonSchemaSource,
     /// Own grammar for the grammar dataset (.lark, .ebnf or .gbnf); converted where the server reads only the other notation
     #[arg(long, value_name = "PATH")]
-    pub grammar_path: Option<PathBuf>,
+    pub grammar_path: Option<InputPath>,
     /// A pest grammar that judges the answers instead of the general recogniser
     #[arg(long, value_name = "PATH")]
-    pub grammar_oracle: Option<PathBuf>,
+    pub grammar_oracle: Option<InputPath>,
     /// Own regular expression for the regex dataset
     #[arg(long, value_name = "REGEX", allow_hyphen_values = true)]
     pub regex: Option<String>,
@@ -45,7 +44,7 @@ pub struct DatasetArgs {
     pub choice: Option<Vec<String>>,
     /// Own files of sound for the audio dataset, sent in turn [default: generated WAV files]
     #[arg(long, value_name = "PATH", num_args = 1.., conflicts_with = "audio_seconds")]
-    pub audio_path: Vec<PathBuf>,
+    pub audio_path: Vec<InputPath>,
     /// Length of each generated file of sound [default: 5]
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     pub audio_seconds: Option<f64>,

@@ -6,6 +6,7 @@ pub mod embedded;
 pub mod engine;
 pub(crate) mod environment;
 pub(crate) mod gate;
+pub mod paths;
 pub mod rendering;
 pub(crate) mod shard;
 pub(crate) mod values;

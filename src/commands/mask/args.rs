@@ -1,11 +1,12 @@
 //! The flags of `sobench mask`. Clap types only.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 
 use crate::commands::flags::engine::EngineArgs;
+use crate::commands::flags::paths::{InputNames, InputPath, OutputPath};
 use crate::commands::flags::values::formats;
 use crate::output_format::OutputFormat;
 
@@ -15,13 +16,13 @@ pub struct MaskArgs {
     /// Corpora: `shipped`, a folder of MaskBench files, JSONSchemaBench parquet, a folder of the JSON-Schema-Test-Suite, custom
     /// JSONL; a kind may be named, as in maskbench:PATH, jsonschemabench:PATH, jsts:PATH, custom:PATH
     #[arg(long, value_name = "[KIND:]PATH", num_args = 1.., default_value = "shipped")]
-    pub corpus: Vec<String>,
+    pub corpus: Vec<InputNames>,
     /// Decoding engines, measured one after the other; lm-format-enforcer and llama.cpp are server only
     #[arg(long, value_name = "A,B", value_delimiter = ',', default_value = "guidance,xgrammar,outlines")]
     pub engine: Vec<String>,
     /// Vocabulary: cl100k_base, o200k_base, a tokenizer.json or its folder
     #[arg(long, value_name = "NAME|PATH", default_value = "cl100k_base")]
-    pub tokenizer: String,
+    pub tokenizer: InputNames,
     /// The token that ends an answer, where the tokenizer does not say
     #[arg(long, value_name = "TOKEN")]
     pub eos_token: Option<String>,
@@ -83,13 +84,13 @@ pub struct ProofArgs {
     pub budget: u64,
     /// Also write a witness for every kind of error found (JSONL), which --replay checks again
     #[arg(long, value_name = "PATH", requires = "prove")]
-    pub witnesses: Option<PathBuf>,
+    pub witnesses: Option<OutputPath>,
     /// Also write an issue text for every kind of error found, a file each
     #[arg(long, value_name = "FOLDER", requires = "prove")]
-    pub issues: Option<PathBuf>,
+    pub issues: Option<OutputPath>,
     /// Check the witnesses of a file again, with this program's engines
     #[arg(long, value_name = "PATH", conflicts_with_all = ["prove", "witnesses", "issues", "rows", "csv", "csv_tags", "html", "explain"])]
-    pub replay: Option<PathBuf>,
+    pub replay: Option<InputPath>,
 }
 
 /// What is printed and kept.
@@ -100,19 +101,19 @@ pub struct MaskOutputArgs {
     pub format: OutputFormat,
     /// Also write the report as JSON
     #[arg(long, value_name = "PATH")]
-    pub json: Option<PathBuf>,
+    pub json: Option<OutputPath>,
     /// Also write a line for every entry and engine
     #[arg(long, value_name = "PATH")]
-    pub csv: Option<PathBuf>,
+    pub csv: Option<OutputPath>,
     /// Also write a line for every keyword tag and engine
     #[arg(long, value_name = "PATH")]
-    pub csv_tags: Option<PathBuf>,
+    pub csv_tags: Option<OutputPath>,
     /// Also write a page with the distributions
     #[arg(long, value_name = "PATH")]
-    pub html: Option<PathBuf>,
+    pub html: Option<OutputPath>,
     /// Keep every row in this file (JSONL) as it ends
     #[arg(long, value_name = "PATH")]
-    pub rows: Option<PathBuf>,
+    pub rows: Option<OutputPath>,
     /// Go on where the file of --rows ends
     #[arg(long, requires = "rows")]
     pub resume: bool,

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::commands::flags::paths::{InputPath, OutputPath};
 use crate::commands::flags::rendering::RenderingArgs;
 use crate::commands::mask::args::{FORMATS, MaskOutputArgs};
 use crate::commands::mask::options::MaskOptions;
@@ -61,7 +62,7 @@ pub fn run(options: &MaskOptions) -> Result<CommandOutput> {
 /// # Errors
 /// The files are not those of all shards of one measurement; the merged file or the report cannot be written.
 pub(crate) fn merged(
-    files: &[PathBuf],
+    files: &[InputPath],
     merged: Option<&Path>,
     rendering: &RenderingArgs,
     report: Option<&Path>,
@@ -71,7 +72,8 @@ pub(crate) fn merged(
         return Err(Error::usage(format!("a measurement of engines has no such report: --format {}", format.name()))
             .hint("rows have text, json, csv and html"));
     }
-    let MergedRows { about, rows, missing, notices } = mask::merge_rows(files, merged)?;
+    let files: Vec<PathBuf> = files.iter().map(|path| path.to_path_buf()).collect();
+    let MergedRows { about, rows, missing, notices } = mask::merge_rows(&files, merged)?;
     let mut output =
         CommandOutput { lines: notices.iter().map(|notice| format!("warning: {notice}")).collect(), ..CommandOutput::default() };
     output.lines.extend(rows.path().map(|path| format!("rows: {}", path.display())));
@@ -167,7 +169,7 @@ fn explained(measured: &MaskRun) -> Result<String> {
 }
 
 fn write_all(files: &MaskOutputArgs, measured: &MaskRun, summary: &Summary, output: &mut CommandOutput) -> Result<()> {
-    let mut write = |path: &Option<std::path::PathBuf>, bytes: &dyn Fn() -> Result<Vec<u8>>| -> Result<()> {
+    let mut write = |path: &Option<OutputPath>, bytes: &dyn Fn() -> Result<Vec<u8>>| -> Result<()> {
         let Some(path) = path else { return Ok(()) };
         write_file(path, &bytes()?, output);
         Ok(())

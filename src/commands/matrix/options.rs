@@ -15,6 +15,7 @@ use crate::commands::bench::matrix_args::ArmOrder;
 use crate::commands::bench::options::dataset::leave_out_others;
 use crate::commands::bench::options::{RunPlan, ServerTarget, Target, non_generative};
 use crate::commands::flags::environment;
+use crate::commands::flags::paths::OutputPath;
 use crate::commands::matrix::report::{Load, Treatment};
 use crate::dataset::{DatasetName, OwnInput};
 use crate::error::{Error, Result};
@@ -450,14 +451,14 @@ fn one_run(
     RunPlan::new(&flags, api_key.map(str::to_owned))
 }
 
-fn files(paths: &[PathBuf]) -> Result<Vec<(PathBuf, OutputFormat)>> {
-    let with_format = |path: &PathBuf| {
+fn files(paths: &[OutputPath]) -> Result<Vec<(PathBuf, OutputFormat)>> {
+    let with_format = |path: &OutputPath| {
         let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
         let format = OutputFormat::from_extension(extension).filter(|format| FORMATS.contains(format)).ok_or_else(|| {
             Error::usage(format!("--save-comparison does not know this form: {}", path.display()))
                 .hint("end the name in .json, .md, .html or .txt")
         })?;
-        Ok((path.clone(), format))
+        Ok((path.to_path_buf(), format))
     };
     paths.iter().map(with_format).collect()
 }

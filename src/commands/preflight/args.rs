@@ -1,11 +1,10 @@
 //! The flags of `sobench preflight`. Clap types only.
 
-use std::path::PathBuf;
-
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 
 use crate::backend::{ConstraintDialect, ServerKind};
+use crate::commands::flags::paths::OutputPath;
 use crate::commands::flags::values::{formats, named};
 use crate::engine::{EngineName, SERVER_ONLY};
 use crate::output_format::OutputFormat;
@@ -79,7 +78,7 @@ pub struct PreflightArgs {
     pub disable_stream: bool,
     /// Also write the result as JSON
     #[arg(long, value_name = "PATH")]
-    pub json: Option<PathBuf>,
+    pub json: Option<OutputPath>,
     /// What stdout gets
     #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = formats(&[OutputFormat::Text, OutputFormat::Json]))]
     pub format: OutputFormat,

@@ -1,12 +1,12 @@
 //! The flags of `sobench preflight`, checked and turned into what is asked of whom. Opens no socket.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
 
 use crate::backend::{ConstraintDialect, ServerKind};
 use crate::commands::flags::checks::{checked_url, json_object, key_values, seconds};
+use crate::commands::flags::paths::OutputPath;
 use crate::commands::preflight::args::PreflightArgs;
 use crate::constraint::GrammarDialect;
 use crate::driver::{ApiKey, Endpoint};
@@ -40,7 +40,7 @@ pub struct PreflightOptions {
     pub extra_body: Option<Map<String, Value>>,
     /// What stdout gets: text or JSON.
     pub format: OutputFormat,
-    pub json: Option<PathBuf>,
+    pub json: Option<OutputPath>,
     pub progress: bool,
 }
 

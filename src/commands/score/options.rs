@@ -1,12 +1,12 @@
 //! The flags of `sobench score`, checked. The dataset is described by the flags of a run. Opens no file.
 
-use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 
 use crate::commands::flags::dataset::{DatasetArgs, DrawingArgs, SHIPPED_SCHEMAS, refuse_odd_choices, refuse_stray_flags};
+use crate::commands::flags::paths::{InputNames, InputPath};
 use crate::commands::flags::values::{Described, described};
 use crate::constraint::{GrammarDialect, GrammarSpelling};
 use crate::dataset::{AudioSource, Constraints, DatasetName, DatasetPlan, Drawing, JsonSchemaSource, PromptForm};
@@ -20,7 +20,7 @@ pub struct ScoreArgs {
     /// Run logs; JSON of vLLM's structured-output script or of `vllm bench serve --save-detailed`; JSON Lines of
     /// {"constraint": ..., "text": ...}
     #[arg(value_name = "FILE", required = true, num_args = 1..)]
-    pub files: Vec<PathBuf>,
+    pub files: Vec<InputPath>,
     /// Form of the report
     #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = described(&FORMATS))]
     pub format: OutputFormat,
@@ -55,19 +55,19 @@ pub struct ScoreDatasetArgs {
     pub dataset: Option<String>,
     /// File or Hub id of xgrammar_bench
     #[arg(long, value_name = "PATH")]
-    pub dataset_path: Option<String>,
+    pub dataset_path: Option<InputNames>,
     /// The JSON Schema that was sent
     #[arg(long, value_name = "PATH", conflicts_with = "json_schema")]
-    pub json_schema_path: Option<PathBuf>,
+    pub json_schema_path: Option<InputPath>,
     /// The shipped JSON Schema that was sent, for json
     #[arg(long, value_name = "NAME", default_value = "brief", value_parser = described(&SHIPPED_SCHEMAS))]
     pub json_schema: JsonSchemaSource,
     /// The grammar that was sent (.lark, .ebnf or .gbnf)
     #[arg(long, value_name = "PATH")]
-    pub grammar_path: Option<PathBuf>,
+    pub grammar_path: Option<InputPath>,
     /// A pest grammar that judges the answers instead of the general recogniser
     #[arg(long, value_name = "PATH")]
-    pub grammar_oracle: Option<PathBuf>,
+    pub grammar_oracle: Option<InputPath>,
     /// The regular expression that was sent
     #[arg(long, value_name = "REGEX", allow_hyphen_values = true)]
     pub regex: Option<String>,
@@ -83,7 +83,7 @@ const FORMATS: [Described<OutputFormat>; 2] =
 /// What is judged again, by what.
 #[derive(Clone, Debug)]
 pub struct ScoreOptions {
-    pub files: Vec<PathBuf>,
+    pub files: Vec<InputPath>,
     /// Text or JSON.
     pub format: OutputFormat,
     /// The dataset of files that do not hold their constraints; how many requests it has is the file's.
@@ -155,13 +155,13 @@ fn dataset(flags: &ScoreArgs, name: DatasetName) -> Result<DatasetPlan> {
         prompt_form: PromptForm::Messages,
         audio: AudioSource::Files(Vec::new()),
         json_schema: JsonSchemaSource::new(own.json_schema_path.as_deref(), &own.json_schema),
-        grammar_path: own.grammar_path.clone(),
+        grammar_path: own.grammar_path.clone().map(Into::into),
         grammar_dialect: GrammarDialect::Ebnf,
         grammar_spelling: GrammarSpelling::AsWritten,
-        grammar_oracle: own.grammar_oracle.clone(),
+        grammar_oracle: own.grammar_oracle.clone().map(Into::into),
         regex: own.regex.clone(),
         choice: own.choice.clone(),
-        dataset_path: own.dataset_path.clone(),
+        dataset_path: own.dataset_path.clone().map(Into::into),
         drawing: Drawing::default(),
         mix: Vec::new(),
     })

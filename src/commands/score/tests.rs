@@ -34,7 +34,7 @@ fn scored(text: &str, dataset: Option<DatasetPlan>) -> Result<Score> {
     let path = folder.path().join("answers");
     std::fs::write(&path, text).unwrap();
     let evaluate = EvaluateOptions::default();
-    let options = ScoreOptions { files: vec![path.clone()], format: OutputFormat::Text, dataset, evaluate };
+    let options = ScoreOptions { files: vec![path.clone().into()], format: OutputFormat::Text, dataset, evaluate };
     read::answers(&path, &options).map(|answers| score("answers".to_owned(), answers, evaluate))
 }
 

@@ -7,6 +7,7 @@ use clap::builder::PossibleValuesParser;
 
 use crate::commands::flags::embedded;
 use crate::commands::flags::engine::{EmbeddedArgs, EngineArgs};
+use crate::commands::flags::paths::InputNames;
 use crate::engine::vocabulary::VocabularySource;
 use crate::engine::{EngineName, SERVER_ONLY};
 use crate::error::{Error, Result};
@@ -30,7 +31,7 @@ pub struct ServeArgs {
     pub guided_decoding_backend: Option<String>,
     /// Vocabulary: cl100k_base, o200k_base, a tokenizer.json or its folder
     #[arg(long, value_name = "NAME|PATH", default_value = "cl100k_base")]
-    pub tokenizer: String,
+    pub tokenizer: InputNames,
     /// Seed of the answers
     #[arg(long, default_value_t = 0)]
     pub seed: u64,

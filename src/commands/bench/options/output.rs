@@ -10,6 +10,7 @@ use crate::commands::bench::options::non_generative;
 use crate::commands::flags::checks::key_values;
 use crate::commands::flags::environment;
 use crate::commands::flags::gate::{UNDECIDED, limits};
+use crate::commands::flags::paths::{OutputFolder, OutputName, OutputPath};
 use crate::commands::flags::values::{described, named};
 use crate::compare::gate::Undecided;
 use crate::compare::rules::Limit;
@@ -44,16 +45,16 @@ pub struct OutputArgs {
     pub save_failures: bool,
     /// Also write the report as a page
     #[arg(long, value_name = "PATH")]
-    pub html: Option<PathBuf>,
+    pub html: Option<OutputPath>,
     /// Also write the report as a comment for a pull request
     #[arg(long, value_name = "PATH")]
-    pub markdown: Option<PathBuf>,
+    pub markdown: Option<OutputPath>,
     /// Also write a line for every request
     #[arg(long, value_name = "PATH")]
-    pub csv: Option<PathBuf>,
+    pub csv: Option<OutputPath>,
     /// Also write the requests as tests for CI
     #[arg(long, value_name = "PATH")]
-    pub junit: Option<PathBuf>,
+    pub junit: Option<OutputPath>,
     /// What one test of --junit is
     #[arg(long, value_name = "WHAT", requires = "junit", default_value = JunitPer::Case.name(),
           value_parser = named(&JunitPer::ALL, JunitPer::name))]
@@ -80,14 +81,14 @@ pub struct OutputArgs {
     pub plot_dataset_stats: bool,
     /// Folder of the result file; made if missing [default: the current one]
     #[arg(long, value_name = "PATH")]
-    pub result_dir: Option<PathBuf>,
+    pub result_dir: Option<OutputFolder>,
     /// Name of the result file [default: made from ratio, backend, rate, model, dataset, number and length]
     #[arg(long, value_name = "NAME")]
-    pub result_filename: Option<String>,
+    pub result_filename: Option<OutputName>,
     /// File that every request is written to when it ends; `report`, `score` and `compare` read it [default: beside the saved
     /// result, else in the user's cache folder]
     #[arg(long, value_name = "PATH")]
-    pub run_log: Option<PathBuf>,
+    pub run_log: Option<OutputPath>,
     /// Write no run log
     #[arg(long, conflicts_with = "run_log")]
     pub no_run_log: bool,
@@ -219,7 +220,7 @@ pub(crate) fn output(flags: &OutputArgs, backend: ServerKind) -> Result<OutputPl
         (OutputFormat::Junit, &flags.junit),
     ];
     let files: Vec<(OutputFormat, PathBuf)> =
-        files.into_iter().filter_map(|(format, path)| Some((format, path.clone()?))).collect();
+        files.into_iter().filter_map(|(format, path)| Some((format, path.clone()?.into()))).collect();
     let (latencies, queue_metrics) = percentile_metrics(&flags.percentile_metrics)?;
     Ok(OutputPlan {
         save: flags.save_result || flags.save_detailed || flags.append_result,
@@ -232,8 +233,8 @@ pub(crate) fn output(flags: &OutputArgs, backend: ServerKind) -> Result<OutputPl
         pytorch: environment::wants_pytorch_records(),
         files,
         forms: FormOptions { detailed: flags.save_detailed, junit_per: flags.junit_per, plot: flags.plot },
-        directory: flags.result_dir.clone(),
-        filename: flags.result_filename.clone(),
+        directory: flags.result_dir.clone().map(Into::into),
+        filename: flags.result_filename.clone().map(Into::into),
         metadata: key_values("--metadata", &flags.metadata)?,
         label: flags.label.clone(),
         percentile_metrics: match &flags.percentile_metrics[..] {
@@ -243,7 +244,7 @@ pub(crate) fn output(flags: &OutputArgs, backend: ServerKind) -> Result<OutputPl
         queue_metrics,
         progress: !flags.disable_tqdm,
         run_log: match (&flags.run_log, flags.no_run_log) {
-            (Some(path), _) => RunLogPlan::At(path.clone()),
+            (Some(path), _) => RunLogPlan::At(path.to_path_buf()),
             (None, true) => RunLogPlan::Off,
             (None, false) => RunLogPlan::Default,
         },

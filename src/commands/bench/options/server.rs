@@ -10,6 +10,7 @@ use crate::backend::ServerKind;
 use crate::commands::bench::args::BenchArgs;
 use crate::commands::flags::checks::{checked_url, key_values};
 use crate::commands::flags::embedded;
+use crate::commands::flags::paths::InputNames;
 use crate::commands::flags::values::{described, named};
 use crate::driver::{ApiKey, Endpoint};
 use crate::engine::EngineName;
@@ -51,7 +52,7 @@ pub struct ServerArgs {
     pub profile: bool,
     /// Tokenizer for prompt counts and chat templates: a folder, a tokenizer.json or a Hub id [default: embedded cl100k_base]
     #[arg(long, value_name = "PATH|ID")]
-    pub tokenizer: Option<String>,
+    pub tokenizer: Option<InputNames>,
     /// Extra request headers (OPENAI_API_KEY in the environment becomes the bearer token)
     #[arg(long, value_name = "KEY=VALUE", num_args = 1..)]
     pub header: Vec<String>,
