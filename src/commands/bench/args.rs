@@ -3,7 +3,7 @@
 
 use clap::Args;
 
-use crate::commands::bench::matrix_args::ArmsArgs;
+use crate::commands::bench::matrix_args::MatrixArgs;
 use crate::commands::bench::options::compat_flags::ForeignArgs;
 use crate::commands::bench::options::constraint::ConstraintArgs;
 use crate::commands::bench::options::output::OutputArgs;
@@ -33,7 +33,7 @@ pub struct BenchArgs {
     #[command(flatten, next_help_heading = "Output")]
     pub output: OutputArgs,
     #[command(flatten, next_help_heading = "Comparison")]
-    pub arms: ArmsArgs,
+    pub matrix: MatrixArgs,
     #[command(flatten, next_help_heading = "One load from several clients")]
     pub shards: ShardArgs,
     #[command(flatten, next_help_heading = "Embedded engine (used when no server is named)")]

@@ -25,7 +25,7 @@ use self::watch::Watch;
 use crate::commands::bench::options::{RunPlan, Target};
 use crate::commands::bench::run;
 use crate::commands::bench::run::Past;
-use crate::commands::matrix::options::{ArmsPlan, ContenderPlan, How, Order};
+use crate::commands::matrix::options::{ContenderPlan, How, MatrixOptions, Order};
 use crate::commands::matrix::report::{RunAbout, render};
 use crate::commands::output::CommandOutput;
 use crate::driver::{Client, DriverOptions};
@@ -40,7 +40,7 @@ use crate::terminal;
 ///
 /// # Errors
 /// A wrong file name; the user stopped it before there was anything to report. A run that fails is a row of the table.
-pub fn command(plan: &ArmsPlan) -> Result<CommandOutput> {
+pub fn command(plan: &MatrixOptions) -> Result<CommandOutput> {
     plan.files.iter().try_for_each(|(path, _)| make_room(path))?;
     let runtime = Runtime::new().map_err(|error| Error::environment(format!("no threads to run on: {error}")))?;
     let watch = Watch::begin(&runtime);
@@ -71,7 +71,7 @@ pub fn command(plan: &ArmsPlan) -> Result<CommandOutput> {
 
 /// What making the runs takes.
 struct Running<'a> {
-    plan: &'a ArmsPlan,
+    plan: &'a MatrixOptions,
     runtime: &'a Runtime,
     watch: &'a Watch,
     /// The server that was started for a contender in a repeat.
@@ -237,7 +237,7 @@ fn failure(contender: &ContenderPlan, finished: &run::Finished) -> Option<String
     }
 }
 
-fn finish(plan: &ArmsPlan, gathered: &Gathered, stopped: bool) -> Result<CommandOutput> {
+fn finish(plan: &MatrixOptions, gathered: &Gathered, stopped: bool) -> Result<CommandOutput> {
     if stopped && gathered.is_empty() {
         return Err(Error::interrupted("stopped before a run was whole, and only whole runs are compared")
             .hint("what was done is in the log of its run: sobench report"));
@@ -274,7 +274,7 @@ fn finish(plan: &ArmsPlan, gathered: &Gathered, stopped: bool) -> Result<Command
     Ok(output)
 }
 
-fn extent(plan: &ArmsPlan) -> Extent<'_> {
+fn extent(plan: &MatrixOptions) -> Extent<'_> {
     Extent {
         contenders: plan.contenders.len(),
         datasets: plan.datasets.len(),
@@ -290,7 +290,7 @@ fn extent(plan: &ArmsPlan) -> Extent<'_> {
 }
 
 /// A run in words.
-fn words(plan: &ArmsPlan, step: &Step) -> String {
+fn words(plan: &MatrixOptions, step: &Step) -> String {
     let load = match plan.loads.len() {
         1 => String::new(),
         _ => format!(", {}", plan.loads[step.load]),

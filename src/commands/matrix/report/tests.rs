@@ -6,7 +6,7 @@ use super::testing::eventful;
 use super::*;
 use crate::report::page::testing::check_well_formed;
 
-const CONTRACT: &str = include_str!("../../../../schemas/contracts/arms.schema.json");
+const CONTRACT: &str = include_str!("../../../../schemas/contracts/matrix.schema.json");
 
 #[test]
 fn the_terminal_shows_it_all() {
