@@ -50,7 +50,7 @@ fn written(matches: &ArgMatches) -> Vec<Named> {
 }
 
 /// The values of a type that were typed, in that order, each with the id of its argument.
-fn typed<'a, T: Any + Clone + Send + Sync>(matches: &'a ArgMatches) -> impl Iterator<Item = (&'a str, &'a T)> {
+fn typed<T: Any + Clone + Send + Sync>(matches: &ArgMatches) -> impl Iterator<Item = (&str, &T)> {
     let ids = matches.ids().map(Id::as_str);
     let ids = ids.filter(|id| matches.value_source(id) == Some(ValueSource::CommandLine));
     ids.flat_map(|id| matches.try_get_many::<T>(id).ok().flatten().into_iter().flatten().map(move |value| (id, value)))

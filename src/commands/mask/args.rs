@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use clap::Args;
-use clap::builder::PossibleValuesParser;
 
 use crate::commands::flags::engine::EngineArgs;
 use crate::commands::flags::paths::{InputNames, InputPath, OutputPath};
-use crate::commands::flags::values::formats;
+use crate::commands::flags::values::{formats, named};
+use crate::mask::row::Spelling;
 use crate::output_format::OutputFormat;
 
 /// In-process measurement of decoding engines over a corpus.
@@ -28,8 +28,8 @@ pub struct MaskArgs {
     pub eos_token: Option<String>,
     /// How JSON instances are written; outcomes are headed by the first
     #[arg(long, value_name = "A,B", value_delimiter = ',', default_value = "maskbench,compact,pretty",
-          value_parser = PossibleValuesParser::new(["maskbench", "compact", "pretty"]))]
-    pub spelling: Vec<String>,
+          value_parser = named(&Spelling::OF_JSON, Spelling::name))]
+    pub spelling: Vec<Spelling>,
     /// Only so many entries, from the beginning
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub limit: Option<usize>,

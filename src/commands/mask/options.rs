@@ -10,7 +10,6 @@ use crate::engine::EngineName;
 use crate::error::{Error, Result};
 use crate::mask::about::Sample;
 use crate::mask::plan::{CorpusSource, Effort, MAX_JOBS, MaskPlan};
-use crate::mask::row::Spelling;
 use crate::output_format::OutputFormat;
 use crate::shard::Shard;
 
@@ -52,7 +51,7 @@ impl MaskOptions {
             jobs: flags.jobs.map_or_else(|| default_jobs(usize::from(!proves && flags.proof.replay.is_none())), usize::from),
             timeout_ms: timeout_ms(flags.timeout.unwrap_or(if proves { PROOF_TIMEOUT_S } else { TIMEOUT_S }))?,
             memory_limit_bytes: memory_limit(flags.memory_limit_mib)?,
-            spellings: flags.spelling.iter().filter_map(|name| spelling(name)).collect(),
+            spellings: flags.spelling.clone(),
             limit: flags.limit,
             sample: flags.sample.map(|entries| Sample { entries, seed: flags.seed }),
             filter: flags.filter.clone(),
@@ -136,10 +135,6 @@ fn check_files(flags: &MaskArgs) -> Result<()> {
 /// Where masks are timed, a core is left to the parent and to the system, so that they do not take the processor from them.
 fn default_jobs(left: usize) -> usize {
     thread::available_parallelism().map_or(1, |cores| (cores.get() - left).clamp(1, MAX_JOBS))
-}
-
-fn spelling(name: &str) -> Option<Spelling> {
-    Spelling::OF_JSON.into_iter().find(|spelling| spelling.name() == name)
 }
 
 fn timeout_ms(seconds: f64) -> Result<u64> {

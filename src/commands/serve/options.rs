@@ -8,6 +8,7 @@ use clap::builder::PossibleValuesParser;
 use crate::commands::flags::embedded;
 use crate::commands::flags::engine::{EmbeddedArgs, EngineArgs};
 use crate::commands::flags::paths::InputNames;
+use crate::commands::flags::values::{Described, described};
 use crate::engine::vocabulary::VocabularySource;
 use crate::engine::{EngineName, SERVER_ONLY};
 use crate::error::{Error, Result};
@@ -40,8 +41,8 @@ pub struct ServeArgs {
     pub eos_token: Option<String>,
     /// What becomes of the fields guided_json, guided_regex ...: constrain (vLLM up to 0.11), or are dropped without a word
     /// (from 0.12 on)
-    #[arg(long, value_name = "FATE", default_value = "honour", value_parser = ["honour", "ignore"])]
-    pub guided_fields: String,
+    #[arg(long, value_name = "FATE", default_value = "honour", value_parser = described(&GUIDED_FIELDS))]
+    pub guided_fields: GuidedFields,
     /// Something to go wrong on purpose, in a share of the requests, e.g. ignore-constraint@0.1 or stall:250: ignore-constraint,
     /// error-400, error-429, error-500, error-503, hang, slow-header:MS, stall:MS, reset, truncate, error-mid-stream, no-done,
     /// no-usage, wrong-model, invalid-utf8, extra-text, empty
@@ -52,6 +53,10 @@ pub struct ServeArgs {
     #[command(flatten, next_help_heading = "Decoding engines")]
     pub engine: EngineArgs,
 }
+
+/// What becomes of the `guided_*` fields, as it is typed.
+const GUIDED_FIELDS: [Described<GuidedFields>; 2] =
+    [Described(GuidedFields::Honour, "honour", ""), Described(GuidedFields::Ignore, "ignore", "")];
 
 impl ServeArgs {
     /// Checks the self.
@@ -79,7 +84,7 @@ impl ServeArgs {
             compile_timeout_s: pace.compile_timeout_s,
             model: self.model.clone().unwrap_or_else(|| SYNTHETIC_MODEL.to_owned()),
             bind: Some(bind),
-            guided_fields: if self.guided_fields == "ignore" { GuidedFields::Ignore } else { GuidedFields::Honour },
+            guided_fields: self.guided_fields,
             faults: self.fault.iter().map(|fault| Fault::parse(fault)).collect::<Result<_>>()?,
             repeats_between: None,
         })

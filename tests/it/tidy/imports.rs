@@ -112,3 +112,10 @@ fn paths_are_found_in_code() {
     let found: Vec<String> = imported(code, &["commands", "bench", "options"]).into_iter().collect();
     assert_eq!(found, ["a", "commands::bench", "commands::c", "commands::man"]);
 }
+
+#[test]
+fn circles_are_found() {
+    let imports: Imports =
+        [("a", "b"), ("b", "c"), ("c", "b")].map(|(from, to)| (from.to_owned(), BTreeSet::from([to.to_owned()]))).into();
+    assert_eq!((circle(&imports, "a"), circle(&imports, "b")), (Vec::new(), vec!["b", "c"]));
+}
