@@ -2,7 +2,7 @@
 //!
 //! The pipeline, in reading order:
 //!
-//! 1. [`plan`] turns flags into a validated [`plan::RunPlan`].
+//! 1. [`commands::bench::options`] turns flags into a validated [`commands::bench::options::RunPlan`].
 //! 2. [`dataset`] turns the plan into [`case::Case`]s, each with the [`constraint::Constraint`] its answer must match.
 //! 3. [`schedule`] decides when each case is due; [`backend`] encodes it for one kind of server.
 //! 4. [`driver`] sends the cases and keeps one [`observation::Observation`] for each.
@@ -40,6 +40,7 @@ pub mod metrics;
 pub mod nan;
 pub mod observation;
 pub mod output_files;
+pub mod output_format;
 pub mod preflight;
 pub mod printable;
 pub mod random;

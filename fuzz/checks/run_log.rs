@@ -5,12 +5,12 @@
 use sobench::commands::flags::rendering::RenderingArgs;
 use sobench::commands::report;
 use sobench::commands::report::args::ReportArgs;
-use sobench::report::format::Format;
+use sobench::output_format::OutputFormat;
 use sobench::report::junit::JunitPer;
 use sobench::runlog::{Keep, RunLog};
 
 /// What the renderers of a report begin from: a few of them see everything that was read.
-const FORMATS: [Format; 3] = [Format::Text, Format::Json, Format::Csv];
+const FORMATS: [OutputFormat; 3] = [OutputFormat::Text, OutputFormat::Json, OutputFormat::Csv];
 
 pub(crate) fn check(bytes: &[u8]) {
     let folder = tempfile::tempdir().expect("a folder for the file");
@@ -30,7 +30,7 @@ pub(crate) fn check(bytes: &[u8]) {
     }
     for format in FORMATS {
         let rendering = RenderingArgs { format, junit_per: JunitPer::default(), plot: true };
-        let flags = ReportArgs { log: log.clone(), output: None, rendering };
+        let flags = ReportArgs { log: log.clone().into(), output: None, rendering };
         // Terms that make no sense are an error; that there is no panic is all that is asked.
         let _ = report::run(&flags);
     }

@@ -212,7 +212,7 @@ mod tests {
             assert_eq!(found.output.goodput, ["ttft:200", "e2el:5000.5"]);
             assert_eq!(found.sampling.extra_body.as_deref(), Some("{\"a\": 1}"));
             assert_eq!(
-                (&found.output.metadata[..], &found.arms.target[..]),
+                (&found.output.metadata[..], &found.matrix.target[..]),
                 (&["gpu=none".to_owned()][..], &["one=http://a/v1".to_owned()][..])
             );
         }

@@ -10,16 +10,17 @@ use std::process::ExitCode;
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::bench::args::BenchArgs;
-use crate::commands::calibrate::args::{CalibrateArgs, FloorArgs};
-use crate::commands::compare::args::CompareArgs;
+use crate::commands::calibrate::options::{CalibrateArgs, FloorArgs};
+use crate::commands::compare::options::CompareArgs;
 use crate::commands::completions::CompletionsArgs;
+use crate::commands::flags::paths::with_path_hints;
 use crate::commands::man::ManArgs;
 use crate::commands::mask::args::MaskArgs;
 use crate::commands::merge::args::MergeArgs;
 use crate::commands::preflight::args::PreflightArgs;
 use crate::commands::report::args::ReportArgs;
-use crate::commands::score::args::ScoreArgs;
-use crate::commands::serve::args::ServeArgs;
+use crate::commands::score::options::ScoreArgs;
+use crate::commands::serve::options::ServeArgs;
 use crate::error::Error;
 use crate::exit_codes::{DONE, USAGE};
 use crate::terminal;
@@ -83,7 +84,7 @@ pub enum Stopped {
 
 /// The parser of the whole program.
 pub fn parser() -> clap::Command {
-    Cli::command()
+    with_path_hints(Cli::command())
 }
 
 /// Parses the command line, with the flags of the file that `--config` names.

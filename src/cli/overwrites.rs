@@ -1,58 +1,15 @@
-//! Sees that no command writes over a file that it reads, nor two of its outputs into one file. Knows which flags name files that are
-//! read and which name files that are written; what is in them, and what a command does with them, it does not know.
+//! Refuses a command that would write over a file that it reads, or two of its outputs into one file. The types of the arguments say
+//! which files are read and which are written.
 
-use std::ffi::{OsStr, OsString};
+use std::any::Any;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use clap::ArgMatches;
 use clap::parser::ValueSource;
+use clap::{ArgMatches, Id};
 
+use crate::commands::flags::paths::{InputNames, InputPath, OutputFolder, OutputName, OutputPath};
 use crate::error::{Error, Result};
-
-/// Arguments that name files that are written, or a folder of them.
-const WRITTEN: [&str; 15] = [
-    "run_log",
-    RESULT,
-    "save_comparison",
-    "write_baseline",
-    "output",
-    "report",
-    "json",
-    "csv",
-    "csv_tags",
-    "html",
-    "markdown",
-    "junit",
-    "rows",
-    "witnesses",
-    "issues",
-];
-
-/// Names a file in the folder that another argument names.
-const RESULT: &str = "result_filename";
-const RESULT_FOLDER: &str = "result_dir";
-
-/// Arguments that name files that are read; in some of them among other things.
-const READ: [&str; 14] = [
-    "audio_path",
-    "config",
-    "corpus",
-    "dataset_path",
-    "files",
-    "grammar_oracle",
-    "grammar_path",
-    "json_schema_path",
-    "log",
-    "logs",
-    "mix",
-    "replay",
-    "sides",
-    "tokenizer",
-];
-
-/// What stands between a file's name and other things.
-const AROUND_NAMES: [char; 3] = [',', ':', '='];
 
 /// A file that a flag names.
 struct Named {
@@ -67,9 +24,10 @@ struct Named {
 pub fn refuse(matches: &ArgMatches) -> Result<()> {
     let matches = matches.subcommand().map_or(matches, |(_, of_command)| of_command);
     let written = written(matches);
+    let paths = typed::<InputPath>(matches).map(|(_, path)| path.to_path_buf());
+    let named = typed::<InputNames>(matches).flat_map(|(_, names)| names.candidates());
     // What is no file is a name of another kind, and nothing that could be lost.
-    let read = READ.iter().flat_map(|id| values(matches, id)).flat_map(|value| names_in(&value));
-    let read: Vec<PathBuf> = read.filter(|path| path.is_file()).collect();
+    let read: Vec<PathBuf> = paths.chain(named).filter(|path| path.is_file()).collect();
     for (place, Named { flag, path }) in written.iter().enumerate() {
         if let Some(read) = read.iter().find(|read| is_same(path, read)) {
             return Err(Error::usage(format!("{flag} would be written over what is read: {}", read.display()))
@@ -83,32 +41,19 @@ pub fn refuse(matches: &ArgMatches) -> Result<()> {
     Ok(())
 }
 
+/// The files that would be written; a name alone is in the folder that the command writes to.
 fn written(matches: &ArgMatches) -> Vec<Named> {
-    let folder = values(matches, RESULT_FOLDER).into_iter().next().unwrap_or_default();
-    let path_of = |id: &str, value: PathBuf| if id == RESULT { Path::new(&folder).join(value) } else { value };
-    let named = |id: &&str| {
-        let flag = format!("--{}", id.replace('_', "-"));
-        values(matches, id)
-            .into_iter()
-            .map(move |value| Named { flag: flag.clone(), path: path_of(id, value.into()) })
-            .collect::<Vec<_>>()
-    };
-    WRITTEN.iter().flat_map(named).collect()
+    let folder = typed::<OutputFolder>(matches).next().map_or(Path::new(""), |(_, folder)| folder);
+    let paths = typed::<OutputPath>(matches).map(|(id, path)| (id, path.to_path_buf()));
+    let names = typed::<OutputName>(matches).map(|(id, name)| (id, folder.join(&**name)));
+    paths.chain(names).map(|(id, path)| Named { flag: format!("--{}", id.replace('_', "-")), path }).collect()
 }
 
-/// What was typed for an argument; nothing where the command has no such argument.
-fn values(matches: &ArgMatches, id: &str) -> Vec<OsString> {
-    if !matches!(matches.try_contains_id(id), Ok(true)) || matches.value_source(id) != Some(ValueSource::CommandLine) {
-        return Vec::new();
-    }
-    let values = matches.try_get_raw(id).ok().flatten();
-    values.into_iter().flatten().map(OsStr::to_owned).collect()
-}
-
-/// The files that a value may name: the whole of it, and its parts.
-fn names_in(value: &OsStr) -> Vec<PathBuf> {
-    let parts = value.to_str().into_iter().flat_map(|text| text.split(AROUND_NAMES)).filter(|part| !part.is_empty());
-    std::iter::once(PathBuf::from(value)).chain(parts.map(PathBuf::from)).collect()
+/// The values of a type that were typed, in that order, each with the id of its argument.
+fn typed<T: Any + Clone + Send + Sync>(matches: &ArgMatches) -> impl Iterator<Item = (&str, &T)> {
+    let ids = matches.ids().map(Id::as_str);
+    let ids = ids.filter(|id| matches.value_source(id) == Some(ValueSource::CommandLine));
+    ids.flat_map(|id| matches.try_get_many::<T>(id).ok().flatten().into_iter().flatten().map(move |value| (id, value)))
 }
 
 /// Whether both names are of one file, by whatever links. What is no file, as a terminal, can be written to more than once.
@@ -135,8 +80,6 @@ fn is_same_file((one, _): (&Path, &fs::Metadata), (other, _): (&Path, &fs::Metad
 
 #[cfg(test)]
 mod tests {
-    use std::any::TypeId;
-
     use clap::CommandFactory;
 
     use super::*;
@@ -189,20 +132,6 @@ mod tests {
     fn two_outputs_are_two_files() {
         for typed in [&["--csv", "x", "--run-log", "./x"][..], &["mask", "--json", "x", "--csv", "x"]] {
             assert!(refused(typed).unwrap().contains("name the same file"), "{typed:?}");
-        }
-    }
-
-    #[test]
-    fn every_flag_that_takes_a_path_is_known_here() {
-        // Folders, in which files have names of their own.
-        let folders = [RESULT_FOLDER, "output_dir"];
-        let program = Cli::command();
-        for command in std::iter::once(&program).chain(program.get_subcommands()) {
-            for argument in command.get_arguments() {
-                let id = argument.get_id().as_str();
-                let is_path = argument.get_value_parser().type_id() == TypeId::of::<PathBuf>();
-                assert!(!is_path || [&WRITTEN[..], &READ, &folders].concat().contains(&id), "{}: {id}", command.get_name());
-            }
         }
     }
 }

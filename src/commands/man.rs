@@ -1,12 +1,13 @@
 //! `sobench man`: manual pages, from the parser itself and from the table of exit codes. Knows no meaning of any flag.
 
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use clap::{Args, Command};
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 
+use crate::commands::flags::paths::OutputFolder;
 use crate::commands::output::CommandOutput;
 use crate::error::{Error, Result};
 use crate::exit_codes;
@@ -19,7 +20,7 @@ pub struct ManArgs {
     pub command: Option<String>,
     /// Folder that all pages are written to, a file each
     #[arg(long, value_name = "DIR", conflicts_with = "command")]
-    pub output_dir: Option<PathBuf>,
+    pub output_dir: Option<OutputFolder>,
 }
 
 /// Prints a page, or writes them all. `parser` is that of the whole program.
@@ -34,13 +35,13 @@ pub fn run(arguments: &ManArgs, parser: Command) -> Result<CommandOutput> {
         return Ok(CommandOutput { stdout: page(command)?, ..CommandOutput::default() });
     };
     std::fs::create_dir_all(folder).map_err(|error| cannot_write(folder, &error))?;
-    let mut ending = CommandOutput::default();
+    let mut output = CommandOutput::default();
     for command in &commands {
         let path = folder.join(format!("{}.1", full_name(command)));
         std::fs::write(&path, page(command)?).map_err(|error| cannot_write(&path, &error))?;
-        ending.lines.push(format!("written: {}", path.display()));
+        output.lines.push(format!("written: {}", path.display()));
     }
-    Ok(ending)
+    Ok(output)
 }
 
 /// The program and its commands, but for those that are its own affair.
@@ -153,8 +154,8 @@ mod tests {
     fn all_pages_go_to_a_folder() {
         let folder = tempfile::tempdir().unwrap();
         let pages = folder.path().join("man1");
-        let ending = run(&ManArgs { command: None, output_dir: Some(pages.clone()) }, Cli::command()).unwrap();
-        assert_eq!(std::fs::read_dir(&pages).unwrap().count(), ending.lines.len());
+        let output = run(&ManArgs { command: None, output_dir: Some(pages.clone().into()) }, Cli::command()).unwrap();
+        assert_eq!(std::fs::read_dir(&pages).unwrap().count(), output.lines.len());
         assert_eq!(std::fs::read_to_string(pages.join("sobench-report.1")).unwrap(), printed("report"));
     }
 
@@ -163,7 +164,7 @@ mod tests {
         let error = run(&ManArgs { command: Some("mask-worker".to_owned()), output_dir: None }, Cli::command()).unwrap_err();
         assert!(error.exit_code() == 2 && error.hint.unwrap().contains("compare"));
         let file = tempfile::NamedTempFile::new().unwrap();
-        let error = run(&ManArgs { command: None, output_dir: Some(file.path().to_owned()) }, Cli::command()).unwrap_err();
+        let error = run(&ManArgs { command: None, output_dir: Some(file.path().to_owned().into()) }, Cli::command()).unwrap_err();
         assert!(error.exit_code() == 3 && error.hint.is_some(), "{error}");
     }
 }

@@ -16,7 +16,7 @@ pub mod score;
 pub mod serve;
 
 use self::bench::args::BenchArgs;
-use self::matrix::options::{BenchPlan, bench_plan};
+use self::matrix::options::Benchmark;
 use self::output::CommandOutput;
 use crate::error::Result;
 
@@ -25,10 +25,10 @@ use crate::error::Result;
 /// # Errors
 /// Those of the flags and of the run.
 pub fn bench(flags: &BenchArgs) -> Result<CommandOutput> {
-    let output = match bench_plan(flags)? {
-        BenchPlan::Run(plan) => Ok(bench::run::run(&plan)?.into()),
-        BenchPlan::Compare(plan) => matrix::command(&plan),
-        BenchPlan::DryRun(plan) => matrix::dry_run::command(&plan),
+    let output = match Benchmark::new(flags)? {
+        Benchmark::Run(plan) => Ok(bench::run::run(&plan)?.into()),
+        Benchmark::Matrix(plan) => matrix::command(&plan),
+        Benchmark::DryRun(plan) => matrix::dry_run::command(&plan),
     };
     Ok(output?.or_save_with("--save-result, --html or --csv"))
 }

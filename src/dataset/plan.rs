@@ -1,7 +1,7 @@
 //! What decides which cases are loaded. Knows no file's content and no format.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -252,12 +252,8 @@ pub enum JsonSchemaSource {
 
 impl JsonSchemaSource {
     /// The user's own, or one that ships.
-    pub fn of(path: Option<&PathBuf>, nested: bool) -> Self {
-        match path {
-            Some(path) => Self::Path(path.clone()),
-            None if nested => Self::Nested,
-            None => Self::Brief,
-        }
+    pub fn new(path: Option<&Path>, shipped: &Self) -> Self {
+        path.map_or_else(|| shipped.clone(), |path| Self::Path(path.to_owned()))
     }
 }
 

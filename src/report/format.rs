@@ -7,27 +7,7 @@ use super::saved::{self, Place, ResultFormat};
 use super::view::View;
 use super::{csv, html, markdown, plot, text};
 use crate::error::{Error, Result};
-
-/// A form of the report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    /// What a run prints.
-    Text,
-    /// What `--save-result` saves.
-    Json,
-    /// A line for every request.
-    Csv,
-    /// A comment on a pull request.
-    Markdown,
-    /// A page for a browser.
-    Html,
-    /// Tests for CI.
-    Junit,
-    /// The result as `vllm bench serve` saves it.
-    VllmServe,
-    /// The result as vLLM's structured-output script saves it.
-    VllmStructured,
-}
+use crate::output_format::OutputFormat;
 
 /// What the forms leave open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,43 +19,23 @@ pub struct FormOptions {
     pub plot: bool,
 }
 
-impl Format {
-    /// Every form, in the order in which they are listed to people.
-    pub const ALL: [Self; 8] =
-        [Self::Text, Self::Json, Self::Csv, Self::Markdown, Self::Html, Self::Junit, Self::VllmServe, Self::VllmStructured];
-
-    /// The name in flags.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Text => "text",
-            Self::Json => "json",
-            Self::Csv => "csv",
-            Self::Markdown => "markdown",
-            Self::Html => "html",
-            Self::Junit => "junit",
-            Self::VllmServe => ResultFormat::VllmServe.name(),
-            Self::VllmStructured => ResultFormat::VllmStructured.name(),
-        }
-    }
-}
-
 /// Writes a run in this form.
 ///
 /// # Errors
 /// An answer cannot be read from the log, or what is written to gives out.
-pub fn write(view: &View<'_>, format: Format, options: FormOptions, out: &mut dyn Write) -> Result<()> {
+pub fn write(view: &View<'_>, format: OutputFormat, options: FormOptions, out: &mut dyn Write) -> Result<()> {
     match format {
-        Format::Text => {
+        OutputFormat::Text => {
             put(out, &text::render(view.report))?;
             if options.plot { put(out, &plot::render(view)) } else { Ok(()) }
         }
-        Format::Json => saved::write(view, ResultFormat::Sobench, options.detailed, Place::Whole, out),
-        Format::VllmServe => saved::write(view, ResultFormat::VllmServe, options.detailed, Place::Whole, out),
-        Format::VllmStructured => saved::write(view, ResultFormat::VllmStructured, options.detailed, Place::Whole, out),
-        Format::Csv => csv::write(view, out),
-        Format::Markdown => put(out, &markdown::render(view.report)),
-        Format::Html => put(out, &html::render(view)?),
-        Format::Junit => junit::write(view, options.junit_per, out),
+        OutputFormat::Json => saved::write(view, ResultFormat::Sobench, options.detailed, Place::Whole, out),
+        OutputFormat::VllmServe => saved::write(view, ResultFormat::VllmServe, options.detailed, Place::Whole, out),
+        OutputFormat::VllmStructured => saved::write(view, ResultFormat::VllmStructured, options.detailed, Place::Whole, out),
+        OutputFormat::Csv => csv::write(view, out),
+        OutputFormat::Markdown => put(out, &markdown::render(view.report)),
+        OutputFormat::Html => put(out, &html::render(view)?),
+        OutputFormat::Junit => junit::write(view, options.junit_per, out),
     }
 }
 

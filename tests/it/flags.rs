@@ -6,8 +6,8 @@ use std::ffi::OsString;
 
 use serde_json::{Value, json};
 use sobench::cli::{Cli, Command};
-use sobench::commands::bench::compat_flags::{FOREIGN, Fate};
 use sobench::commands::bench::options::RunPlan;
+use sobench::commands::bench::options::compat_flags::{FOREIGN, Fate};
 use sobench::error::Error;
 
 use crate::cli::assert_fails;

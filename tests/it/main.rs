@@ -1,7 +1,6 @@
 //! The one integration-test binary: a module per promise.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails; clippy exempts test functions, not their helpers")]
 
-mod arms;
 mod cli;
 mod compare;
 mod contracts;
@@ -32,6 +31,7 @@ mod layouts;
 mod load;
 mod mask;
 mod mask_command;
+mod matrix;
 mod mix;
 mod preflight;
 mod proof;

@@ -1,12 +1,12 @@
 //! The flags that hold backends, servers, datasets and loads side by side. Clap types only.
 
-use std::path::PathBuf;
-
 use clap::{Args, ValueEnum};
+
+use crate::commands::flags::paths::{InputPath, OutputPath};
 
 /// Several runs instead of one.
 #[derive(Args, Clone, Debug)]
-pub struct ArmsArgs {
+pub struct MatrixArgs {
     /// A server to compare, under a name of yours; give it once for each
     #[arg(long, value_name = "NAME=URL")]
     pub target: Vec<String>,
@@ -17,8 +17,8 @@ pub struct ArmsArgs {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub repeat: u32,
     /// How contenders take turns
-    #[arg(long, value_name = "ORDER", value_enum, default_value_t = ArmOrder::Auto)]
-    pub arm_order: ArmOrder,
+    #[arg(long, visible_alias = "arm-order", value_name = "ORDER", value_enum, default_value_t = WantedOrder::Auto)]
+    pub matrix_order: WantedOrder,
     /// Compare without the control arm (the same cases on the same schedule, constraints not sent)
     #[arg(long)]
     pub no_control_arm: bool,
@@ -34,10 +34,10 @@ pub struct ArmsArgs {
     pub goodput_share: f64,
     /// Also write the comparison to files; .json, .md, .html and .txt say in which form
     #[arg(long, value_name = "PATH", num_args = 1..)]
-    pub save_comparison: Vec<PathBuf>,
+    pub save_comparison: Vec<OutputPath>,
     /// Read flags from a TOML file, every flag a key; what is typed wins
     #[arg(long, value_name = "PATH")]
-    pub config: Option<PathBuf>,
+    pub config: Option<InputPath>,
     /// Print the plan, and one full request of each arm; send nothing
     #[arg(long)]
     pub dry_run: bool,
@@ -45,7 +45,7 @@ pub struct ArmsArgs {
 
 /// How those that are compared take turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ArmOrder {
+pub enum WantedOrder {
     /// At once where each has a server of its own, or an embedded one and cores enough; else whole runs
     Auto,
     /// At once, request by request; refused where that is not possible
@@ -54,7 +54,7 @@ pub enum ArmOrder {
     Blocks,
 }
 
-impl ArmOrder {
+impl WantedOrder {
     /// As it is typed.
     pub fn name(self) -> &'static str {
         match self {

@@ -1,9 +1,7 @@
 //! `sobench bench`: one run from flags to report.
 
 pub mod args;
-pub mod compat_flags;
 pub mod matrix_args;
 pub mod options;
 pub mod run;
 pub mod session;
-pub mod shard_args;

@@ -1,25 +1,26 @@
 //! Flags to a validated, typed plan. Reads the command line's types and the environment's API key; opens no file but through
 //! the layers it configures, and no connection.
 
-pub(crate) mod compat_flags;
+pub mod compat_flags;
+pub(crate) mod constraint;
 pub(crate) mod dataset;
 pub(crate) mod mix;
 pub(crate) mod non_generative;
 pub(crate) mod output;
 pub(crate) mod request;
+pub(crate) mod server;
 pub(crate) mod shard;
 pub(crate) mod traffic;
 
 use std::time::Duration;
 
 use crate::backend::ServerKind;
-use crate::commands::bench::args::{BenchArgs, ConstraintArgs, ServerArgs};
-use crate::commands::flags::embedded::{self, Pace};
+use crate::commands::bench::args::BenchArgs;
+use crate::commands::flags::embedded::Pace;
 use crate::dataset::{DatasetName, JsonSchemaSource};
-use crate::driver::{ApiKey, Endpoint};
-use crate::enforcement::Unenforced;
+use crate::driver::Endpoint;
 use crate::engine::{EngineName, EnginePolicy};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::evaluate::EvaluateOptions;
 use crate::record::{ConstraintSettings, Settings};
 use crate::shard::Shard;
@@ -58,9 +59,6 @@ pub struct ServerTarget {
     pub ready_timeout: Duration,
 }
 
-const DEFAULT_HOST: &str = "127.0.0.1";
-const DEFAULT_PORT: u16 = 8000;
-
 impl RunPlan {
     /// Checks the flags against each other and turns them into a plan. `api_key` is `OPENAI_API_KEY`'s value, if set.
     ///
@@ -73,7 +71,7 @@ impl RunPlan {
         let backend = arguments.server.backend.unwrap_or(ServerKind::Vllm);
         non_generative::refuse(arguments, backend)?;
         let dataset = dataset::name(arguments, backend)?;
-        let target = target(arguments, backend, api_key)?;
+        let target = server::target(arguments, backend, api_key)?;
         let (load, num_prompts) = traffic::traffic(&arguments.traffic)?;
         request::refuse_probe(load.probe_request_rate, backend)?;
         let report = output::report(&arguments.output, backend)?;
@@ -87,14 +85,14 @@ impl RunPlan {
                 grammar_dialect: arguments.constraint.grammar_notation(),
                 guided_decoding_backend: arguments.constraint.engine().map(str::to_owned),
                 explain: arguments.constraint.explain,
-                preflight: preflighting(&arguments.constraint),
+                preflight: constraint::preflight(&arguments.constraint),
             },
             load,
             request: request::request(arguments, backend, dataset)?,
             evaluate: EvaluateOptions { assert_formats: !arguments.constraint.no_format_assertion },
             metrics: output::metrics(&arguments.output, backend, request::streams(arguments, backend))?,
             report,
-            tokenizer: arguments.server.tokenizer.clone(),
+            tokenizer: arguments.server.tokenizer.clone().map(Into::into),
         };
         Ok(Self { settings, target, output, foreign, shard, start: shard::start(&arguments.shards)? })
     }
@@ -166,92 +164,6 @@ impl RunPlan {
         (!self.settings.backend.fits(&endpoint.path)).then(|| {
             format!("--endpoint {} does not look like the endpoint of --backend {}", endpoint.path, self.settings.backend)
         })
-    }
-}
-
-fn target(arguments: &BenchArgs, backend: ServerKind, api_key: Option<String>) -> Result<Target> {
-    let ServerArgs { base_url, host, port, model, .. } = &arguments.server;
-    let named = base_url.is_some() || host.is_some() || port.is_some() || model.is_some();
-    if !named {
-        return embedded_target(arguments, backend);
-    }
-    let mut embedded = embedded::embedded_flags(&arguments.embedded, &arguments.engine);
-    embedded.extend(arguments.constraint.explain.then_some("--explain"));
-    if let Some(flag) = embedded.first() {
-        return Err(Error::usage(format!("a server is named, and only the embedded engine takes {flag}"))
-            .hint(format!("leave {flag} out, or name no server")));
-    }
-    let base_url = match base_url {
-        Some(url) => checked_url(url)?,
-        None => format!("http://{}:{}", bracketed(host.as_deref().unwrap_or(DEFAULT_HOST)), port.unwrap_or(DEFAULT_PORT)),
-    };
-    Ok(Target::Server(ServerTarget {
-        endpoint: Endpoint {
-            base_url,
-            path: arguments
-                .server
-                .endpoint
-                .clone()
-                .unwrap_or_else(|| backend.path(request::streams(arguments, backend)).to_owned()),
-            headers: output::key_values("--header", &arguments.server.header)?,
-            api_key: api_key.map(ApiKey::new),
-            insecure: arguments.server.insecure,
-        },
-        model: model.clone(),
-        served_model_name: arguments.server.served_model_name.clone(),
-        ready_timeout: Duration::from_secs(arguments.server.ready_check_timeout_sec),
-    }))
-}
-
-fn embedded_target(arguments: &BenchArgs, backend: ServerKind) -> Result<Target> {
-    if !backend.is_embedded() {
-        return Err(Error::usage(format!("no server is named, and the embedded engine is no such backend: {backend}"))
-            .hint("name a server with --base-url, or leave --backend out"));
-    }
-    if let Some(dialect) = arguments.constraint.dialect().filter(|dialect| !dialect.is_embedded()) {
-        return Err(Error::usage(format!("no server is named, and the embedded engine reads no such dialect: {dialect}"))
-            .hint("name a server with --base-url, or leave --constraint-dialect out"));
-    }
-    let engine = match arguments.constraint.engine() {
-        Some(name) => EngineName::parse(name)?,
-        None => EngineName::Guidance,
-    };
-    let server = &arguments.server;
-    let rows = [
-        ("--endpoint", server.endpoint.is_some()),
-        ("--served-model-name", server.served_model_name.is_some()),
-        ("--header", !server.header.is_empty()),
-        ("--insecure", server.insecure),
-        ("--lora-modules", !server.lora_modules.is_empty()),
-        ("--profile", server.profile),
-        ("--ready-check-timeout-sec", server.ready_check_timeout_sec > 0),
-    ];
-    if let Some((flag, _)) = rows.iter().find(|(_, given)| *given) {
-        return Err(Error::usage(format!("no server is named, and the embedded engine takes no {flag}"))
-            .hint(format!("name a server with --base-url, or leave {flag} out")));
-    }
-    Ok(Target::Embedded { engine, policy: embedded::policy(&arguments.engine), pace: embedded::pace(&arguments.embedded)? })
-}
-
-pub(crate) fn checked_url(url: &str) -> Result<String> {
-    let known = url.starts_with("http://") || url.starts_with("https://");
-    if known {
-        return Ok(url.to_owned());
-    }
-    let address = url.split_once("://").map_or(url, |(_, address)| address);
-    Err(Error::usage(format!("--base-url is not an http or https URL: {url}")).hint(format!("try http://{address}")))
-}
-
-/// An IPv6 address goes into brackets in a URL.
-fn bracketed(host: &str) -> String {
-    if host.contains(':') && !host.starts_with('[') { format!("[{host}]") } else { host.to_owned() }
-}
-
-fn preflighting(flags: &ConstraintArgs) -> Option<Unenforced> {
-    match (flags.skip_preflight, flags.allow_unenforced) {
-        (true, _) => None,
-        (false, true) => Some(Unenforced::Allow),
-        (false, false) => Some(Unenforced::Refuse),
     }
 }
 

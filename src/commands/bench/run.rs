@@ -56,8 +56,9 @@ use crate::exit_codes;
 use crate::metrics::client::ClientVerdict;
 use crate::metrics::probe::Probed;
 use crate::metrics::spec_decode::SpecDecode;
+use crate::output_format::OutputFormat;
 use crate::record::RunRecord;
-use crate::report::format::{self, Format};
+use crate::report::format;
 use crate::report::from_log;
 use crate::report::{Report, client_sentence};
 use crate::runlog::write::{Secrets, Sink, Writing, pair};
@@ -243,7 +244,7 @@ fn finish(
     let mut console = Vec::new();
     let (saved, written) = from_log::with_view(&log, &report, |view| {
         let saved = if plan.output.save { record::save(&plan.output, view, own_log.as_deref()).map(Some) } else { Ok(None) };
-        format::write(view, Format::Text, plan.output.forms, &mut console)?;
+        format::write(view, OutputFormat::Text, plan.output.forms, &mut console)?;
         let saved_at = saved.as_ref().ok().and_then(Option::as_deref);
         let written = files::write_all(&plan.output, view, saved_at);
         Ok((saved, written))

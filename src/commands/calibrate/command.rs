@@ -9,12 +9,14 @@ use serde_json::Value;
 
 use super::child::{self, Ended};
 use super::errors::{Reported, compare, read_reports};
+use super::options::CalibrateOptions;
 use super::server::{Ask, Log, MODEL, Timetable};
-use super::{Calibration, FLOOR, Load, Measured, Plan, Point, Row};
+use super::{Calibration, FLOOR, Load, Measured, Point, Row};
 use crate::commands::calibrate::report;
 use crate::commands::output::CommandOutput;
 use crate::error::{Error, Result};
 use crate::exit_codes::{COULD_NOT, DONE};
+use crate::output_format::OutputFormat;
 use crate::terminal;
 
 /// The file in which a client saves its result.
@@ -27,14 +29,14 @@ const NO_CAP: usize = 1_000_000;
 ///
 /// # Errors
 /// The server of known timing does not start. What a client does is part of the result.
-pub fn run(plan: &Plan) -> Result<CommandOutput> {
+pub fn run(options: &CalibrateOptions) -> Result<CommandOutput> {
     let mut server = Server::start()?;
     let mut rows = Vec::new();
-    for _ in 0..plan.repeat {
-        for point in &plan.points {
-            for client in clients(plan, point.load) {
+    for _ in 0..options.repeat {
+        for point in &options.points {
+            for client in clients(options, point.load) {
                 terminal::say(&format!("calibrate: {} at {}", client.name(), point.load));
-                let (measured, failure) = match measure(&mut server, plan, *point, &client) {
+                let (measured, failure) = match measure(&mut server, options, *point, &client) {
                     Ok(measured) => (Some(measured), None),
                     Err(why) => (None, Some(why)),
                 };
@@ -43,8 +45,9 @@ pub fn run(plan: &Plan) -> Result<CommandOutput> {
         }
     }
     let some_failed = rows.iter().any(|row| row.failure.is_some());
-    let calibration = Calibration { machine: machine(), ttft_ms: plan.ttft_ms, itl_ms: plan.itl_ms, repeat: plan.repeat, rows };
-    let stdout = if plan.json { report::json(&calibration) } else { report::text(&calibration) };
+    let calibration =
+        Calibration { machine: machine(), ttft_ms: options.ttft_ms, itl_ms: options.itl_ms, repeat: options.repeat, rows };
+    let stdout = if options.format == OutputFormat::Json { report::json(&calibration) } else { report::text(&calibration) };
     Ok(CommandOutput { stdout, exit_code: if some_failed { COULD_NOT } else { DONE }, ..CommandOutput::default() })
 }
 
@@ -75,14 +78,19 @@ impl Client<'_> {
 }
 
 /// Those that a load is put on. The bare loop has streams alone.
-fn clients(plan: &Plan, load: Load) -> impl Iterator<Item = Client<'_>> {
-    let other = plan.against.as_deref().map(|template| Client::Other { name: &plan.against_name, template });
-    let floor = (plan.floor && matches!(load, Load::Streams(_))).then_some(Client::Floor);
+fn clients(options: &CalibrateOptions, load: Load) -> impl Iterator<Item = Client<'_>> {
+    let other = options.against.as_deref().map(|template| Client::Other { name: &options.against_name, template });
+    let floor = (options.floor && matches!(load, Load::Streams(_))).then_some(Client::Floor);
     std::iter::once(Client::Ours).chain(other).chain(floor)
 }
 
 /// One client at one point; the error is in words.
-fn measure(server: &mut Server, plan: &Plan, point: Point, client: &Client<'_>) -> std::result::Result<Measured, String> {
+fn measure(
+    server: &mut Server,
+    options: &CalibrateOptions,
+    point: Point,
+    client: &Client<'_>,
+) -> std::result::Result<Measured, String> {
     let folder = tempfile::tempdir().map_err(|error| format!("no temporary folder: {error}"))?;
     let lost = |error: std::io::Error| format!("this program cannot find itself: {error}");
     let mut command = match client {
@@ -90,7 +98,7 @@ fn measure(server: &mut Server, plan: &Plan, point: Point, client: &Client<'_>) 
         Client::Floor => floor_command(server, point).map_err(lost)?,
         Client::Other { template, .. } => other_command(server, point, folder.path(), template),
     };
-    server.ask(Ask::Begin(Timetable { ttft_ms: plan.ttft_ms, itl_ms: plan.itl_ms }))?;
+    server.ask(Ask::Begin(Timetable { ttft_ms: options.ttft_ms, itl_ms: options.itl_ms }))?;
     let ended = child::run(&mut command).map_err(|error| format!("could not be started: {error}"))?;
     let answer = server.ask(Ask::Log)?;
     let log: Log = serde_json::from_str(&answer).map_err(|error| format!("the server's log is not one: {error}"))?;

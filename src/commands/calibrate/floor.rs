@@ -9,7 +9,7 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTime
 use nix::sys::socket::{MsgFlags, recvmsg, setsockopt, sockopt};
 use nix::sys::time::TimeSpec;
 
-use super::args::FloorArgs;
+use super::options::FloorArgs;
 use super::server::MODEL;
 use crate::error::{Error, Result};
 

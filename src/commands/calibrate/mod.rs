@@ -5,7 +5,6 @@
 //! compares, and is pure; `floor` is the least that any client takes; [`command`] goes through the points. Knows no constraint and
 //! no verdict.
 
-pub mod args;
 mod child;
 pub mod command;
 pub mod errors;
@@ -19,7 +18,7 @@ use std::io::BufReader;
 
 use serde::Serialize;
 
-use self::args::{CalibrateArgs, FloorArgs};
+use self::options::{CalibrateArgs, CalibrateOptions, FloorArgs};
 use super::output::CommandOutput;
 use crate::error::Result;
 
@@ -30,7 +29,7 @@ pub use errors::{Compared, Spread};
 /// # Errors
 /// As [`command::run`].
 pub fn run(flags: &CalibrateArgs) -> Result<CommandOutput> {
-    command::run(&options::calibrate_plan(flags)?)
+    command::run(&CalibrateOptions::new(flags)?)
 }
 
 /// The server of known timing: JSON lines over its standard streams.
@@ -43,26 +42,6 @@ pub fn run_server() -> Result<CommandOutput> {
 
 /// The name of the bare loop in the table.
 pub const FLOOR: &str = "bare system calls";
-
-/// What is to be measured.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Plan {
-    pub points: Vec<Point>,
-    /// From a request's arrival at the server to the first token.
-    pub ttft_ms: f64,
-    /// From each token to the next.
-    pub itl_ms: f64,
-    /// Every point is measured so often, the clients taking turns.
-    pub repeat: usize,
-    /// The command line of another client, with its places for `{base_url}` and the rest; see docs/calibrate.md.
-    pub against: Option<String>,
-    /// The name under which it is shown.
-    pub against_name: String,
-    /// Whether a bare loop of the same system calls is measured as well.
-    pub floor: bool,
-    /// Whether the whole is printed as JSON.
-    pub json: bool,
-}
 
 /// One load.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

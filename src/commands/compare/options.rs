@@ -1,11 +1,15 @@
-//! The flags of `sobench compare`, checked and turned into a plan. Opens no file.
+//! The flags of `sobench compare`, checked. Opens no file.
 
-use crate::commands::compare::args::{CompareArgs, CompareFormat, UndecidedName};
-use crate::commands::compare::{Format, Plan};
+use clap::Args;
+
+use crate::commands::flags::gate::{UNDECIDED, limits};
+use crate::commands::flags::paths::{InputNames, OutputPath};
+use crate::commands::flags::values::{described, formats};
 use crate::compare::gate::Undecided;
-use crate::compare::rules::{Change, Limit};
+use crate::compare::rules::Change;
 use crate::compare::{Gate, LEAST_RESAMPLES, MAX_RESAMPLES, Options};
 use crate::error::{Error, Result};
+use crate::output_format::OutputFormat;
 use crate::record::condition::{Field, Weight};
 
 /// The most sides of one comparison.
@@ -14,57 +18,116 @@ const MAX_SIDES: usize = 16;
 /// The most cases that are shown of those that changed.
 const MAX_CHANGED: usize = 100_000;
 
-/// Checks the flags of `sobench compare`.
-///
-/// # Errors
-/// Usage errors that name the flag and its value.
-pub fn compare_plan(flags: &CompareArgs) -> Result<Plan> {
-    let sides = flags.sides.len();
-    if sides < 2 && flags.write_baseline.is_none() {
-        return Err(Error::usage("nothing to compare with").hint("give a second run; or --write-baseline to keep this one"));
+/// Which runs are held against each other, and what must not have changed.
+#[derive(Args, Clone, Debug)]
+pub struct CompareArgs {
+    /// Runs to compare, the baseline first. Each is a file (a run log, a result or a baseline of sobench, or a result of vllm bench serve or of
+    /// vLLM's structured-output script), or several runs of the same thing: a folder, or files with commas between them
+    #[arg(value_name = "A B", required = true, num_args = 1..)]
+    pub sides: Vec<InputNames>,
+    /// Exit with 1 where a figure changed for the worse by more than this and by more than chance: 'correct_rate<-0.5pp',
+    /// 'p99_ttft_ms>+10%'
+    #[arg(long, value_name = "RULE", help_heading = "Gate")]
+    pub fail_on: Vec<String>,
+    /// Exit with 1 where a figure of a later side is out of bounds: 'correct_rate>=99.5', 'p99_ttft_ms<=200'
+    #[arg(long, value_name = "RULE", help_heading = "Gate")]
+    pub require: Vec<String>,
+    /// Gate with the default rules where no --fail-on is given
+    #[arg(long, help_heading = "Gate")]
+    pub gate: bool,
+    /// What a rule counts as that the samples are too few to tell of
+    #[arg(long, value_name = "WHAT", default_value = "pass", value_parser = described(&UNDECIDED), help_heading = "Gate")]
+    pub undecided: Undecided,
+    /// Compare although this differs: model, dataset, ratio, output_len, request_rate, ...
+    #[arg(long, value_name = "FIELD")]
+    pub allow_different: Vec<String>,
+    /// Level of the intervals, in percent
+    #[arg(long, value_name = "PERCENT", default_value_t = 99.0, allow_negative_numbers = true)]
+    pub confidence: f64,
+    /// How often the requests are drawn again; by default as often as the intervals take
+    #[arg(long, value_name = "N")]
+    pub resamples: Option<usize>,
+    /// Seed of the draws
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+    /// How far, in percent, times and throughput of two runs of the same server may be apart; counts where a side has only one run
+    #[arg(long, value_name = "PERCENT", default_value_t = 5.0, allow_negative_numbers = true)]
+    pub run_spread: f64,
+    /// Most cases that are shown of those that changed their verdict
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    pub changed: usize,
+    /// Format of the result
+    #[arg(long, default_value = "text", value_parser = formats(&[OutputFormat::Text, OutputFormat::Json, OutputFormat::Markdown]))]
+    pub format: OutputFormat,
+    /// Write the first side to this file as a baseline: small, without texts, fit for a repository; it can be compared with later
+    #[arg(long, value_name = "FILE")]
+    pub write_baseline: Option<OutputPath>,
+}
+
+/// What `sobench compare` does.
+#[derive(Clone, Debug)]
+pub struct CompareOptions {
+    /// Files, folders or lists of files, the baseline first.
+    pub sides: Vec<InputNames>,
+    pub options: Options,
+    /// Text, JSON or Markdown.
+    pub format: OutputFormat,
+    /// Where the first side goes as a baseline.
+    pub write_baseline: Option<OutputPath>,
+}
+
+impl CompareOptions {
+    /// Checks the flags.
+    ///
+    /// # Errors
+    /// Usage errors that name the flag and its value.
+    pub fn new(flags: &CompareArgs) -> Result<Self> {
+        let sides = flags.sides.len();
+        if sides < 2 && flags.write_baseline.is_none() {
+            return Err(Error::usage("nothing to compare with").hint("give a second run; or --write-baseline to keep this one"));
+        }
+        if sides > MAX_SIDES {
+            return Err(
+                Error::usage(format!("too many sides: {sides}")).hint(format!("at most {MAX_SIDES} are compared at once"))
+            );
+        }
+        if !(50.0..=99.99).contains(&flags.confidence) {
+            return Err(Error::usage(format!("no level that an interval has: {}", flags.confidence))
+                .hint("give --confidence 50 to 99.99"));
+        }
+        if let Some(resamples) = flags.resamples.filter(|it| !(LEAST_RESAMPLES..=MAX_RESAMPLES).contains(it)) {
+            return Err(Error::usage(format!("--resamples is out of bounds: {resamples}"))
+                .hint(format!("give {LEAST_RESAMPLES} to {MAX_RESAMPLES}")));
+        }
+        if !(0.0..=100.0).contains(&flags.run_spread) {
+            return Err(
+                Error::usage(format!("--run-spread is out of bounds: {}", flags.run_spread)).hint("give 0 to 100 percent")
+            );
+        }
+        if flags.changed > MAX_CHANGED {
+            return Err(
+                Error::usage(format!("--changed is too large: {}", flags.changed)).hint(format!("give at most {MAX_CHANGED}"))
+            );
+        }
+        let gate = gate(flags)?;
+        if sides < 2 && gate.is_some() {
+            return Err(Error::usage("a gate needs two sides").hint("give the baseline and the new run"));
+        }
+        Ok(Self {
+            sides: flags.sides.clone(),
+            options: Options {
+                level: flags.confidence / 100.0,
+                resamples: flags.resamples,
+                seed: flags.seed,
+                run_spread: flags.run_spread,
+                allowed: flags.allow_different.iter().map(|name| field(name)).collect::<Result<Vec<Field>>>()?,
+                changed: flags.changed,
+                gate,
+            },
+            format: flags.format,
+            write_baseline: flags.write_baseline.clone(),
+        })
     }
-    if sides > MAX_SIDES {
-        return Err(Error::usage(format!("too many sides: {sides}")).hint(format!("at most {MAX_SIDES} are compared at once")));
-    }
-    if !(50.0..=99.99).contains(&flags.confidence) {
-        return Err(
-            Error::usage(format!("no level that an interval has: {}", flags.confidence)).hint("give --confidence 50 to 99.99")
-        );
-    }
-    if let Some(resamples) = flags.resamples.filter(|it| !(LEAST_RESAMPLES..=MAX_RESAMPLES).contains(it)) {
-        return Err(Error::usage(format!("--resamples is out of bounds: {resamples}"))
-            .hint(format!("give {LEAST_RESAMPLES} to {MAX_RESAMPLES}")));
-    }
-    if !(0.0..=100.0).contains(&flags.run_spread) {
-        return Err(Error::usage(format!("--run-spread is out of bounds: {}", flags.run_spread)).hint("give 0 to 100 percent"));
-    }
-    if flags.changed > MAX_CHANGED {
-        return Err(
-            Error::usage(format!("--changed is too large: {}", flags.changed)).hint(format!("give at most {MAX_CHANGED}"))
-        );
-    }
-    let gate = gate(flags)?;
-    if sides < 2 && gate.is_some() {
-        return Err(Error::usage("a gate needs two sides").hint("give the baseline and the new run"));
-    }
-    Ok(Plan {
-        sides: flags.sides.clone(),
-        options: Options {
-            level: flags.confidence / 100.0,
-            resamples: flags.resamples,
-            seed: flags.seed,
-            run_spread: flags.run_spread,
-            allowed: flags.allow_different.iter().map(|name| field(name)).collect::<Result<Vec<Field>>>()?,
-            changed: flags.changed,
-            gate,
-        },
-        format: match flags.format {
-            CompareFormat::Text => Format::Text,
-            CompareFormat::Json => Format::Json,
-            CompareFormat::Markdown => Format::Markdown,
-        },
-        write_baseline: flags.write_baseline.clone(),
-    })
 }
 
 fn gate(flags: &CompareArgs) -> Result<Option<Gate>> {
@@ -73,7 +136,7 @@ fn gate(flags: &CompareArgs) -> Result<Option<Gate>> {
     if flags.gate && changes.is_empty() {
         changes = Change::defaults()?;
     }
-    let undecided = undecided(flags.undecided);
+    let undecided = flags.undecided;
     if changes.is_empty() && limits.is_empty() {
         return match undecided {
             Undecided::Pass => Ok(None),
@@ -83,18 +146,6 @@ fn gate(flags: &CompareArgs) -> Result<Option<Gate>> {
         };
     }
     Ok(Some(Gate { changes, limits, undecided }))
-}
-
-/// Bounds of a run (`--require`).
-pub(crate) fn limits(rules: &[String]) -> Result<Vec<Limit>> {
-    rules.iter().map(|rule| Limit::parse(rule)).collect()
-}
-
-pub(crate) fn undecided(name: UndecidedName) -> Undecided {
-    match name {
-        UndecidedName::Pass => Undecided::Pass,
-        UndecidedName::Fail => Undecided::Fail,
-    }
 }
 
 /// A condition that may stop a comparison.
@@ -116,19 +167,20 @@ mod tests {
     use super::*;
     use crate::cli::{Cli, Command};
 
-    fn plan(flags: &[&str]) -> Result<Plan> {
+    fn options(flags: &[&str]) -> Result<CompareOptions> {
         let typed = ["sobench", "compare"].iter().chain(flags);
         match Cli::try_parse_from(typed).unwrap().into_command() {
-            Command::Compare(flags) => compare_plan(&flags),
+            Command::Compare(flags) => CompareOptions::new(&flags),
             other => panic!("{other:?}"),
         }
     }
 
     #[test]
     fn a_gate_has_rules() {
-        assert_eq!(plan(&["a", "b"]).unwrap().options.gate, None);
-        assert_eq!(plan(&["a", "b", "--gate"]).unwrap().options.gate.unwrap().changes, Change::defaults().unwrap());
-        let own = plan(&["a", "b", "--gate", "--fail-on", "failed>+3", "--require", "failed<=9", "--undecided", "fail"]).unwrap();
+        assert_eq!(options(&["a", "b"]).unwrap().options.gate, None);
+        assert_eq!(options(&["a", "b", "--gate"]).unwrap().options.gate.unwrap().changes, Change::defaults().unwrap());
+        let own =
+            options(&["a", "b", "--gate", "--fail-on", "failed>+3", "--require", "failed<=9", "--undecided", "fail"]).unwrap();
         let gate = own.options.gate.unwrap();
         assert_eq!((gate.changes.len(), gate.limits.len(), gate.undecided), (1, 1, Undecided::Fail));
     }
@@ -146,10 +198,10 @@ mod tests {
             (&["a", "b", "--fail-on", "speed>+1%"], "no such figure: speed"),
             (&["a", "b", "--undecided", "fail"], "--undecided fail without a gate"),
         ] {
-            let error = plan(flags).unwrap_err();
+            let error = options(flags).unwrap_err();
             assert_eq!((error.what.as_str(), error.exit_code()), (what, 2));
         }
-        assert_eq!(plan(&["a", "b", "--allow-different", "output-len"]).unwrap().options.allowed, [Field::OutputLen]);
-        assert!(plan(&["a", "--write-baseline", "x"]).is_ok());
+        assert_eq!(options(&["a", "b", "--allow-different", "output-len"]).unwrap().options.allowed, [Field::OutputLen]);
+        assert!(options(&["a", "--write-baseline", "x"]).is_ok());
     }
 }

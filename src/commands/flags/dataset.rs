@@ -1,11 +1,13 @@
-//! The flags that say what is asked, named as `vllm bench serve` and its structured-output script name them. Clap types only.
+//! The flags that say what is asked, named as `vllm bench serve` and its structured-output script name them, and those of them that a
+//! dataset does not read.
 
-use std::path::PathBuf;
-
+use clap::Args;
 use clap::builder::PossibleValuesParser;
-use clap::{Args, ValueEnum};
 
-use crate::dataset::DatasetName;
+use crate::commands::flags::paths::{InputNames, InputPath};
+use crate::commands::flags::values::{Described, described};
+use crate::dataset::{DatasetName, JsonSchemaSource, OwnInput};
+use crate::error::{Error, Result};
 
 /// What is asked.
 #[derive(Args, Clone, Debug)]
@@ -17,23 +19,23 @@ pub struct DatasetArgs {
     /// Several datasets in one run, their requests among each other, as NAME:SHARE or NAME=PATH:SHARE, e.g. 'sharegpt=chats.json:0.7,json:0.3';
     /// each has its own figures in the result
     #[arg(long, value_name = "MIX", conflicts_with = "dataset")]
-    pub mix: Option<String>,
+    pub mix: Option<InputNames>,
     /// File of the dataset (custom: JSONL; sharegpt: JSON; burstgpt: CSV; sonnet: text; maskbench: a folder or JSONL; elsewhere
     /// parquet, JSON, JSONL, a folder with such files, or a Hub id)
     #[arg(long, value_name = "PATH")]
-    pub dataset_path: Option<String>,
+    pub dataset_path: Option<InputNames>,
     /// Own JSON Schema for json and json-unique
     #[arg(long, value_name = "PATH", conflicts_with = "json_schema")]
-    pub json_schema_path: Option<PathBuf>,
+    pub json_schema_path: Option<InputPath>,
     /// Shipped JSON Schema for json and json-unique
-    #[arg(long, value_name = "NAME", value_enum, default_value_t = JsonSchemaName::Brief)]
-    pub json_schema: JsonSchemaName,
+    #[arg(long, value_name = "NAME", default_value = "brief", value_parser = described(&SHIPPED_SCHEMAS))]
+    pub json_schema: JsonSchemaSource,
     /// Own grammar for the grammar dataset (.lark, .ebnf or .gbnf); converted where the server reads only the other notation
     #[arg(long, value_name = "PATH")]
-    pub grammar_path: Option<PathBuf>,
+    pub grammar_path: Option<InputPath>,
     /// A pest grammar that judges the answers instead of the general recogniser
     #[arg(long, value_name = "PATH")]
-    pub grammar_oracle: Option<PathBuf>,
+    pub grammar_oracle: Option<InputPath>,
     /// Own regular expression for the regex dataset
     #[arg(long, value_name = "REGEX", allow_hyphen_values = true)]
     pub regex: Option<String>,
@@ -42,7 +44,7 @@ pub struct DatasetArgs {
     pub choice: Option<Vec<String>>,
     /// Own files of sound for the audio dataset, sent in turn [default: generated WAV files]
     #[arg(long, value_name = "PATH", num_args = 1.., conflicts_with = "audio_seconds")]
-    pub audio_path: Vec<PathBuf>,
+    pub audio_path: Vec<InputPath>,
     /// Length of each generated file of sound [default: 5]
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     pub audio_seconds: Option<f64>,
@@ -138,10 +140,75 @@ pub struct DrawingArgs {
 }
 
 /// The JSON Schemas that ship.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum JsonSchemaName {
-    /// The structured-output script's brief user profile
-    Brief,
-    /// The nested user profile of its predecessors
-    Nested,
+pub(crate) const SHIPPED_SCHEMAS: [Described<JsonSchemaSource>; 2] = [
+    Described(JsonSchemaSource::Brief, "brief", "The structured-output script's brief user profile"),
+    Described(JsonSchemaSource::Nested, "nested", "The nested user profile of its predecessors"),
+];
+
+/// A flag that the chosen dataset would ignore is a mistake worth stopping for.
+pub(crate) fn refuse_stray_flags(name: DatasetName, flags: &DatasetArgs, has_grammar_dialect: bool) -> Result<()> {
+    let rows = [
+        ("--grammar-dialect", has_grammar_dialect, OwnInput::GrammarDialect),
+        ("--json-schema-path", flags.json_schema_path.is_some(), OwnInput::JsonSchema),
+        ("--json-schema", flags.json_schema != JsonSchemaSource::Brief, OwnInput::JsonSchema),
+        ("--grammar-path", flags.grammar_path.is_some(), OwnInput::Grammar),
+        ("--grammar-oracle", flags.grammar_oracle.is_some(), OwnInput::GrammarOracle),
+        ("--regex", flags.regex.is_some(), OwnInput::Regex),
+        ("--choice", flags.choice.is_some(), OwnInput::Choice),
+        ("--dataset-path", flags.dataset_path.is_some(), OwnInput::Path),
+        ("--audio-path", !flags.audio_path.is_empty(), OwnInput::Audio),
+        ("--audio-seconds", flags.audio_seconds.is_some(), OwnInput::Audio),
+    ];
+    let rows = rows.into_iter().chain(given(&flags.drawing));
+    match rows.into_iter().find(|(_, given, input)| *given && !name.reads(*input)) {
+        None => Ok(()),
+        Some((flag, _, input)) => {
+            let takers = DatasetName::ALL.into_iter().filter(|taker| taker.reads(input));
+            let takers: Vec<String> = takers.map(|taker| format!("--dataset {taker}")).collect();
+            Err(Error::usage(format!("{flag} has no meaning with --dataset {name}"))
+                .hint(format!("use it with {}, or leave it out", takers.join(" or "))))
+        }
+    }
+}
+
+/// The flags of rows, whether each is given, and what it is an input of.
+fn given(flags: &DrawingArgs) -> [(&'static str, bool, OwnInput); 24] {
+    [
+        ("--disable-shuffle", flags.disable_shuffle, OwnInput::Order),
+        ("--no-oversample", flags.no_oversample, OwnInput::Shortfall),
+        ("--input-len", flags.input_len.is_some(), OwnInput::InputLength),
+        ("--random-input-len", flags.random_input_len.is_some(), OwnInput::RandomLengths),
+        ("--random-output-len", flags.random_output_len.is_some(), OwnInput::RandomLengths),
+        ("--random-range-ratio", flags.random_range_ratio.is_some(), OwnInput::RandomLengths),
+        ("--random-prefix-len", flags.random_prefix_len.is_some(), OwnInput::RandomLengths),
+        ("--random-batch-size", flags.random_batch_size.is_some(), OwnInput::RandomLengths),
+        ("--disable-ignore-eos", flags.disable_ignore_eos, OwnInput::RandomLengths),
+        ("--prefix-repetition-prefix-len", flags.prefix_repetition_prefix_len.is_some(), OwnInput::PrefixRepetition),
+        ("--prefix-repetition-suffix-len", flags.prefix_repetition_suffix_len.is_some(), OwnInput::PrefixRepetition),
+        ("--prefix-repetition-num-prefixes", flags.prefix_repetition_num_prefixes.is_some(), OwnInput::PrefixRepetition),
+        ("--prefix-repetition-output-len", flags.prefix_repetition_output_len.is_some(), OwnInput::PrefixRepetition),
+        ("--sharegpt-output-len", flags.sharegpt_output_len.is_some(), OwnInput::ShareGpt),
+        ("--sonnet-input-len", flags.sonnet_input_len.is_some(), OwnInput::Sonnet),
+        ("--sonnet-output-len", flags.sonnet_output_len.is_some(), OwnInput::Sonnet),
+        ("--sonnet-prefix-len", flags.sonnet_prefix_len.is_some(), OwnInput::Sonnet),
+        ("--custom-output-len", flags.custom_output_len.is_some(), OwnInput::CustomRows),
+        ("--skip-chat-template", flags.skip_chat_template, OwnInput::CustomRows),
+        ("--hf-name", flags.hf_name.is_some(), OwnInput::Columns),
+        ("--hf-subset or --hf-split", flags.hf_subset.is_some() || flags.hf_split.is_some(), OwnInput::Part),
+        ("--hf-output-len", flags.hf_output_len.is_some(), OwnInput::HubLength),
+        (
+            "--hf-text-column or --hf-messages-column",
+            flags.hf_text_column.is_some() || flags.hf_messages_column.is_some(),
+            OwnInput::Columns,
+        ),
+        ("--bfcl-categories", !flags.bfcl_categories.is_empty(), OwnInput::Categories),
+    ]
+}
+
+pub(crate) fn refuse_odd_choices(choices: &[String]) -> Result<()> {
+    let odd = choices.iter().enumerate().find(|(place, choice)| choice.is_empty() || choices[..*place].contains(choice));
+    odd.map_or(Ok(()), |(_, choice)| {
+        Err(Error::usage(format!("--choice has an empty or repeated choice: {choice:?}"))
+            .hint("give different words, e.g. yes,no"))
+    })
 }

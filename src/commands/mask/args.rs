@@ -1,11 +1,14 @@
 //! The flags of `sobench mask`. Clap types only.
 
-use std::path::PathBuf;
+use std::path::Path;
 
-use clap::builder::PossibleValuesParser;
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use crate::commands::flags::engine::EngineArgs;
+use crate::commands::flags::paths::{InputNames, InputPath, OutputPath};
+use crate::commands::flags::values::{formats, named};
+use crate::mask::row::Spelling;
+use crate::output_format::OutputFormat;
 
 /// In-process measurement of decoding engines over a corpus.
 #[derive(Args, Clone, Debug)]
@@ -13,20 +16,20 @@ pub struct MaskArgs {
     /// Corpora: `shipped`, a folder of MaskBench files, JSONSchemaBench parquet, a folder of the JSON-Schema-Test-Suite, custom
     /// JSONL; a kind may be named, as in maskbench:PATH, jsonschemabench:PATH, jsts:PATH, custom:PATH
     #[arg(long, value_name = "[KIND:]PATH", num_args = 1.., default_value = "shipped")]
-    pub corpus: Vec<String>,
+    pub corpus: Vec<InputNames>,
     /// Decoding engines, measured one after the other; lm-format-enforcer and llama.cpp are server only
     #[arg(long, value_name = "A,B", value_delimiter = ',', default_value = "guidance,xgrammar,outlines")]
     pub engine: Vec<String>,
     /// Vocabulary: cl100k_base, o200k_base, a tokenizer.json or its folder
     #[arg(long, value_name = "NAME|PATH", default_value = "cl100k_base")]
-    pub tokenizer: String,
+    pub tokenizer: InputNames,
     /// The token that ends an answer, where the tokenizer does not say
     #[arg(long, value_name = "TOKEN")]
     pub eos_token: Option<String>,
     /// How JSON instances are written; outcomes are headed by the first
     #[arg(long, value_name = "A,B", value_delimiter = ',', default_value = "maskbench,compact,pretty",
-          value_parser = PossibleValuesParser::new(["maskbench", "compact", "pretty"]))]
-    pub spelling: Vec<String>,
+          value_parser = named(&Spelling::OF_JSON, Spelling::name))]
+    pub spelling: Vec<Spelling>,
     /// Only so many entries, from the beginning
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub limit: Option<usize>,
@@ -81,36 +84,36 @@ pub struct ProofArgs {
     pub budget: u64,
     /// Also write a witness for every kind of error found (JSONL), which --replay checks again
     #[arg(long, value_name = "PATH", requires = "prove")]
-    pub witnesses: Option<PathBuf>,
+    pub witnesses: Option<OutputPath>,
     /// Also write an issue text for every kind of error found, a file each
     #[arg(long, value_name = "FOLDER", requires = "prove")]
-    pub issues: Option<PathBuf>,
+    pub issues: Option<OutputPath>,
     /// Check the witnesses of a file again, with this program's engines
     #[arg(long, value_name = "PATH", conflicts_with_all = ["prove", "witnesses", "issues", "rows", "csv", "csv_tags", "html", "explain"])]
-    pub replay: Option<PathBuf>,
+    pub replay: Option<InputPath>,
 }
 
 /// What is printed and kept.
 #[derive(Args, Clone, Debug)]
 pub struct MaskOutputArgs {
     /// What stdout gets
-    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = MaskFormat::Text)]
-    pub format: MaskFormat,
+    #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = formats(&FORMATS))]
+    pub format: OutputFormat,
     /// Also write the report as JSON
     #[arg(long, value_name = "PATH")]
-    pub json: Option<PathBuf>,
+    pub json: Option<OutputPath>,
     /// Also write a line for every entry and engine
     #[arg(long, value_name = "PATH")]
-    pub csv: Option<PathBuf>,
+    pub csv: Option<OutputPath>,
     /// Also write a line for every keyword tag and engine
     #[arg(long, value_name = "PATH")]
-    pub csv_tags: Option<PathBuf>,
+    pub csv_tags: Option<OutputPath>,
     /// Also write a page with the distributions
     #[arg(long, value_name = "PATH")]
-    pub html: Option<PathBuf>,
+    pub html: Option<OutputPath>,
     /// Keep every row in this file (JSONL) as it ends
     #[arg(long, value_name = "PATH")]
-    pub rows: Option<PathBuf>,
+    pub rows: Option<OutputPath>,
     /// Go on where the file of --rows ends
     #[arg(long, requires = "rows")]
     pub resume: bool,
@@ -122,11 +125,12 @@ pub struct MaskOutputArgs {
     pub disable_tqdm: bool,
 }
 
-/// Forms of the report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum MaskFormat {
-    Text,
-    Json,
-    Csv,
-    Html,
+/// The formats of the report.
+pub(crate) const FORMATS: [OutputFormat; 4] = [OutputFormat::Text, OutputFormat::Json, OutputFormat::Csv, OutputFormat::Html];
+
+impl MaskOutputArgs {
+    /// The files that reports are written to.
+    pub fn files(&self) -> impl Iterator<Item = &Path> {
+        [&self.json, &self.csv, &self.csv_tags, &self.html].into_iter().filter_map(|path| path.as_deref())
+    }
 }

@@ -1,12 +1,14 @@
-//! `sobench mask` from plan to report: measure, add up, render, write. Knows no engine and no layout of a corpus.
+//! `sobench mask` from options to report: measure, add up, render, write. Knows no engine and no layout of a corpus.
 
 use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::commands::flags::paths::{InputPath, OutputPath};
 use crate::commands::flags::rendering::RenderingArgs;
-use crate::commands::mask::options::{Format, MeasureOutput, MeasurePlan};
+use crate::commands::mask::args::{FORMATS, MaskOutputArgs};
+use crate::commands::mask::options::MaskOptions;
 use crate::commands::mask::report::{Measurement, Summary, csv, html, json, text};
 use crate::commands::output::CommandOutput;
 use crate::dates::date;
@@ -15,8 +17,8 @@ use crate::error::{Error, Result};
 use crate::exit_codes::{DONE, INTERRUPTED};
 use crate::mask::row::Row;
 use crate::mask::{self, MaskEvent, MaskRun, MergedRows, WorkerCommand};
+use crate::output_format::OutputFormat;
 use crate::printable::printable;
-use crate::report::format;
 use crate::shutdown;
 use crate::terminal;
 use crate::terminal::{Mode, Progress, Words};
@@ -27,32 +29,32 @@ const PARTIAL: &str = "partial: the measurement was stopped before its end; ever
 /// Characters of a refusal's words that one line shows.
 const WORDS_MAX_CHARS: usize = 300;
 
-/// Measures, prints and writes what the plan asks for.
+/// Measures, prints and writes what the options asks for.
 ///
 /// # Errors
 /// Whatever keeps the measurement from beginning, a report's file that cannot be written among it, and rows that cannot be read again. A report that cannot be written
 /// after all is told at the end, with exit code 3: it costs neither the measurement nor what is printed.
-pub fn run(plan: &MeasurePlan) -> Result<CommandOutput> {
-    plan.output.files().try_for_each(try_file)?;
+pub fn run(options: &MaskOptions) -> Result<CommandOutput> {
+    options.output.files().try_for_each(try_file)?;
     let stop = Arc::new(AtomicBool::new(false));
     watch_wishes(Arc::clone(&stop))?;
-    let measured = measure(plan, &stop)?;
+    let measured = measure(options, &stop)?;
     let summary = Summary::build(measurement(&measured), || Ok(measured.rows()))?;
-    let mut stdout = rendered(plan.output.format, &summary, measured.rows())?;
-    let mut ending =
+    let mut stdout = rendered(options.output.format, &summary, measured.rows())?;
+    let mut output =
         CommandOutput { exit_code: if measured.interrupted { INTERRUPTED } else { DONE }, ..CommandOutput::default() };
-    if plan.output.explain {
+    if options.output.explain {
         let routes = explained(&measured)?;
         // Other formats are read by programs.
-        if plan.output.format == Format::Text { stdout.push_str(&routes) } else { ending.lines.push(routes) }
+        if options.output.format == OutputFormat::Text { stdout.push_str(&routes) } else { output.lines.push(routes) }
     }
-    ending.stdout = stdout;
-    ending.lines.extend(measured.rows_path().map(|path| format!("rows: {}", path.display())));
+    output.stdout = stdout;
+    output.lines.extend(measured.rows_path().map(|path| format!("rows: {}", path.display())));
     if measured.interrupted {
-        ending.lines.push("interrupted: the report covers the rows that were done; --rows with --resume goes on".to_owned());
+        output.lines.push("interrupted: the report covers the rows that were done; --rows with --resume goes on".to_owned());
     }
-    write_all(&plan.output, &measured, &summary, &mut ending)?;
-    Ok(ending)
+    write_all(&options.output, &measured, &summary, &mut output)?;
+    Ok(output)
 }
 
 /// Puts the rows of all shards of a measurement together, and reports on the whole (`sobench merge`).
@@ -60,30 +62,26 @@ pub fn run(plan: &MeasurePlan) -> Result<CommandOutput> {
 /// # Errors
 /// The files are not those of all shards of one measurement; the merged file or the report cannot be written.
 pub(crate) fn merged(
-    files: &[PathBuf],
+    files: &[InputPath],
     merged: Option<&Path>,
     rendering: &RenderingArgs,
     report: Option<&Path>,
 ) -> Result<CommandOutput> {
-    let format = match rendering.format {
-        format::Format::Text => Format::Text,
-        format::Format::Json => Format::Json,
-        format::Format::Csv => Format::Csv,
-        format::Format::Html => Format::Html,
-        other => {
-            return Err(Error::usage(format!("a measurement of engines has no such report: --format {}", other.name()))
-                .hint("rows have text, json, csv and html"));
-        }
-    };
-    let MergedRows { about, rows, missing, notices } = mask::merge_rows(files, merged)?;
-    let mut ending =
+    let format = rendering.format;
+    if !FORMATS.contains(&format) {
+        return Err(Error::usage(format!("a measurement of engines has no such report: --format {}", format.name()))
+            .hint("rows have text, json, csv and html"));
+    }
+    let files: Vec<PathBuf> = files.iter().map(|path| path.to_path_buf()).collect();
+    let MergedRows { about, rows, missing, notices } = mask::merge_rows(&files, merged)?;
+    let mut output =
         CommandOutput { lines: notices.iter().map(|notice| format!("warning: {notice}")).collect(), ..CommandOutput::default() };
-    ending.lines.extend(rows.path().map(|path| format!("rows: {}", path.display())));
+    output.lines.extend(rows.path().map(|path| format!("rows: {}", path.display())));
     if about.prove.is_some() {
-        ending
+        output
             .lines
             .push("proofs are reported from the merged rows by the command without --shard: --rows FILE --resume".to_owned());
-        return Ok(ending);
+        return Ok(output);
     }
     let measurement = Measurement {
         about,
@@ -97,30 +95,31 @@ pub(crate) fn merged(
     let summary = Summary::build(measurement, || Ok(rows.iter()))?;
     let rendered = rendered(format, &summary, rows.iter())?;
     match report {
-        None => ending.stdout = rendered,
-        Some(path) => write_file(path, rendered.as_bytes(), &mut ending),
+        None => output.stdout = rendered,
+        Some(path) => write_file(path, rendered.as_bytes(), &mut output),
     }
-    Ok(ending)
+    Ok(output)
 }
 
 /// The report of rows in a format.
 ///
 /// # Errors
 /// Rows that cannot be read.
-fn rendered(format: Format, summary: &Summary, rows: impl Iterator<Item = Result<Row>>) -> Result<String> {
+fn rendered(format: OutputFormat, summary: &Summary, rows: impl Iterator<Item = Result<Row>>) -> Result<String> {
     Ok(match format {
-        Format::Text => text::render(summary),
-        Format::Json => pretty(&json::render(summary)),
-        Format::Csv => String::from_utf8_lossy(&csv::render_rows(rows, &summary.measurement.about)?).into_owned(),
-        Format::Html => html::render(summary),
+        OutputFormat::Text => text::render(summary),
+        OutputFormat::Json => pretty(&json::render(summary)),
+        OutputFormat::Csv => String::from_utf8_lossy(&csv::render_rows(rows, &summary.measurement.about)?).into_owned(),
+        OutputFormat::Html => html::render(summary),
+        other => return Err(other.unsupported("a measurement of engines")),
     })
 }
 
-fn measure(plan: &MeasurePlan, stop: &AtomicBool) -> Result<MaskRun> {
-    let mode = Mode::detect(plan.output.progress);
+fn measure(options: &MaskOptions, stop: &AtomicBool) -> Result<MaskRun> {
+    let mode = Mode::detect(!options.output.disable_tqdm);
     let progress = std::sync::OnceLock::new();
     let words = Words { unit: "rows", failed: "stopped early" };
-    let measured = mask::run(&plan.mask, &WorkerCommand::current()?, stop, &|event| match event {
+    let measured = mask::run(&options.mask, &WorkerCommand::current()?, stop, &|event| match event {
         MaskEvent::Started { rows, resumed } => {
             if resumed > 0 {
                 terminal::say(&format!("{resumed} of {rows} rows are there already"));
@@ -169,25 +168,25 @@ fn explained(measured: &MaskRun) -> Result<String> {
     Ok(lines)
 }
 
-fn write_all(output: &MeasureOutput, measured: &MaskRun, summary: &Summary, ending: &mut CommandOutput) -> Result<()> {
-    let mut write = |path: &Option<std::path::PathBuf>, bytes: &dyn Fn() -> Result<Vec<u8>>| -> Result<()> {
+fn write_all(files: &MaskOutputArgs, measured: &MaskRun, summary: &Summary, output: &mut CommandOutput) -> Result<()> {
+    let mut write = |path: &Option<OutputPath>, bytes: &dyn Fn() -> Result<Vec<u8>>| -> Result<()> {
         let Some(path) = path else { return Ok(()) };
-        write_file(path, &bytes()?, ending);
+        write_file(path, &bytes()?, output);
         Ok(())
     };
-    write(&output.json, &|| Ok(pretty(&json::render(summary)).into_bytes()))?;
-    write(&output.csv, &|| csv::render_rows(measured.rows(), &measured.about))?;
-    write(&output.csv_tags, &|| Ok(csv::render_tags(summary)))?;
-    write(&output.html, &|| Ok(html::render(summary).into_bytes()))
+    write(&files.json, &|| Ok(pretty(&json::render(summary)).into_bytes()))?;
+    write(&files.csv, &|| csv::render_rows(measured.rows(), &measured.about))?;
+    write(&files.csv_tags, &|| Ok(csv::render_tags(summary)))?;
+    write(&files.html, &|| Ok(html::render(summary).into_bytes()))
 }
 
 /// Writes a report, and says whether it could; one that cannot be written costs nothing but itself.
-pub(crate) fn write_file(path: &Path, bytes: &[u8], ending: &mut CommandOutput) {
+pub(crate) fn write_file(path: &Path, bytes: &[u8], output: &mut CommandOutput) {
     match std::fs::write(path, bytes).map_err(|error| cannot_write(path, &error)) {
-        Ok(()) => ending.lines.push(format!("written: {}", path.display())),
+        Ok(()) => output.lines.push(format!("written: {}", path.display())),
         Err(error) => {
-            ending.lines.push(format!("error: {error}"));
-            ending.exit_code = ending.exit_code.max(error.exit_code());
+            output.lines.push(format!("error: {error}"));
+            output.exit_code = output.exit_code.max(error.exit_code());
         }
     }
 }

@@ -10,6 +10,7 @@ pub mod report;
 use std::io::BufReader;
 
 use self::args::MaskArgs;
+use self::options::MaskOptions;
 use super::output::CommandOutput;
 use crate::error::Result;
 use crate::mask::worker;
@@ -19,11 +20,11 @@ use crate::mask::worker;
 /// # Errors
 /// Those of what the flags ask for.
 pub fn run(flags: &MaskArgs) -> Result<CommandOutput> {
-    let plan = options::mask_plan(flags)?;
-    let output = match (&plan.proof.replay, plan.mask.prove) {
-        (Some(path), _) => proof::replay(&plan, path),
-        (None, Some(effort)) => proof::run(&plan, effort),
-        (None, None) => measure::run(&plan),
+    let options = MaskOptions::new(flags)?;
+    let output = match (&options.proof.replay, options.mask.prove) {
+        (Some(path), _) => proof::replay(&options, path),
+        (None, Some(effort)) => proof::run(&options, effort),
+        (None, None) => measure::run(&options),
     };
     Ok(output?.or_save_with("--json, --csv or --html"))
 }

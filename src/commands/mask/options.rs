@@ -1,63 +1,24 @@
-//! The flags of `sobench mask`, checked and turned into what is measured and what is written. Opens no file.
+//! The flags of `sobench mask`, checked. Opens no file.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::thread;
 
-use crate::commands::flags::embedded;
-use crate::commands::mask::args::{MaskArgs, MaskFormat};
+use crate::commands::flags::environment::variable;
+use crate::commands::flags::{embedded, shard};
+use crate::commands::mask::args::{MaskArgs, MaskOutputArgs, ProofArgs};
 use crate::engine::EngineName;
 use crate::error::{Error, Result};
 use crate::mask::about::Sample;
 use crate::mask::plan::{CorpusSource, Effort, MAX_JOBS, MaskPlan};
-use crate::mask::row::Spelling;
+use crate::output_format::OutputFormat;
 use crate::shard::Shard;
 
-/// A measurement and what becomes of it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct MeasurePlan {
+/// What is measured or proved, and what is written.
+#[derive(Clone, Debug)]
+pub struct MaskOptions {
     pub mask: MaskPlan,
-    pub output: MeasureOutput,
-    pub proof: ProofOutput,
-}
-
-/// What becomes of proofs.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct ProofOutput {
-    pub witnesses: Option<PathBuf>,
-    /// A folder.
-    pub issues: Option<PathBuf>,
-    /// Witnesses that are checked again; then nothing else is done.
-    pub replay: Option<PathBuf>,
-}
-
-/// What is printed and written.
-#[derive(Clone, Debug, PartialEq)]
-pub struct MeasureOutput {
-    /// What stdout gets.
-    pub format: Format,
-    pub json: Option<PathBuf>,
-    pub csv: Option<PathBuf>,
-    pub csv_tags: Option<PathBuf>,
-    pub html: Option<PathBuf>,
-    /// Say where `auto` sends each entry.
-    pub explain: bool,
-    pub progress: bool,
-}
-
-impl MeasureOutput {
-    /// The files that reports are written to.
-    pub fn files(&self) -> impl Iterator<Item = &Path> {
-        [&self.json, &self.csv, &self.csv_tags, &self.html].into_iter().filter_map(|path| path.as_deref())
-    }
-}
-
-/// Forms of the report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    Text,
-    Json,
-    Csv,
-    Html,
+    pub output: MaskOutputArgs,
+    pub proof: ProofArgs,
 }
 
 /// How long one entry may take where nothing is said: to be measured, and to be proved.
@@ -67,69 +28,49 @@ const PROOF_TIMEOUT_S: f64 = 10.0;
 /// The longest time that one entry may be given: a day.
 const LONGEST_TIMEOUT_S: f64 = 86_400.0;
 
-/// Checks the flags of `sobench mask`.
-///
-/// # Errors
-/// Usage errors that name the flag and its value.
-pub fn mask_plan(flags: &MaskArgs) -> Result<MeasurePlan> {
-    let engines = flags.engine.iter().map(|name| EngineName::parse(name)).collect::<Result<Vec<_>>>()?;
-    if flags.output.explain && !engines.contains(&EngineName::Auto) {
-        return Err(Error::usage("--explain says where auto sends an entry, and auto is not among --engine")
-            .hint("add it, e.g. --engine auto, or leave --explain out"));
+impl MaskOptions {
+    /// Checks the flags.
+    ///
+    /// # Errors
+    /// Usage errors that name the flag and its value.
+    pub fn new(flags: &MaskArgs) -> Result<Self> {
+        let engines = flags.engine.iter().map(|name| EngineName::parse(name)).collect::<Result<Vec<_>>>()?;
+        if flags.output.explain && !engines.contains(&EngineName::Auto) {
+            return Err(Error::usage("--explain says where auto sends an entry, and auto is not among --engine")
+                .hint("add it, e.g. --engine auto, or leave --explain out"));
+        }
+        check_files(flags)?;
+        check_proof(flags, &engines)?;
+        let proves = flags.proof.prove;
+        let mask = MaskPlan {
+            corpora: flags.corpus.iter().map(|typed| CorpusSource::parse(typed)).collect(),
+            engines,
+            policy: embedded::policy(&flags.policy),
+            tokenizer: flags.tokenizer.to_string(),
+            eos_token: flags.eos_token.clone(),
+            jobs: flags.jobs.map_or_else(|| default_jobs(usize::from(!proves && flags.proof.replay.is_none())), usize::from),
+            timeout_ms: timeout_ms(flags.timeout.unwrap_or(if proves { PROOF_TIMEOUT_S } else { TIMEOUT_S }))?,
+            memory_limit_bytes: memory_limit(flags.memory_limit_mib)?,
+            spellings: flags.spelling.clone(),
+            limit: flags.limit,
+            sample: flags.sample.map(|entries| Sample { entries, seed: flags.seed }),
+            filter: flags.filter.clone(),
+            rows: flags.output.rows.clone().map(Into::into),
+            resume: flags.output.resume,
+            assert_formats: !flags.no_format_assertion,
+            warm: !flags.cold_only,
+            batch_sizes: flags.batch.iter().copied().map(usize::from).collect(),
+            prove: proves.then_some(Effort { seed: flags.seed, budget: flags.proof.budget }),
+            shard: shard(flags)?,
+        };
+        mask.check()?;
+        Ok(Self { mask, output: flags.output.clone(), proof: flags.proof.clone() })
     }
-    check_files(flags)?;
-    check_proof(flags, &engines)?;
-    let proves = flags.proof.prove;
-    let mask = MaskPlan {
-        corpora: flags.corpus.iter().map(|typed| CorpusSource::parse(typed)).collect(),
-        engines,
-        policy: embedded::policy(&flags.policy),
-        tokenizer: flags.tokenizer.clone(),
-        eos_token: flags.eos_token.clone(),
-        jobs: flags.jobs.map_or_else(|| default_jobs(usize::from(!proves && flags.proof.replay.is_none())), usize::from),
-        timeout_ms: timeout_ms(flags.timeout.unwrap_or(if proves { PROOF_TIMEOUT_S } else { TIMEOUT_S }))?,
-        memory_limit_bytes: memory_limit(flags.memory_limit_mib)?,
-        spellings: flags.spelling.iter().filter_map(|name| spelling(name)).collect(),
-        limit: flags.limit,
-        sample: flags.sample.map(|entries| Sample { entries, seed: flags.seed }),
-        filter: flags.filter.clone(),
-        rows: flags.output.rows.clone(),
-        resume: flags.output.resume,
-        assert_formats: !flags.no_format_assertion,
-        warm: !flags.cold_only,
-        batch_sizes: flags.batch.iter().copied().map(usize::from).collect(),
-        prove: proves.then_some(Effort { seed: flags.seed, budget: flags.proof.budget }),
-        shard: shard(flags)?,
-    };
-    mask.check()?;
-    Ok(MeasurePlan {
-        mask,
-        output: MeasureOutput {
-            format: match flags.output.format {
-                MaskFormat::Text => Format::Text,
-                MaskFormat::Json => Format::Json,
-                MaskFormat::Csv => Format::Csv,
-                MaskFormat::Html => Format::Html,
-            },
-            json: flags.output.json.clone(),
-            csv: flags.output.csv.clone(),
-            csv_tags: flags.output.csv_tags.clone(),
-            html: flags.output.html.clone(),
-            explain: flags.output.explain,
-            progress: !flags.output.disable_tqdm,
-        },
-        proof: ProofOutput {
-            witnesses: flags.proof.witnesses.clone(),
-            issues: flags.proof.issues.clone(),
-            replay: flags.proof.replay.clone(),
-        },
-    })
 }
 
 /// The part of the entries, where one was asked for. What it brings is kept, since by itself it is nothing.
 fn shard(flags: &MaskArgs) -> Result<Option<Shard>> {
-    let shard =
-        crate::commands::bench::options::shard::shard(flags.shard.as_deref(), &crate::commands::flags::environment::variable)?;
+    let shard = shard::shard(flags.shard.as_deref(), &variable)?;
     let fail = |what: String, hint: &str| Err(Error::usage(what).hint(hint.to_owned()));
     match shard {
         Some(shard) if flags.proof.replay.is_some() => {
@@ -158,8 +99,8 @@ fn check_proof(flags: &MaskArgs, engines: &[EngineName]) -> Result<()> {
         ("--csv-tags", output.csv_tags.is_some()),
         ("--html", output.html.is_some()),
         ("--explain", output.explain),
-        ("--format csv", output.format == MaskFormat::Csv),
-        ("--format html", output.format == MaskFormat::Html),
+        ("--format csv", output.format == OutputFormat::Csv),
+        ("--format html", output.format == OutputFormat::Html),
     ];
     if let Some((flag, _)) = unused.into_iter().find(|(_, is_given)| *is_given) {
         return Err(Error::usage(format!("proofs have no such report: {flag}")).hint("they have --format text, json and --json"));
@@ -194,10 +135,6 @@ fn check_files(flags: &MaskArgs) -> Result<()> {
 /// Where masks are timed, a core is left to the parent and to the system, so that they do not take the processor from them.
 fn default_jobs(left: usize) -> usize {
     thread::available_parallelism().map_or(1, |cores| (cores.get() - left).clamp(1, MAX_JOBS))
-}
-
-fn spelling(name: &str) -> Option<Spelling> {
-    Spelling::OF_JSON.into_iter().find(|spelling| spelling.name() == name)
 }
 
 fn timeout_ms(seconds: f64) -> Result<u64> {

@@ -1,4 +1,4 @@
-//! `sobench mask --prove` and `--replay` from plan to report. Knows no engine and no oracle.
+//! `sobench mask --prove` and `--replay` from options to report. Knows no engine and no oracle.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::commands::mask::measure::{pretty, try_file, watch_wishes, write_file};
-use crate::commands::mask::options::{Format, MeasurePlan};
+use crate::commands::mask::options::MaskOptions;
 use crate::commands::mask::proof_report::{Proving, Summary, issue, json, replay as replayed, text};
 use crate::commands::output::CommandOutput;
 use crate::dates::date;
@@ -19,43 +19,44 @@ use crate::mask::WorkerCommand;
 use crate::mask::plan::Effort;
 use crate::mask::proof_run::{self, ProofEvent, ProofRun};
 use crate::mask::prove::witness::{self, Witness};
+use crate::output_format::OutputFormat;
 use crate::terminal;
 use crate::terminal::{Mode, Progress, Words};
 
 /// Bytes of a file of witnesses.
 const MAX_WITNESSES_BYTES: u64 = 1 << 30;
 
-/// Proves, prints and writes what the plan asks for.
+/// Proves, prints and writes what the options asks for.
 ///
 /// # Errors
 /// Whatever keeps the proof from beginning. A file that cannot be written after all is told at the end, with exit code 3.
-pub fn run(plan: &MeasurePlan, effort: Effort) -> Result<CommandOutput> {
-    plan.output.json.iter().chain(&plan.proof.witnesses).try_for_each(|path| try_file(path))?;
-    if let Some(folder) = &plan.proof.issues {
+pub fn run(options: &MaskOptions, effort: Effort) -> Result<CommandOutput> {
+    options.output.json.iter().chain(&options.proof.witnesses).try_for_each(|path| try_file(path))?;
+    if let Some(folder) = &options.proof.issues {
         std::fs::create_dir_all(folder).map_err(|error| cannot_make(folder, &error))?;
     }
     let stop = Arc::new(AtomicBool::new(false));
     watch_wishes(Arc::clone(&stop))?;
-    let proved = prove(plan, effort, &stop)?;
+    let proved = prove(options, effort, &stop)?;
     let summary = Summary::build(proving(&proved), proved.rows())?;
-    let stdout = match plan.output.format {
-        Format::Json => pretty(&json::render(&summary)),
+    let stdout = match options.output.format {
+        OutputFormat::Json => pretty(&json::render(&summary)),
         _ => text::render(&summary),
     };
-    let mut ending =
+    let mut output =
         CommandOutput { stdout, exit_code: if proved.interrupted { INTERRUPTED } else { DONE }, ..CommandOutput::default() };
-    ending.lines.extend(proved.rows_path().map(|path| format!("rows: {}", path.display())));
+    output.lines.extend(proved.rows_path().map(|path| format!("rows: {}", path.display())));
     if proved.interrupted {
-        ending.lines.push("interrupted: the report covers the entries that were done; --rows with --resume goes on".to_owned());
+        output.lines.push("interrupted: the report covers the entries that were done; --rows with --resume goes on".to_owned());
     }
-    write_all(plan, &summary, &mut ending);
-    Ok(ending)
+    write_all(options, &summary, &mut output);
+    Ok(output)
 }
 
-fn prove(plan: &MeasurePlan, effort: Effort, stop: &AtomicBool) -> Result<ProofRun> {
-    let mode = Mode::detect(plan.output.progress);
+fn prove(options: &MaskOptions, effort: Effort, stop: &AtomicBool) -> Result<ProofRun> {
+    let mode = Mode::detect(!options.output.disable_tqdm);
     let (entries, findings) = (OnceLock::new(), OnceLock::new());
-    let proved = proof_run::prove(&plan.mask, effort, &WorkerCommand::current()?, stop, &|event| match event {
+    let proved = proof_run::prove(&options.mask, effort, &WorkerCommand::current()?, stop, &|event| match event {
         ProofEvent::Started { entries: count, resumed } => {
             if resumed > 0 {
                 terminal::say(&format!("{resumed} of {count} entries are there already"));
@@ -96,21 +97,21 @@ fn proving(proved: &ProofRun) -> Proving {
     }
 }
 
-fn write_all(plan: &MeasurePlan, summary: &Summary, ending: &mut CommandOutput) {
-    if let Some(path) = &plan.output.json {
-        write_file(path, pretty(&json::render(summary)).as_bytes(), ending);
+fn write_all(options: &MaskOptions, summary: &Summary, output: &mut CommandOutput) {
+    if let Some(path) = &options.output.json {
+        write_file(path, pretty(&json::render(summary)).as_bytes(), output);
     }
     let clusters = &summary.proving.clusters;
-    if let Some(path) = &plan.proof.witnesses {
+    if let Some(path) = &options.proof.witnesses {
         let lines = clusters.iter().filter_map(|it| it.witness.as_ref());
         let lines =
             lines.map(|it| serde_json::to_string(it).expect("a witness holds only strings, numbers and JSON values") + "\n");
-        write_file(path, lines.collect::<String>().as_bytes(), ending);
+        write_file(path, lines.collect::<String>().as_bytes(), output);
     }
-    if let Some(folder) = &plan.proof.issues {
+    if let Some(folder) = &options.proof.issues {
         for (number, cluster) in clusters.iter().enumerate() {
             if let Some(text) = issue::render(&summary.proving, cluster) {
-                write_file(&folder.join(issue::file_name(number + 1, cluster)), text.as_bytes(), ending);
+                write_file(&folder.join(issue::file_name(number + 1, cluster)), text.as_bytes(), output);
             }
         }
     }
@@ -125,15 +126,15 @@ fn cannot_make(folder: &Path, error: &std::io::Error) -> Error {
 ///
 /// # Errors
 /// A file that holds none, and whatever keeps the engines from being opened.
-pub fn replay(plan: &MeasurePlan, path: &Path) -> Result<CommandOutput> {
+pub fn replay(options: &MaskOptions, path: &Path) -> Result<CommandOutput> {
     let witnesses = read(path)?;
-    plan.output.json.iter().try_for_each(|path| try_file(path))?;
+    options.output.json.iter().try_for_each(|path| try_file(path))?;
     let stop = Arc::new(AtomicBool::new(false));
     watch_wishes(Arc::clone(&stop))?;
-    let standings = proof_run::replay(&witnesses, &plan.mask, &WorkerCommand::current()?, &stop)?;
+    let standings = proof_run::replay(&witnesses, &options.mask, &WorkerCommand::current()?, &stop)?;
     let value = replayed::json(&witnesses, &standings);
-    let stdout = match plan.output.format {
-        Format::Json => pretty(&value),
+    let stdout = match options.output.format {
+        OutputFormat::Json => pretty(&value),
         _ => replayed::text(&witnesses, &standings),
     };
     let tally = replayed::Tally::of(&standings);
@@ -142,11 +143,11 @@ pub fn replay(plan: &MeasurePlan, path: &Path) -> Result<CommandOutput> {
         _ if tally.unknown > 0 => COULD_NOT,
         _ => DONE,
     };
-    let mut ending = CommandOutput { stdout, exit_code, ..CommandOutput::default() };
-    if let Some(path) = &plan.output.json {
-        write_file(path, pretty(&value).as_bytes(), &mut ending);
+    let mut output = CommandOutput { stdout, exit_code, ..CommandOutput::default() };
+    if let Some(path) = &options.output.json {
+        write_file(path, pretty(&value).as_bytes(), &mut output);
     }
-    Ok(ending)
+    Ok(output)
 }
 
 fn read(path: &Path) -> Result<Vec<Witness>> {

@@ -13,7 +13,7 @@ use crate::case::{Arm, Case};
 use crate::commands::bench::options::{RunPlan, Target};
 use crate::commands::bench::run;
 use crate::commands::bench::session::grammar_spelling;
-use crate::commands::matrix::options::{ArmsPlan, ContenderPlan, How, PlannedRun};
+use crate::commands::matrix::options::{ContenderPlan, How, MatrixOptions, PlannedRun};
 use crate::commands::output::CommandOutput;
 use crate::dataset::{self, DatasetPlan};
 use crate::error::Result;
@@ -31,7 +31,7 @@ const UNKNOWN_MODEL: &str = "<the first model that /v1/models lists>";
 ///
 /// # Errors
 /// A dataset cannot be read; a case cannot be put into a request.
-pub fn command(plan: &ArmsPlan) -> Result<CommandOutput> {
+pub fn command(plan: &MatrixOptions) -> Result<CommandOutput> {
     let mut page = listing(plan);
     add_error_limits(&mut page, plan);
     for contender in &plan.contenders {
@@ -45,7 +45,7 @@ pub fn command(plan: &ArmsPlan) -> Result<CommandOutput> {
     Ok(CommandOutput { stdout: page, ..CommandOutput::default() })
 }
 
-fn listing(plan: &ArmsPlan) -> String {
+fn listing(plan: &MatrixOptions) -> String {
     let turns = turns(&extent(plan));
     let all: usize = turns.iter().map(Vec::len).sum();
     let mut page = format!("dry run: nothing is sent; without --dry-run, these runs would be made, in this order: {all}\n");
@@ -70,7 +70,7 @@ fn listing(plan: &ArmsPlan) -> String {
 }
 
 /// When a run would give up on its server, where that was said; the limits are those of all runs.
-fn add_error_limits(page: &mut String, plan: &ArmsPlan) {
+fn add_error_limits(page: &mut String, plan: &MatrixOptions) {
     let Some(first) = plan.contenders.first().and_then(|contender| contender.runs.first()) else { return };
     let limits = first.plan.settings.load.error_limits;
     for limit in limits.phrases(&format!("{MIN_ENDED} of its requests")) {
@@ -79,7 +79,7 @@ fn add_error_limits(page: &mut String, plan: &ArmsPlan) {
 }
 
 /// The first request of each arm of a run.
-fn add_requests(page: &mut String, plan: &ArmsPlan, contender: &ContenderPlan, run: &PlannedRun) -> Result<()> {
+fn add_requests(page: &mut String, plan: &MatrixOptions, contender: &ContenderPlan, run: &PlannedRun) -> Result<()> {
     let (cases, options) = prepared(&run.plan)?;
     for arm in [Arm::Constrained, Arm::Control, Arm::Free] {
         let Some(case) = cases.iter().find(|case| case.arm == arm) else { continue };

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::order::Step;
 use crate::commands::bench::run::{Finished, FirstUse, Past};
-use crate::commands::matrix::options::{ArmsPlan, AtOnce, How, Order};
+use crate::commands::matrix::options::{AtOnce, How, MatrixOptions, Order};
 use crate::commands::matrix::report::{
     About, ColdFrom, Comparison, Control, FORMAT, FORMAT_VERSION, Fate, Figures, KneeRow, Load, Row, RunAbout, Treatment,
 };
@@ -198,7 +198,7 @@ fn place(step: &Step) -> (usize, usize, usize) {
 }
 
 /// A run by its place in the plan.
-pub(super) fn run_about(plan: &ArmsPlan, step: &Step) -> RunAbout {
+pub(super) fn run_about(plan: &MatrixOptions, step: &Step) -> RunAbout {
     RunAbout {
         contender: plan.contenders[step.contender].name.clone(),
         dataset: plan.datasets[step.dataset].clone(),
@@ -213,7 +213,7 @@ pub(super) fn run_about(plan: &ArmsPlan, step: &Step) -> RunAbout {
 }
 
 /// The table, and everything around it.
-pub(super) fn comparison(plan: &ArmsPlan, gathered: &Gathered, stopped: bool) -> Comparison {
+pub(super) fn comparison(plan: &MatrixOptions, gathered: &Gathered, stopped: bool) -> Comparison {
     let mut rows = Vec::new();
     for (dataset, dataset_name) in plan.datasets.iter().enumerate() {
         for (contender, it) in plan.contenders.iter().enumerate() {
@@ -235,7 +235,7 @@ pub(super) fn comparison(plan: &ArmsPlan, gathered: &Gathered, stopped: bool) ->
 }
 
 /// A cell that has no run of its own may belong to a contender that was given up at another one.
-fn fate(plan: &ArmsPlan, gathered: &Gathered, place: (usize, usize, usize)) -> Fate {
+fn fate(plan: &MatrixOptions, gathered: &Gathered, place: (usize, usize, usize)) -> Fate {
     let (dataset, contender, _) = place;
     let cell = gathered.cells.get(&place);
     if let Some(figures) = cell.and_then(|cell| figures(plan, cell)) {
@@ -251,7 +251,7 @@ fn fate(plan: &ArmsPlan, gathered: &Gathered, place: (usize, usize, usize)) -> F
 }
 
 /// What the runs of a line came to; `None` without a constrained run.
-fn figures(plan: &ArmsPlan, cell: &Cell) -> Option<Figures> {
+fn figures(plan: &MatrixOptions, cell: &Cell) -> Option<Figures> {
     let runs = &cell.constrained;
     let first = runs.first()?;
     let pooled = |of: fn(&Timed) -> Option<f64>| Summary::of(values(runs, of), &TAIL);
@@ -295,7 +295,7 @@ fn uses(runs: &[Done]) -> (Option<ColdFrom>, [Summary; 2]) {
     }
 }
 
-fn control(plan: &ArmsPlan, cell: &Cell) -> Option<Control> {
+fn control(plan: &MatrixOptions, cell: &Cell) -> Option<Control> {
     let runs = &cell.control;
     runs.first()?;
     let seed = seed(plan);
@@ -340,7 +340,7 @@ fn per_second(runs: &[Done], of: fn(&Sums) -> Option<f64>) -> Option<f64> {
     (whole > 0.0).then(|| counts.iter().sum::<f64>() / whole)
 }
 
-fn knees(plan: &ArmsPlan, rows: &[Row]) -> Vec<KneeRow> {
+fn knees(plan: &MatrixOptions, rows: &[Row]) -> Vec<KneeRow> {
     if plan.slo.is_none() || plan.loads == [Load::AsGiven] {
         return Vec::new();
     }
@@ -357,7 +357,7 @@ fn knees(plan: &ArmsPlan, rows: &[Row]) -> Vec<KneeRow> {
     rows.chunks(plan.loads.len()).filter_map(of_sweep).collect()
 }
 
-fn about(plan: &ArmsPlan, gathered: &Gathered, stopped: bool) -> About {
+fn about(plan: &MatrixOptions, gathered: &Gathered, stopped: bool) -> About {
     let run = plan.contenders.first().and_then(|it| it.runs.first()).map(|it| &it.plan);
     let first = gathered.cells.values().flat_map(|cell| cell.control.iter().chain(&cell.constrained));
     About {
@@ -378,11 +378,11 @@ fn about(plan: &ArmsPlan, gathered: &Gathered, stopped: bool) -> About {
     }
 }
 
-fn seed(plan: &ArmsPlan) -> u64 {
+fn seed(plan: &MatrixOptions) -> u64 {
     plan.contenders.first().and_then(|it| it.runs.first()).map_or(0, |it| it.plan.settings.dataset.seed)
 }
 
-fn servers(plan: &ArmsPlan) -> &'static str {
+fn servers(plan: &MatrixOptions) -> &'static str {
     match plan.contenders.first().map(|it| &it.how) {
         Some(How::Embedded) => "the embedded server, started anew for each run",
         Some(How::Launched { .. }) => "servers that were started one at a time, anew for each repeat, and ended after their runs",
@@ -392,7 +392,7 @@ fn servers(plan: &ArmsPlan) -> &'static str {
 }
 
 /// In which order the runs are made, in words.
-pub(super) fn order(plan: &ArmsPlan) -> String {
+pub(super) fn order(plan: &MatrixOptions) -> String {
     let balance = match plan.repeats {
         1 => "one repeat, in the order of the table".to_owned(),
         repeats => format!(
@@ -410,7 +410,7 @@ pub(super) fn order(plan: &ArmsPlan) -> String {
     format!("{}; {balance}{treatments}", plan.order)
 }
 
-fn notices(plan: &ArmsPlan, gathered: &Gathered, rows: &[Row]) -> Vec<String> {
+fn notices(plan: &MatrixOptions, gathered: &Gathered, rows: &[Row]) -> Vec<String> {
     let measured = || rows.iter().filter_map(|row| if let Fate::Measured(figures) = &row.fate { Some(figures) } else { None });
     let runs = || gathered.cells.values().flat_map(|cell| cell.constrained.iter().chain(&cell.control));
     let mut notices = gathered.notices.clone();
@@ -459,10 +459,10 @@ fn notices(plan: &ArmsPlan, gathered: &Gathered, rows: &[Row]) -> Vec<String> {
 }
 
 /// What servers that run at once may do to each other.
-fn neighbours(plan: &ArmsPlan) -> Option<String> {
+fn neighbours(plan: &MatrixOptions) -> Option<String> {
     match &plan.order {
         Order::Interleaved(AtOnce::ServersOfTheirOwn { shared_host: Some(host) }) => Some(format!(
-            "servers on one machine that run at once may take each other's time (--arm-order blocks asks one after the other): {host}"
+            "servers on one machine that run at once may take each other's time (--matrix-order blocks asks one after the other): {host}"
         )),
         Order::Interleaved(AtOnce::InSpiteOfCores { cores }) => Some(format!(
             "the embedded servers ran at once on so few cores that each makes the others look slow ({cores}): no latency is that of its \

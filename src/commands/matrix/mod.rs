@@ -25,13 +25,14 @@ use self::watch::Watch;
 use crate::commands::bench::options::{RunPlan, Target};
 use crate::commands::bench::run;
 use crate::commands::bench::run::Past;
-use crate::commands::matrix::options::{ArmsPlan, ContenderPlan, How, Order};
-use crate::commands::matrix::report::{Form, RunAbout, render};
+use crate::commands::matrix::options::{ContenderPlan, How, MatrixOptions, Order};
+use crate::commands::matrix::report::{RunAbout, render};
 use crate::commands::output::CommandOutput;
 use crate::driver::{Client, DriverOptions};
 use crate::error::{Error, Kind, Result};
 use crate::exit_codes::{COULD_NOT, DONE, INTERRUPTED, NOT_KEPT};
 use crate::output_files::try_file;
+use crate::output_format::OutputFormat;
 use crate::record::EngineChoice;
 use crate::terminal;
 
@@ -39,7 +40,7 @@ use crate::terminal;
 ///
 /// # Errors
 /// A wrong file name; the user stopped it before there was anything to report. A run that fails is a row of the table.
-pub fn command(plan: &ArmsPlan) -> Result<CommandOutput> {
+pub fn command(plan: &MatrixOptions) -> Result<CommandOutput> {
     plan.files.iter().try_for_each(|(path, _)| make_room(path))?;
     let runtime = Runtime::new().map_err(|error| Error::environment(format!("no threads to run on: {error}")))?;
     let watch = Watch::begin(&runtime);
@@ -70,7 +71,7 @@ pub fn command(plan: &ArmsPlan) -> Result<CommandOutput> {
 
 /// What making the runs takes.
 struct Running<'a> {
-    plan: &'a ArmsPlan,
+    plan: &'a MatrixOptions,
     runtime: &'a Runtime,
     watch: &'a Watch,
     /// The server that was started for a contender in a repeat.
@@ -236,40 +237,44 @@ fn failure(contender: &ContenderPlan, finished: &run::Finished) -> Option<String
     }
 }
 
-fn finish(plan: &ArmsPlan, gathered: &Gathered, stopped: bool) -> Result<CommandOutput> {
+fn finish(plan: &MatrixOptions, gathered: &Gathered, stopped: bool) -> Result<CommandOutput> {
     if stopped && gathered.is_empty() {
         return Err(Error::interrupted("stopped before a run was whole, and only whole runs are compared")
             .hint("what was done is in the log of its run: sobench report"));
     }
     let comparison = gather::comparison(plan, gathered, stopped);
-    let mut ending =
-        CommandOutput { stdout: render(&comparison, Form::Text), lines: Vec::new(), exit_code: DONE, ..CommandOutput::default() };
+    let mut output = CommandOutput {
+        stdout: render(&comparison, OutputFormat::Text)?,
+        lines: Vec::new(),
+        exit_code: DONE,
+        ..CommandOutput::default()
+    };
     let failed = comparison.runs.iter().any(|run| run.failure.is_some());
     if gathered.is_missed {
-        ending.exit_code = NOT_KEPT;
+        output.exit_code = NOT_KEPT;
     }
-    for (path, form) in &plan.files {
-        match std::fs::write(path, render(&comparison, *form)) {
-            Ok(()) => ending.lines.push(format!("comparison saved: {}", path.display())),
+    for (path, format) in &plan.files {
+        match std::fs::write(path, render(&comparison, *format)?) {
+            Ok(()) => output.lines.push(format!("comparison saved: {}", path.display())),
             Err(error) => {
-                ending.lines.push(format!("error: the comparison cannot be written ({error}): {}", path.display()));
-                ending.exit_code = COULD_NOT;
+                output.lines.push(format!("error: the comparison cannot be written ({error}): {}", path.display()));
+                output.exit_code = COULD_NOT;
             }
         }
     }
     if failed || gathered.is_lost {
-        ending.exit_code = COULD_NOT;
+        output.exit_code = COULD_NOT;
     }
     if stopped {
-        ending.lines.push("interrupted: the table covers the runs that were done".to_owned());
-        ending.exit_code = INTERRUPTED;
+        output.lines.push("interrupted: the table covers the runs that were done".to_owned());
+        output.exit_code = INTERRUPTED;
     } else if failed {
-        ending.lines.push("error: not everything could be run; the table says what and why".to_owned());
+        output.lines.push("error: not everything could be run; the table says what and why".to_owned());
     }
-    Ok(ending)
+    Ok(output)
 }
 
-fn extent(plan: &ArmsPlan) -> Extent<'_> {
+fn extent(plan: &MatrixOptions) -> Extent<'_> {
     Extent {
         contenders: plan.contenders.len(),
         datasets: plan.datasets.len(),
@@ -285,7 +290,7 @@ fn extent(plan: &ArmsPlan) -> Extent<'_> {
 }
 
 /// A run in words.
-fn words(plan: &ArmsPlan, step: &Step) -> String {
+fn words(plan: &MatrixOptions, step: &Step) -> String {
     let load = match plan.loads.len() {
         1 => String::new(),
         _ => format!(", {}", plan.loads[step.load]),

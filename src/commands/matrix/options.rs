@@ -11,14 +11,16 @@ use self::order::Apart;
 pub use self::order::{AtOnce, Order};
 use crate::backend::{ConstraintDialect, ServerKind};
 use crate::commands::bench::args::BenchArgs;
-use crate::commands::bench::matrix_args::ArmOrder;
+use crate::commands::bench::matrix_args::WantedOrder;
 use crate::commands::bench::options::dataset::leave_out_others;
 use crate::commands::bench::options::{RunPlan, ServerTarget, Target, non_generative};
 use crate::commands::flags::environment;
-use crate::commands::matrix::report::{Form, Load, Treatment};
+use crate::commands::flags::paths::OutputPath;
+use crate::commands::matrix::report::{Load, Treatment};
 use crate::dataset::{DatasetName, OwnInput};
 use crate::error::{Error, Result};
 use crate::metrics::Slo;
+use crate::output_format::OutputFormat;
 
 /// What stands in a command, or in the URL of a server that is yet to be started, for its port.
 pub const PORT: &str = "{port}";
@@ -29,23 +31,26 @@ const BACKEND: &str = "{backend}";
 /// How long a server that we start may take where nobody said; a large model takes minutes to load.
 const LAUNCH_TIMEOUT: Duration = Duration::from_secs(600);
 
+/// The formats of a comparison.
+const FORMATS: [OutputFormat; 4] = [OutputFormat::Json, OutputFormat::Markdown, OutputFormat::Html, OutputFormat::Text];
+
 /// Runs of one comparison.
 const MAX_RUNS: usize = 10_000;
 
-/// What a benchmark command is to do.
+/// What `sobench bench` does.
 #[derive(Clone, Debug)]
-pub enum BenchPlan {
+pub enum Benchmark {
     /// One run.
     Run(Box<RunPlan>),
     /// Several runs, side by side.
-    Compare(Box<ArmsPlan>),
+    Matrix(Box<MatrixOptions>),
     /// Say what would be done.
-    DryRun(Box<ArmsPlan>),
+    DryRun(Box<MatrixOptions>),
 }
 
 /// Several runs that differ in as little as possible.
 #[derive(Clone, Debug)]
-pub struct ArmsPlan {
+pub struct MatrixOptions {
     pub contenders: Vec<ContenderPlan>,
     pub order: Order,
     /// Names, in the order of the tables.
@@ -58,7 +63,7 @@ pub struct ArmsPlan {
     /// The share of the requests that have to be valid within the objectives, in percent.
     pub goodput_share: f64,
     /// Files that the comparison is written to.
-    pub files: Vec<(PathBuf, Form)>,
+    pub files: Vec<(PathBuf, OutputFormat)>,
 }
 
 /// One of those that are compared.
@@ -86,7 +91,7 @@ pub enum How {
 /// A run, and its place in the comparison.
 #[derive(Clone, Debug)]
 pub struct PlannedRun {
-    /// Places in [`ArmsPlan::datasets`] and [`ArmsPlan::loads`].
+    /// Places in [`MatrixOptions::datasets`] and [`MatrixOptions::loads`].
     pub dataset: usize,
     pub load: usize,
     pub treatment: Treatment,
@@ -100,38 +105,39 @@ struct Entrant {
     flags: BenchArgs,
 }
 
-/// Checks the flags of a benchmark.
-///
-/// # Errors
-/// Usage errors that name the flag and its value.
-pub fn bench_plan(arguments: &BenchArgs) -> Result<BenchPlan> {
-    let api_key = environment::api_key();
-    let flags = &arguments.arms;
-    let is_several = arguments.constraint.guided_decoding_backend.len() > 1
-        || arguments.dataset.dataset.len() > 1
-        || !flags.target.is_empty()
-        || flags.launch.is_some()
-        || flags.repeat > 1
-        || !flags.sweep_request_rate.is_empty()
-        || !flags.sweep_max_concurrency.is_empty()
-        || !flags.save_comparison.is_empty();
-    if !is_several {
-        if flags.arm_order != ArmOrder::Auto {
-            return Err(Error::usage(format!("one run has no order among others: --arm-order {}", flags.arm_order.name()))
+impl Benchmark {
+    /// Checks the flags of a benchmark.
+    ///
+    /// # Errors
+    /// Usage errors that name the flag and its value.
+    pub fn new(arguments: &BenchArgs) -> Result<Self> {
+        let api_key = environment::api_key();
+        let flags = &arguments.matrix;
+        let is_several = arguments.constraint.guided_decoding_backend.len() > 1
+            || arguments.dataset.dataset.len() > 1
+            || !flags.target.is_empty()
+            || flags.launch.is_some()
+            || flags.repeat > 1
+            || !flags.sweep_request_rate.is_empty()
+            || !flags.sweep_max_concurrency.is_empty()
+            || !flags.save_comparison.is_empty();
+        if !is_several {
+            if flags.matrix_order != WantedOrder::Auto {
+                return Err(Error::usage(format!(
+                    "one run has no order among others: --matrix-order {}",
+                    flags.matrix_order.name()
+                ))
                 .hint("name what is compared, e.g. --target NAME=URL --target NAME=URL, or leave it out"));
+            }
+            let run = RunPlan::new(arguments, api_key)?;
+            return Ok(if flags.dry_run { Self::DryRun(Box::new(MatrixOptions::single(run))) } else { Self::Run(Box::new(run)) });
         }
-        let run = RunPlan::new(arguments, api_key)?;
-        return Ok(if flags.dry_run {
-            BenchPlan::DryRun(Box::new(ArmsPlan::single(run)))
-        } else {
-            BenchPlan::Run(Box::new(run))
-        });
+        let plan = Box::new(MatrixOptions::new(arguments, api_key.as_deref())?);
+        Ok(if flags.dry_run { Self::DryRun(plan) } else { Self::Matrix(plan) })
     }
-    let plan = Box::new(ArmsPlan::new(arguments, api_key.as_deref())?);
-    Ok(if flags.dry_run { BenchPlan::DryRun(plan) } else { BenchPlan::Compare(plan) })
 }
 
-impl ArmsPlan {
+impl MatrixOptions {
     fn single(run: RunPlan) -> Self {
         let how = if matches!(run.target, Target::Embedded { .. }) { How::Embedded } else { How::Running };
         let dataset = run.settings.dataset.name.name().to_owned();
@@ -152,7 +158,7 @@ impl ArmsPlan {
 
     fn new(arguments: &BenchArgs, api_key: Option<&str>) -> Result<Self> {
         refuse_what_is_for_one_run(arguments)?;
-        let flags = &arguments.arms;
+        let flags = &arguments.matrix;
         let share = flags.goodput_share;
         if share.is_nan() || share <= 0.0 || share > 100.0 {
             return Err(Error::usage(format!("--goodput-share is not a share in percent: {share}"))
@@ -185,7 +191,7 @@ impl ArmsPlan {
         let slo = contenders.first().and_then(|it| it.runs.first()).and_then(|it| it.plan.settings.metrics.goodput);
         let cores = std::thread::available_parallelism().ok().map(NonZero::get);
         Ok(Self {
-            order: Order::of(flags.arm_order, &contenders, cores)?,
+            order: Order::of(flags.matrix_order, &contenders, cores)?,
             contenders,
             datasets: datasets.iter().map(|name| name.name().to_owned()).collect(),
             loads,
@@ -267,7 +273,7 @@ fn entrants(arguments: &BenchArgs) -> Result<Vec<Entrant>> {
     let engines = &arguments.constraint.guided_decoding_backend;
     let server = &arguments.server;
     let is_named = server.base_url.is_some() || server.host.is_some() || server.port.is_some() || server.model.is_some();
-    let found = match (&arguments.arms.launch, &arguments.arms.target[..]) {
+    let found = match (&arguments.matrix.launch, &arguments.matrix.target[..]) {
         (Some(command), _) => launched(arguments, command)?,
         (None, [_, ..]) => targets(arguments)?,
         (None, []) if is_named && engines.len() > 1 => per_request(arguments)?,
@@ -332,7 +338,7 @@ fn targets(arguments: &BenchArgs) -> Result<Vec<Entrant>> {
         flags.server.base_url = Some(url.to_owned());
         Ok(Entrant { name: name.trim().to_owned(), how: How::Running, flags })
     };
-    arguments.arms.target.iter().map(entrant).collect()
+    arguments.matrix.target.iter().map(entrant).collect()
 }
 
 fn launched(arguments: &BenchArgs, command: &str) -> Result<Vec<Entrant>> {
@@ -402,7 +408,7 @@ fn treatments(no_control_arm: bool, datasets: &[DatasetName]) -> Result<Vec<Trea
 }
 
 fn loads(arguments: &BenchArgs) -> Result<Vec<Load>> {
-    let flags = &arguments.arms;
+    let flags = &arguments.matrix;
     let (flag, mut loads): (_, Vec<Load>) = match (&flags.sweep_request_rate[..], &flags.sweep_max_concurrency[..]) {
         ([], []) => return Ok(vec![Load::AsGiven]),
         ([], caps) => ("--sweep-max-concurrency", caps.iter().map(|cap| Load::MaxConcurrency(*cap)).collect()),
@@ -446,16 +452,16 @@ fn one_run(
     RunPlan::new(&flags, api_key.map(str::to_owned))
 }
 
-fn files(paths: &[PathBuf]) -> Result<Vec<(PathBuf, Form)>> {
-    let form = |path: &PathBuf| {
-        let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
-        let form = Form::ALL.into_iter().find(|form| form.ending() == ending).ok_or_else(|| {
+fn files(paths: &[OutputPath]) -> Result<Vec<(PathBuf, OutputFormat)>> {
+    let with_format = |path: &OutputPath| {
+        let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+        let format = OutputFormat::from_extension(extension).filter(|format| FORMATS.contains(format)).ok_or_else(|| {
             Error::usage(format!("--save-comparison does not know this form: {}", path.display()))
                 .hint("end the name in .json, .md, .html or .txt")
         })?;
-        Ok((path.clone(), form))
+        Ok((path.to_path_buf(), format))
     };
-    paths.iter().map(form).collect()
+    paths.iter().map(with_format).collect()
 }
 
 #[cfg(test)]

@@ -44,9 +44,9 @@ pub fn run(flags: &MergeArgs) -> Result<CommandOutput> {
     drop(shards);
     let mut log = RunLog::from_source(sink.source(), Keep::AsSaved)?;
     log.notices.splice(0..0, notices);
-    let mut ending = rendered(&log, &flags.rendering, flags.report.as_deref())?;
-    ending.lines.extend(flags.output.iter().map(|path| format!("run log: {}", path.display())));
-    Ok(ending.or_save_with("--report"))
+    let mut output = rendered(&log, &flags.rendering, flags.report.as_deref())?;
+    output.lines.extend(flags.output.iter().map(|path| format!("run log: {}", path.display())));
+    Ok(output.or_save_with("--report"))
 }
 
 /// A file for the merged log. What is there stays as it is: it may be a log that cannot be had again.

@@ -1,12 +1,13 @@
 //! The flags of `sobench preflight`. Clap types only.
 
-use std::path::PathBuf;
-
-use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::PossibleValuesParser;
 
 use crate::backend::{ConstraintDialect, ServerKind};
+use crate::commands::flags::paths::OutputPath;
+use crate::commands::flags::values::{formats, named};
 use crate::engine::{EngineName, SERVER_ONLY};
+use crate::output_format::OutputFormat;
 
 /// Which constraints a server enforces, and in which dialect.
 #[derive(Args, Clone, Debug)]
@@ -16,8 +17,7 @@ pub struct PreflightArgs {
     pub base_url: Vec<String>,
     /// Kind of server [default: vllm]; the endpoint's path follows it
     #[arg(long, value_name = "KIND",
-          value_parser = PossibleValuesParser::new(ServerKind::ALL.map(ServerKind::name))
-              .map(|name| name.parse::<ServerKind>().expect("the parser let only listed names through")))]
+          value_parser = named(&ServerKind::ALL, ServerKind::name))]
     pub backend: Option<ServerKind>,
     /// Path to post to [default: by backend, e.g. /v1/completions]
     #[arg(long, value_name = "PATH", requires = "base_url")]
@@ -78,18 +78,11 @@ pub struct PreflightArgs {
     pub disable_stream: bool,
     /// Also write the result as JSON
     #[arg(long, value_name = "PATH")]
-    pub json: Option<PathBuf>,
+    pub json: Option<OutputPath>,
     /// What stdout gets
-    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = PreflightFormat::Text)]
-    pub format: PreflightFormat,
+    #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = formats(&[OutputFormat::Text, OutputFormat::Json]))]
+    pub format: OutputFormat,
     /// No progress on stderr
     #[arg(long)]
     pub disable_tqdm: bool,
-}
-
-/// Forms of the result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum PreflightFormat {
-    Text,
-    Json,
 }

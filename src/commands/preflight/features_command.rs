@@ -1,12 +1,12 @@
-//! `sobench preflight --features` from plan to what is printed. Knows no schema and no wire format.
+//! `sobench preflight --features`: asks which keywords of JSON Schema a server enforces, prints and writes them.
 
 use std::collections::HashMap;
 
 use tokio::runtime::Runtime;
 
 use crate::commands::output::CommandOutput;
-use crate::commands::preflight::ending;
-use crate::commands::preflight::options::{FeaturesPlan, PreflightPlan, PreflightTarget};
+use crate::commands::preflight::options::{FeatureOptions, PreflightOptions, PreflightTarget};
+use crate::commands::preflight::output;
 use crate::commands::preflight::report::features::{json, text};
 use crate::commands::preflight::target::Target;
 use crate::driver::Stop;
@@ -22,35 +22,35 @@ use crate::terminal::{Mode, Progress, Words};
 /// # Errors
 /// Whatever keeps it from asking: wrong input, no server, one that enforces no JSON Schema at all. A file that cannot be written is
 /// told at the end, with exit code 3.
-pub(super) fn run(plan: &PreflightPlan, features: &FeaturesPlan) -> Result<CommandOutput> {
+pub(super) fn run(options: &PreflightOptions, features: &FeatureOptions) -> Result<CommandOutput> {
     let runtime = Runtime::new().map_err(|error| Error::environment(format!("no threads to run on: {error}")))?;
     let settings = Settings {
         samples: features.samples,
-        seed: plan.seed,
-        output_len: plan.output_len,
+        seed: options.seed,
+        output_len: options.output_len,
         max_concurrency: features.max_concurrency,
-        request_timeout_s: plan.timeout.as_secs_f64(),
-        stream: plan.stream,
+        request_timeout_s: options.timeout.as_secs_f64(),
+        stream: options.stream,
     };
-    let mut servers = Vec::with_capacity(plan.targets.len());
-    for target in &plan.targets {
-        servers.push(asked(plan, target, features, &settings, &runtime)?);
+    let mut servers = Vec::with_capacity(options.targets.len());
+    for target in &options.targets {
+        servers.push(asked(options, target, features, &settings, &runtime)?);
     }
     label(&mut servers);
     let survey = Survey { settings, features: features.features.clone(), servers };
-    Ok(ending(plan, exit_code(&survey), &json::render(&survey), || text::render(&survey)))
+    Ok(output(options, exit_code(&survey), &json::render(&survey), || text::render(&survey)))
 }
 
 fn asked(
-    plan: &PreflightPlan,
+    options: &PreflightOptions,
     target: &PreflightTarget,
-    features: &FeaturesPlan,
+    features: &FeatureOptions,
     settings: &Settings,
     runtime: &Runtime,
 ) -> Result<Surveyed> {
-    let opened = Target::open(plan, target, runtime)?;
+    let opened = Target::open(options, target, runtime)?;
     let words = Words { unit: "keywords", failed: "not enforced" };
-    let progress = Progress::new(Mode::detect(plan.progress), features.features.len(), words);
+    let progress = Progress::new(Mode::detect(options.progress), features.features.len(), words);
     let told = |found: &Found| progress.ended(found.verdict == FeatureVerdict::Enforced);
     let asking = survey(&opened.client, &opened.options, settings, &features.features, Stop::never(), told);
     let surveyed = runtime.block_on(asking);

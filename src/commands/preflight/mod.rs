@@ -1,4 +1,4 @@
-//! `sobench preflight` from plan to what is printed. Knows no question and no wire format.
+//! `sobench preflight`: asks a server, prints and writes what it enforces.
 
 pub mod args;
 mod features_command;
@@ -12,16 +12,15 @@ use serde_json::Value;
 use tokio::runtime::Runtime;
 
 use self::args::PreflightArgs;
-use self::options::preflight_plan;
+use self::options::PreflightOptions;
 use self::target::Target;
 use crate::commands::flags::environment;
-use crate::commands::mask::options::Format;
 use crate::commands::output::CommandOutput;
-use crate::commands::preflight::options::PreflightPlan;
 use crate::commands::preflight::report::{json, text};
 use crate::driver::Stop;
 use crate::error::{Error, Result};
 use crate::exit_codes::{COULD_NOT, DONE, NOT_KEPT};
+use crate::output_format::OutputFormat;
 use crate::preflight::{Preflight, ask};
 use crate::terminal;
 
@@ -30,20 +29,20 @@ use crate::terminal;
 /// # Errors
 /// Whatever keeps it from asking: wrong input, no server. A file that cannot be written is told at the end, with exit code 3.
 pub fn run(flags: &PreflightArgs) -> Result<CommandOutput> {
-    let plan = &preflight_plan(flags, environment::api_key().as_deref())?;
-    if let Some(wanted) = &plan.features {
-        return features_command::run(plan, wanted);
+    let options = &PreflightOptions::new(flags, environment::api_key().as_deref())?;
+    if let Some(wanted) = &options.features {
+        return features_command::run(options, wanted);
     }
     let runtime = Runtime::new().map_err(|error| Error::environment(format!("no threads to run on: {error}")))?;
-    let target = plan.targets.first().ok_or_else(|| Error::internal("a preflight of nobody"))?;
-    let target = Target::open(plan, target, &runtime)?;
+    let target = options.targets.first().ok_or_else(|| Error::internal("a preflight of nobody"))?;
+    let target = Target::open(options, target, &runtime)?;
     let told = |cell: &crate::preflight::Cell| {
-        if plan.progress {
+        if options.progress {
             terminal::say(&format!("{} in {}: {}", cell.label(), cell.dialect, cell.finding.class.name()));
         }
     };
     let preflight = runtime.block_on(ask::run(&target.client, &target.options, Stop::never(), told))?;
-    Ok(ending(plan, exit_code(&preflight), &json::render(&preflight), || text::render(&preflight)))
+    Ok(output(options, exit_code(&preflight), &json::render(&preflight), || text::render(&preflight)))
 }
 
 /// Nothing was learnt where the same request fails without a constraint.
@@ -57,20 +56,20 @@ fn exit_code(preflight: &Preflight) -> u8 {
 
 /// The end of a command that found something: its file written where one is wanted, its page or its JSON printed. A file that
 /// cannot be written costs the exit code and nothing else.
-pub(super) fn ending(plan: &PreflightPlan, exit_code: u8, found: &Value, page: impl FnOnce() -> String) -> CommandOutput {
+pub(super) fn output(options: &PreflightOptions, exit_code: u8, found: &Value, page: impl FnOnce() -> String) -> CommandOutput {
     let file = pretty(found);
-    let mut ending = CommandOutput { exit_code, ..CommandOutput::default() };
-    if let Some(path) = &plan.json {
+    let mut output = CommandOutput { exit_code, ..CommandOutput::default() };
+    if let Some(path) = &options.json {
         match write(path, &file) {
-            Ok(()) => ending.lines.push(format!("written: {}", path.display())),
+            Ok(()) => output.lines.push(format!("written: {}", path.display())),
             Err(error) => {
-                ending.lines.push(format!("error: {error}"));
-                ending.exit_code = error.exit_code();
+                output.lines.push(format!("error: {error}"));
+                output.exit_code = error.exit_code();
             }
         }
     }
-    ending.stdout = if plan.format == Format::Json { file } else { page() };
-    ending
+    output.stdout = if options.format == OutputFormat::Json { file } else { page() };
+    output
 }
 
 fn write(path: &Path, text: &str) -> Result<()> {

@@ -1,20 +1,18 @@
 //! The flags of `sobench preflight`, checked and turned into what is asked of whom. Opens no socket.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
 
 use crate::backend::{ConstraintDialect, ServerKind};
-use crate::commands::bench::options::checked_url;
-use crate::commands::bench::options::output::key_values;
-use crate::commands::bench::options::request::json_object;
-use crate::commands::mask::options::Format;
-use crate::commands::preflight::args::{PreflightArgs, PreflightFormat};
+use crate::commands::flags::checks::{checked_url, json_object, key_values, seconds};
+use crate::commands::flags::paths::OutputPath;
+use crate::commands::preflight::args::PreflightArgs;
 use crate::constraint::GrammarDialect;
 use crate::driver::{ApiKey, Endpoint};
 use crate::engine::EngineName;
 use crate::error::{Error, Result};
+use crate::output_format::OutputFormat;
 use crate::preflight::Kind;
 use crate::preflight::ask::DEFAULT_OUTPUT_LEN;
 use crate::preflight::features::Feature;
@@ -25,11 +23,11 @@ const FEATURES_OUTPUT_LEN: u32 = 192;
 
 /// What is asked of whom.
 #[derive(Clone, Debug)]
-pub struct PreflightPlan {
+pub struct PreflightOptions {
     /// One, or several for features.
     pub targets: Vec<PreflightTarget>,
     /// Which keywords of JSON Schema to ask about; `None` asks about kinds of constraints.
-    pub features: Option<FeaturesPlan>,
+    pub features: Option<FeatureOptions>,
     pub backend: ServerKind,
     pub dialects: Dialects,
     /// `None` for what suits the server.
@@ -41,14 +39,14 @@ pub struct PreflightPlan {
     pub stream: bool,
     pub extra_body: Option<Map<String, Value>>,
     /// What stdout gets: text or JSON.
-    pub format: Format,
-    pub json: Option<PathBuf>,
+    pub format: OutputFormat,
+    pub json: Option<OutputPath>,
     pub progress: bool,
 }
 
 /// The probe of JSON-Schema features.
 #[derive(Clone, Debug)]
-pub struct FeaturesPlan {
+pub struct FeatureOptions {
     pub features: Vec<Feature>,
     /// Answers asked for, a feature.
     pub samples: usize,
@@ -79,41 +77,40 @@ pub enum Dialects {
     One(ConstraintDialect),
 }
 
-/// Checks the flags of `sobench preflight`. `api_key` is `OPENAI_API_KEY`'s value, if set.
-///
-/// # Errors
-/// Usage errors that name the flag and its value.
-pub fn preflight_plan(flags: &PreflightArgs, api_key: Option<&str>) -> Result<PreflightPlan> {
-    let backend = flags.backend.unwrap_or(ServerKind::Vllm);
-    if backend.dialects().is_empty() {
-        return Err(Error::usage(format!("servers of this kind have no field for a constraint: {backend}"))
-            .hint("there is nothing to ask them; name another --backend if the server speaks one"));
+impl PreflightOptions {
+    /// Checks the flags. `api_key` is `OPENAI_API_KEY`'s value, if set.
+    ///
+    /// # Errors
+    /// Usage errors that name the flag and its value.
+    pub fn new(flags: &PreflightArgs, api_key: Option<&str>) -> Result<Self> {
+        let backend = flags.backend.unwrap_or(ServerKind::Vllm);
+        if backend.dialects().is_empty() {
+            return Err(Error::usage(format!("servers of this kind have no field for a constraint: {backend}"))
+                .hint("there is nothing to ask them; name another --backend if the server speaks one"));
+        }
+        Ok(Self {
+            targets: targets(flags, backend, api_key)?,
+            features: features(flags)?,
+            backend,
+            dialects: match flags.constraint_dialect.as_str() {
+                "all" => Dialects::All,
+                "auto" => Dialects::Auto,
+                name => Dialects::One(name.parse()?),
+            },
+            grammar_dialect: [GrammarDialect::Lark, GrammarDialect::Ebnf]
+                .into_iter()
+                .find(|dialect| dialect.name() == flags.grammar_dialect),
+            kinds: kinds(&flags.kind)?,
+            seed: flags.seed,
+            output_len: flags.output_len.unwrap_or(if flags.features { FEATURES_OUTPUT_LEN } else { DEFAULT_OUTPUT_LEN }),
+            timeout: seconds("--request-timeout", flags.request_timeout)?,
+            stream: !flags.disable_stream,
+            extra_body: flags.extra_body.as_deref().map(extra_body).transpose()?,
+            format: flags.format,
+            json: flags.json.clone(),
+            progress: !flags.disable_tqdm,
+        })
     }
-    Ok(PreflightPlan {
-        targets: targets(flags, backend, api_key)?,
-        features: features(flags)?,
-        backend,
-        dialects: match flags.constraint_dialect.as_str() {
-            "all" => Dialects::All,
-            "auto" => Dialects::Auto,
-            name => Dialects::One(name.parse()?),
-        },
-        grammar_dialect: [GrammarDialect::Lark, GrammarDialect::Ebnf]
-            .into_iter()
-            .find(|dialect| dialect.name() == flags.grammar_dialect),
-        kinds: kinds(&flags.kind)?,
-        seed: flags.seed,
-        output_len: flags.output_len.unwrap_or(if flags.features { FEATURES_OUTPUT_LEN } else { DEFAULT_OUTPUT_LEN }),
-        timeout: timeout(flags.request_timeout)?,
-        stream: !flags.disable_stream,
-        extra_body: flags.extra_body.as_deref().map(extra_body).transpose()?,
-        format: match flags.format {
-            PreflightFormat::Text => Format::Text,
-            PreflightFormat::Json => Format::Json,
-        },
-        json: flags.json.clone(),
-        progress: !flags.disable_tqdm,
-    })
 }
 
 fn targets(flags: &PreflightArgs, backend: ServerKind, api_key: Option<&str>) -> Result<Vec<PreflightTarget>> {
@@ -145,11 +142,11 @@ fn server(flags: &PreflightArgs, url: &str, backend: ServerKind, api_key: Option
     })
 }
 
-fn features(flags: &PreflightArgs) -> Result<Option<FeaturesPlan>> {
+fn features(flags: &PreflightArgs) -> Result<Option<FeatureOptions>> {
     if !flags.features {
         return Ok(None);
     }
-    Ok(Some(FeaturesPlan {
+    Ok(Some(FeatureOptions {
         features: chosen(&flags.keyword)?,
         samples: flags.samples.into(),
         max_concurrency: flags.max_concurrency.into(),
@@ -190,11 +187,6 @@ fn extra_body(text: &str) -> Result<Map<String, Value>> {
     }
 }
 
-fn timeout(seconds: f64) -> Result<Duration> {
-    let timeout = Duration::try_from_secs_f64(seconds).ok().filter(|timeout| !timeout.is_zero());
-    timeout.ok_or_else(|| Error::usage(format!("--request-timeout is not a time: {seconds}")).hint("give seconds above 0"))
-}
-
 #[cfg(test)]
 mod tests {
     use std::ffi::OsString;
@@ -202,19 +194,20 @@ mod tests {
     use super::*;
     use crate::cli::{Cli, Command};
 
-    fn plan(arguments: &[&str]) -> Result<PreflightPlan> {
+    fn options(arguments: &[&str]) -> Result<PreflightOptions> {
         let arguments = ["sobench", "preflight"].iter().chain(arguments).map(OsString::from);
         let command = Cli::parse_arguments(arguments).expect("clap takes these arguments").into_command();
         let Command::Preflight(arguments) = command else { panic!("{command:?}") };
-        preflight_plan(&arguments, Some("key-from-environment"))
+        PreflightOptions::new(&arguments, Some("key-from-environment"))
     }
 
     #[test]
     fn without_a_server_the_embedded_engine_is_asked() {
-        let embedded = plan(&["--guided-decoding-backend", "outlines"]).unwrap();
+        let embedded = options(&["--guided-decoding-backend", "outlines"]).unwrap();
         assert!(matches!(embedded.targets[..], [PreflightTarget::Embedded { engine: EngineName::Outlines }]));
         assert_eq!((embedded.dialects, embedded.kinds), (Dialects::All, Kind::USUAL.to_vec()));
-        let named = plan(&["--base-url", "http://h/v1", "--backend", "openai-chat", "--constraint-dialect", "guided"]).unwrap();
+        let named =
+            options(&["--base-url", "http://h/v1", "--backend", "openai-chat", "--constraint-dialect", "guided"]).unwrap();
         assert!(!format!("{named:?}").contains("key-from-environment"));
         let [PreflightTarget::Server { endpoint, .. }] = &named.targets[..] else { panic!("a URL names a server") };
         assert_eq!((endpoint.path.as_str(), named.dialects), ("/v1/chat/completions", Dialects::One(ConstraintDialect::Guided)));
@@ -222,21 +215,21 @@ mod tests {
 
     #[test]
     fn kinds_are_asked_in_one_order() {
-        let kinds = plan(&["--kind", "structural_tag,choice,json"]).unwrap().kinds;
+        let kinds = options(&["--kind", "structural_tag,choice,json"]).unwrap().kinds;
         assert_eq!(kinds, [Kind::Json, Kind::Choice, Kind::StructuralTag]);
     }
 
     #[test]
     fn features_are_asked_of_several_side_by_side() {
         let engines =
-            plan(&["--features", "--guided-decoding-backend", "guidance,outlines", "--keyword", "not,maxLength"]).unwrap();
+            options(&["--features", "--guided-decoding-backend", "guidance,outlines", "--keyword", "not,maxLength"]).unwrap();
         let features = engines.features.unwrap();
         assert_eq!((engines.targets.len(), features.samples, features.max_concurrency), (2, 16, 8));
         assert!(features.features.iter().any(|feature| feature.id == "not-enum"));
         assert_eq!(engines.output_len, FEATURES_OUTPUT_LEN);
-        let urls = plan(&["--features", "--base-url", "http://a", "--base-url", "http://b", "--samples", "4"]).unwrap();
+        let urls = options(&["--features", "--base-url", "http://a", "--base-url", "http://b", "--samples", "4"]).unwrap();
         assert_eq!((urls.targets.len(), urls.features.unwrap().samples), (2, 4));
-        assert!(plan(&[]).unwrap().features.is_none());
+        assert!(options(&[]).unwrap().features.is_none());
     }
 
     #[test]
@@ -271,7 +264,7 @@ mod tests {
             (&["--constraint-dialect", "sglang"], "no server is named, and the embedded engine reads no such dialect: sglang"),
             (&["--guided-decoding-backend", "llama.cpp"], "llama.cpp"),
         ] {
-            let error = plan(arguments).expect_err("the value is wrong");
+            let error = options(arguments).expect_err("the value is wrong");
             assert!(error.what.contains(words) && error.exit_code() == 2 && error.hint.is_some(), "{error}");
         }
     }

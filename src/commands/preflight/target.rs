@@ -3,7 +3,7 @@
 use tokio::runtime::Runtime;
 
 use crate::backend::identify::{Server, identify};
-use crate::commands::preflight::options::{Dialects, PreflightPlan, PreflightTarget};
+use crate::commands::preflight::options::{Dialects, PreflightOptions, PreflightTarget};
 use crate::constraint::GrammarDialect;
 use crate::driver::{self, Client, DriverOptions, Endpoint};
 use crate::error::Result;
@@ -25,34 +25,34 @@ impl Target {
     ///
     /// # Errors
     /// Nobody does, or says which model there is.
-    pub(super) fn open(plan: &PreflightPlan, target: &PreflightTarget, runtime: &Runtime) -> Result<Self> {
+    pub(super) fn open(flags: &PreflightOptions, target: &PreflightTarget, runtime: &Runtime) -> Result<Self> {
         match target {
             PreflightTarget::Server { endpoint, model, ready_timeout } => {
                 let client = client(endpoint.clone())?;
                 let options = runtime.block_on(async {
                     driver::wait_ready(&client, *ready_timeout).await?;
-                    let (server, model) = identified(plan, &client, model.as_deref()).await?;
-                    Ok(options(plan, model, server, server.grammar_dialect()))
+                    let (server, model) = identified(flags, &client, model.as_deref()).await?;
+                    Ok(asked(flags, model, server, server.grammar_dialect()))
                 })?;
                 Ok(Self { client, options, _embedded: None })
             }
             PreflightTarget::Embedded { engine } => {
                 let embedded = EmbeddedServer::start(EmbeddedOptions {
                     engine: *engine,
-                    seed: plan.seed,
+                    seed: flags.seed,
                     // A model that does as it is told, so that the mask alone stands between it and a wrong answer.
-                    repeats_between: plan.features.is_some().then_some(MARKS),
+                    repeats_between: flags.features.is_some().then_some(MARKS),
                     ..EmbeddedOptions::default()
                 })?;
                 let client = client(Endpoint {
                     base_url: embedded.base_url().to_owned(),
-                    path: plan.backend.path(plan.stream).to_owned(),
+                    path: flags.backend.path(flags.stream).to_owned(),
                     headers: Vec::new(),
                     api_key: None,
                     insecure: false,
                 })?;
                 let notation = embedded.grammar_dialect().unwrap_or(Server::Embedded.grammar_dialect());
-                let options = options(plan, SYNTHETIC_MODEL.to_owned(), Server::Embedded, notation);
+                let options = asked(flags, SYNTHETIC_MODEL.to_owned(), Server::Embedded, notation);
                 Ok(Self { client, options, _embedded: Some(embedded) })
             }
         }
@@ -61,11 +61,11 @@ impl Target {
 
 /// What kind of server it is, and the model to ask for: the one that the user names, else the first listed, else the one that the
 /// server's other pages name.
-async fn identified(plan: &PreflightPlan, client: &Client, named: Option<&str>) -> Result<(Server, String)> {
+async fn identified(flags: &PreflightOptions, client: &Client, named: Option<&str>) -> Result<(Server, String)> {
     let listed = driver::models(client).await;
     let version = driver::version(client).await;
     let owned_by = listed.as_ref().ok().and_then(|models| models.first()?.owned_by.as_deref());
-    let server = identify(plan.backend, version.as_deref(), owned_by);
+    let server = identify(flags.backend, version.as_deref(), owned_by);
     let model = match (named, listed) {
         (Some(name), _) => name.to_owned(),
         (None, Ok(models)) => models.into_iter().next().map(|model| model.id).unwrap_or_default(),
@@ -74,30 +74,30 @@ async fn identified(plan: &PreflightPlan, client: &Client, named: Option<&str>) 
     Ok((server, model))
 }
 
-fn options(plan: &PreflightPlan, model: String, server: Server, notation: GrammarDialect) -> Options {
+fn asked(flags: &PreflightOptions, model: String, server: Server, notation: GrammarDialect) -> Options {
     let preferred = server.constraint_dialect();
-    let dialects = match plan.dialects {
+    let dialects = match flags.dialects {
         Dialects::One(dialect) => vec![dialect],
         Dialects::Auto => vec![preferred],
         Dialects::All => {
-            let others = plan.backend.dialects().iter().copied().filter(|dialect| *dialect != preferred);
+            let others = flags.backend.dialects().iter().copied().filter(|dialect| *dialect != preferred);
             // Of the embedded server it is known what it reads; a constraint in another dialect it would not see.
             let others = others.filter(|dialect| server != Server::Embedded || dialect.is_embedded());
             std::iter::once(preferred).chain(others).collect()
         }
     };
     Options {
-        backend: plan.backend,
+        backend: flags.backend,
         model,
-        kinds: plan.kinds.clone(),
+        kinds: flags.kinds.clone(),
         dialects,
-        notation: plan.grammar_dialect.unwrap_or(notation),
-        seed: plan.seed,
-        output_len: plan.output_len,
-        stream: plan.stream,
+        notation: flags.grammar_dialect.unwrap_or(notation),
+        seed: flags.seed,
+        output_len: flags.output_len,
+        stream: flags.stream,
         guided_decoding_backend: None,
-        extra_body: plan.extra_body.clone(),
-        timeout: plan.timeout,
+        extra_body: flags.extra_body.clone(),
+        timeout: flags.timeout,
         extent: Extent::Whole,
     }
 }

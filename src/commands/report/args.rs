@@ -1,9 +1,8 @@
 //! The flags of `sobench report`: clap types only.
 
-use std::path::PathBuf;
-
 use clap::Args;
 
+use crate::commands::flags::paths::{InputPath, OutputPath};
 use crate::commands::flags::rendering::RenderingArgs;
 
 /// Which run log is rendered, and how.
@@ -11,10 +10,10 @@ use crate::commands::flags::rendering::RenderingArgs;
 pub struct ReportArgs {
     /// Run log, as a run writes it (`--run-log`)
     #[arg(value_name = "RUN.JSONL")]
-    pub log: PathBuf,
+    pub log: InputPath,
     #[command(flatten)]
     pub rendering: RenderingArgs,
     /// File that the report is written to [default: stdout]
     #[arg(long, short, value_name = "PATH")]
-    pub output: Option<PathBuf>,
+    pub output: Option<OutputPath>,
 }

@@ -1,8 +1,6 @@
 //! What stored answers are worth by today's evaluation: those of a run log, and those that other tools kept. Pure: where they are
 //! from is `read.rs`'s and `constraints.rs`'s matter, and how it is told that of `crate::commands::score::report`.
 
-pub mod args;
-pub mod command;
 mod constraints;
 pub mod options;
 mod read;
@@ -10,17 +8,17 @@ pub mod report;
 #[cfg(test)]
 mod tests;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::Serialize;
 
-use self::args::ScoreArgs;
+use self::options::{ScoreArgs, ScoreOptions};
 use super::output::CommandOutput;
 use crate::case::{Case, Prompt};
 use crate::constraint::Constraint;
-use crate::dataset::DatasetPlan;
+use crate::error::Result;
 use crate::evaluate::{EvaluateOptions, Evaluator, call, legacy};
+use crate::exit_codes::DONE;
 use crate::metrics::excerpt::Group;
 use crate::metrics::holding::runs_away;
 use crate::metrics::ledger::Ledger;
@@ -28,31 +26,25 @@ use crate::metrics::quality::{Quality, is_correct};
 use crate::metrics::stats::Rate;
 use crate::metrics::{Judged, Sample, Tokens};
 use crate::observation::{Observation, Outcome, Timing};
+use crate::output_format::OutputFormat;
 use crate::verdict::{NotScored, Verdict};
 
 /// Judges stored answers again.
 ///
 /// # Errors
-/// As [`command::run`].
-pub fn run(flags: &ScoreArgs) -> crate::error::Result<CommandOutput> {
-    command::run(&options::score_plan(flags)?)
-}
-
-/// What is judged again, by what.
-#[derive(Clone, Debug)]
-pub struct ScorePlan {
-    pub files: Vec<PathBuf>,
-    pub format: Form,
-    /// The dataset of files that do not hold their constraints; how many requests it has is the file's.
-    pub dataset: Option<DatasetPlan>,
-    pub evaluate: EvaluateOptions,
-}
-
-/// What stdout gets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
-    Text,
-    Json,
+/// The flags contradict each other; a file cannot be read, has no answers, or its constraints are unknown.
+pub fn run(flags: &ScoreArgs) -> Result<CommandOutput> {
+    let options = ScoreOptions::new(flags)?;
+    let mut scores = Vec::with_capacity(options.files.len());
+    for path in &options.files {
+        let answers = read::answers(path, &options)?;
+        scores.push(score(path.display().to_string(), answers, options.evaluate));
+    }
+    let stdout = match options.format {
+        OutputFormat::Json => report::json(&scores, options.evaluate.assert_formats),
+        _ => report::text(&scores),
+    };
+    Ok(CommandOutput { stdout, lines: Vec::new(), exit_code: DONE, ..CommandOutput::default() })
 }
 
 /// What a file is.

@@ -1,30 +1,109 @@
-//! The flags of `sobench score`, checked and turned into what is judged by what. Opens no file.
+//! The flags of `sobench score`, checked. The dataset is described by the flags of a run. Opens no file.
 
 use std::str::FromStr;
 
-use crate::commands::bench::options::dataset::{refuse_odd_choices, refuse_stray_flags};
-use crate::commands::flags::dataset::{DatasetArgs, DrawingArgs, JsonSchemaName};
-use crate::commands::score::args::{ScoreArgs, ScoreDatasetArgs, ScoreFormat};
-use crate::commands::score::{Form, ScorePlan};
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+
+use crate::commands::flags::dataset::{DatasetArgs, DrawingArgs, SHIPPED_SCHEMAS, refuse_odd_choices, refuse_stray_flags};
+use crate::commands::flags::paths::{InputNames, InputPath};
+use crate::commands::flags::values::{Described, described};
 use crate::constraint::{GrammarDialect, GrammarSpelling};
 use crate::dataset::{AudioSource, Constraints, DatasetName, DatasetPlan, Drawing, JsonSchemaSource, PromptForm};
 use crate::error::{Error, Result};
 use crate::evaluate::EvaluateOptions;
+use crate::output_format::OutputFormat;
 
-/// Checks the flags of `sobench score`.
-///
-/// # Errors
-/// Usage errors that name the flag and its value.
-pub fn score_plan(flags: &ScoreArgs) -> Result<ScorePlan> {
-    Ok(ScorePlan {
-        files: flags.files.clone(),
-        format: match flags.format {
-            ScoreFormat::Text => Form::Text,
-            ScoreFormat::Json => Form::Json,
-        },
-        dataset: dataset_name(&flags.dataset)?.map(|name| dataset(flags, name)).transpose()?,
-        evaluate: EvaluateOptions { assert_formats: !flags.no_format_assertion },
-    })
+/// Which answers are judged again, and by what.
+#[derive(Args, Clone, Debug)]
+pub struct ScoreArgs {
+    /// Run logs; JSON of vLLM's structured-output script or of `vllm bench serve --save-detailed`; JSON Lines of
+    /// {"constraint": ..., "text": ...}
+    #[arg(value_name = "FILE", required = true, num_args = 1..)]
+    pub files: Vec<InputPath>,
+    /// Form of the report
+    #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = described(&FORMATS))]
+    pub format: OutputFormat,
+    #[command(flatten, next_help_heading = "Dataset, for files that do not hold their constraints")]
+    pub dataset: ScoreDatasetArgs,
+    /// Share of the requests that carried their constraint
+    #[arg(
+        long,
+        visible_alias = "structured-output-ratio",
+        value_name = "RATIO",
+        default_value_t = 1.0,
+        allow_negative_numbers = true
+    )]
+    pub guided_decoding_ratio: f64,
+    /// No request carried its constraint (ratio 0)
+    #[arg(long, visible_alias = "no-structured-output", conflicts_with = "guided_decoding_ratio")]
+    pub no_guided_decoding: bool,
+    /// Seed by which those requests were drawn
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+    /// Do not assert `format` when judging answers by a JSON Schema
+    #[arg(long)]
+    pub no_format_assertion: bool,
+}
+
+/// The dataset that answers were given to.
+#[derive(Args, Clone, Debug)]
+pub struct ScoreDatasetArgs {
+    /// Dataset that was asked; its own flag names it as well, e.g. --regex
+    #[arg(long, visible_alias = "dataset-name", value_name = "NAME",
+          value_parser = PossibleValuesParser::new(DatasetName::ALL.map(DatasetName::name)))]
+    pub dataset: Option<String>,
+    /// File or Hub id of xgrammar_bench
+    #[arg(long, value_name = "PATH")]
+    pub dataset_path: Option<InputNames>,
+    /// The JSON Schema that was sent
+    #[arg(long, value_name = "PATH", conflicts_with = "json_schema")]
+    pub json_schema_path: Option<InputPath>,
+    /// The shipped JSON Schema that was sent, for json
+    #[arg(long, value_name = "NAME", default_value = "brief", value_parser = described(&SHIPPED_SCHEMAS))]
+    pub json_schema: JsonSchemaSource,
+    /// The grammar that was sent (.lark, .ebnf or .gbnf)
+    #[arg(long, value_name = "PATH")]
+    pub grammar_path: Option<InputPath>,
+    /// A pest grammar that judges the answers instead of the general recogniser
+    #[arg(long, value_name = "PATH")]
+    pub grammar_oracle: Option<InputPath>,
+    /// The regular expression that was sent
+    #[arg(long, value_name = "REGEX", allow_hyphen_values = true)]
+    pub regex: Option<String>,
+    /// The choices that were sent
+    #[arg(long, value_name = "A,B,C", value_delimiter = ',', allow_hyphen_values = true)]
+    pub choice: Option<Vec<String>>,
+}
+
+/// The formats of the report.
+const FORMATS: [Described<OutputFormat>; 2] =
+    [Described(OutputFormat::Text, "text", "Tables"), Described(OutputFormat::Json, "json", "Everything")];
+
+/// What is judged again, by what.
+#[derive(Clone, Debug)]
+pub struct ScoreOptions {
+    pub files: Vec<InputPath>,
+    /// Text or JSON.
+    pub format: OutputFormat,
+    /// The dataset of files that do not hold their constraints; how many requests it has is the file's.
+    pub dataset: Option<DatasetPlan>,
+    pub evaluate: EvaluateOptions,
+}
+
+impl ScoreOptions {
+    /// Checks the flags.
+    ///
+    /// # Errors
+    /// Usage errors that name the flag and its value.
+    pub fn new(flags: &ScoreArgs) -> Result<Self> {
+        Ok(Self {
+            files: flags.files.clone(),
+            format: flags.format,
+            dataset: dataset_name(&flags.dataset)?.map(|name| dataset(flags, name)).transpose()?,
+            evaluate: EvaluateOptions { assert_formats: !flags.no_format_assertion },
+        })
+    }
 }
 
 /// The dataset that is named, or the only one that a constraint of the user's own can belong to.
@@ -33,7 +112,7 @@ fn dataset_name(flags: &ScoreDatasetArgs) -> Result<Option<DatasetName>> {
         return DatasetName::from_str(name).map(Some);
     }
     let rows = [
-        (DatasetName::Json, flags.json_schema_path.is_some() || flags.json_schema != JsonSchemaName::Brief),
+        (DatasetName::Json, flags.json_schema_path.is_some() || flags.json_schema != JsonSchemaSource::Brief),
         (DatasetName::Regex, flags.regex.is_some()),
         (DatasetName::Choice, flags.choice.is_some()),
         (DatasetName::Grammar, flags.grammar_path.is_some() || flags.grammar_oracle.is_some()),
@@ -75,14 +154,14 @@ fn dataset(flags: &ScoreArgs, name: DatasetName) -> Result<DatasetPlan> {
         // Prompts are not needed, and messages take no template.
         prompt_form: PromptForm::Messages,
         audio: AudioSource::Files(Vec::new()),
-        json_schema: JsonSchemaSource::of(own.json_schema_path.as_ref(), own.json_schema == JsonSchemaName::Nested),
-        grammar_path: own.grammar_path.clone(),
+        json_schema: JsonSchemaSource::new(own.json_schema_path.as_deref(), &own.json_schema),
+        grammar_path: own.grammar_path.clone().map(Into::into),
         grammar_dialect: GrammarDialect::Ebnf,
         grammar_spelling: GrammarSpelling::AsWritten,
-        grammar_oracle: own.grammar_oracle.clone(),
+        grammar_oracle: own.grammar_oracle.clone().map(Into::into),
         regex: own.regex.clone(),
         choice: own.choice.clone(),
-        dataset_path: own.dataset_path.clone(),
+        dataset_path: own.dataset_path.clone().map(Into::into),
         drawing: Drawing::default(),
         mix: Vec::new(),
     })
@@ -116,11 +195,11 @@ mod tests {
     use super::*;
     use crate::cli::{Cli, Command};
 
-    fn plan(arguments: &[&str]) -> Result<ScorePlan> {
+    fn options(arguments: &[&str]) -> Result<ScoreOptions> {
         let arguments = ["sobench", "score"].iter().chain(arguments).map(OsString::from);
         let command = Cli::parse_arguments(arguments).expect("clap takes these arguments").into_command();
         let Command::Score(arguments) = command else { panic!("{command:?}") };
-        score_plan(&arguments)
+        ScoreOptions::new(&arguments)
     }
 
     #[test]
@@ -133,9 +212,10 @@ mod tests {
             (&["a.json", "--json-schema-path", "x"], Some(DatasetName::Json)),
             (&["a.json", "--grammar-path", "x"], Some(DatasetName::Grammar)),
         ] {
-            assert_eq!(plan(arguments).unwrap().dataset.map(|dataset| dataset.name), expected, "{arguments:?}");
+            assert_eq!(options(arguments).unwrap().dataset.map(|dataset| dataset.name), expected, "{arguments:?}");
         }
-        let half = plan(&["a", "--dataset", "json", "--structured-output-ratio", "0.5", "--seed", "7"]).unwrap().dataset.unwrap();
+        let half =
+            options(&["a", "--dataset", "json", "--structured-output-ratio", "0.5", "--seed", "7"]).unwrap().dataset.unwrap();
         assert_eq!((half.constrained_ratio, half.seed), (0.5, 7));
     }
 
@@ -148,7 +228,7 @@ mod tests {
             (&["a", "--choice", "b,b"], "--choice has an empty or repeated choice: \"b\""),
             (&["a", "--dataset", "json", "--guided-decoding-ratio", "2"], "--guided-decoding-ratio is not between 0 and 1: 2"),
         ] {
-            let error = plan(arguments).unwrap_err();
+            let error = options(arguments).unwrap_err();
             assert_eq!((error.what.as_str(), error.exit_code()), (words, 2));
             assert!(error.hint.is_some());
         }

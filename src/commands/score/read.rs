@@ -10,7 +10,8 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::constraints::Known;
-use super::{Answers, Claim, FileKind, ScorePlan, Stored};
+use super::options::ScoreOptions;
+use super::{Answers, Claim, FileKind, Stored};
 use crate::case::Arm;
 use crate::dataset::MAX_DATASET_BYTES;
 use crate::dataset::custom;
@@ -34,9 +35,9 @@ const KNOWN: &str = "give a run log, the JSON of vLLM's structured-output script
 ///
 /// # Errors
 /// Usage, naming the file and the place in it.
-pub(super) fn answers(path: &Path, plan: &ScorePlan) -> Result<Answers> {
-    let mut answers = read(path, plan)?;
-    if let Some(dataset) = plan.dataset.as_ref().filter(|_| matches!(answers.kind, FileKind::RunLog | FileKind::Rows)) {
+pub(super) fn answers(path: &Path, options: &ScoreOptions) -> Result<Answers> {
+    let mut answers = read(path, options)?;
+    if let Some(dataset) = options.dataset.as_ref().filter(|_| matches!(answers.kind, FileKind::RunLog | FileKind::Rows)) {
         let name = dataset.name.name();
         answers
             .notices
@@ -45,7 +46,7 @@ pub(super) fn answers(path: &Path, plan: &ScorePlan) -> Result<Answers> {
     Ok(answers)
 }
 
-fn read(path: &Path, plan: &ScorePlan) -> Result<Answers> {
+fn read(path: &Path, options: &ScoreOptions) -> Result<Answers> {
     // Looked at before the rest is read, since a run log may be longer than any other file is taken.
     if RunLog::begins(path)? {
         return run_log(path);
@@ -57,15 +58,15 @@ fn read(path: &Path, plan: &ScorePlan) -> Result<Answers> {
     let text = read_text(path)?;
     let mut repeated = Repeated::default();
     let mut answers = match object(&text) {
-        Ok(file) if file.contains_key("outputs") => outputs(&file, plan, &name)?,
-        Ok(file) if file.contains_key("generated_texts") => generated(&[file], plan, &name)?,
+        Ok(file) if file.contains_key("outputs") => outputs(&file, options, &name)?,
+        Ok(file) if file.contains_key("generated_texts") => generated(&[file], options, &name)?,
         Ok(file) if !file.contains_key("text") => return Err(no_answers(&file, &name)),
-        Ok(_) => by_line(&text, plan, &name)?,
+        Ok(_) => by_line(&text, options, &name)?,
         // One value over several lines, which is broken: of lines, each would be whole.
         Err(error) if text.trim_start().starts_with('{') && is_one_value(&text) => {
             return Err(Error::usage(format!("{name}: not JSON: {error}")).hint(KNOWN));
         }
-        Err(_) => by_line(&text, plan, &name)?,
+        Err(_) => by_line(&text, options, &name)?,
     };
     repeated.look(&text, |line| format!("{name}, line {line}"));
     answers.notices.extend(repeated.notice());
@@ -106,10 +107,10 @@ fn run_log(path: &Path) -> Result<Answers> {
     Ok(Answers { kind: FileKind::RunLog, stored: stored.collect(), claims, assumptions: Vec::new(), notices })
 }
 
-fn outputs(file: &Map<String, Value>, plan: &ScorePlan, name: &str) -> Result<Answers> {
+fn outputs(file: &Map<String, Value>, options: &ScoreOptions, name: &str) -> Result<Answers> {
     let wrong = |words: String| Error::usage(format!("{name}: {words}")).hint(KNOWN);
     let outputs = file["outputs"].as_array().ok_or_else(|| wrong("outputs is no list".to_owned()))?;
-    let known = Known::load(plan.dataset.as_ref(), outputs.len(), name)?;
+    let known = Known::load(options.dataset.as_ref(), outputs.len(), name)?;
     let errors = file.get("errors").and_then(Value::as_array);
     let mut stored = Vec::with_capacity(outputs.len());
     for (index, output) in outputs.iter().enumerate() {
@@ -127,7 +128,7 @@ fn outputs(file: &Map<String, Value>, plan: &ScorePlan, name: &str) -> Result<An
     Ok(Answers { kind: FileKind::Outputs, stored, claims, assumptions: known.assumptions(), notices: Vec::new() })
 }
 
-fn generated(files: &[Map<String, Value>], plan: &ScorePlan, name: &str) -> Result<Answers> {
+fn generated(files: &[Map<String, Value>], options: &ScoreOptions, name: &str) -> Result<Answers> {
     let wrong = |words: &str| Error::usage(format!("{name}: {words}")).hint(KNOWN);
     let mut answers = Answers {
         kind: FileKind::GeneratedTexts,
@@ -139,7 +140,7 @@ fn generated(files: &[Map<String, Value>], plan: &ScorePlan, name: &str) -> Resu
     for (run, file) in files.iter().enumerate() {
         let texts = file.get("generated_texts").and_then(Value::as_array);
         let texts = texts.ok_or_else(|| wrong("generated_texts is no list"))?;
-        let known = Known::load(plan.dataset.as_ref(), texts.len(), name)?;
+        let known = Known::load(options.dataset.as_ref(), texts.len(), name)?;
         let errors = file.get("errors").and_then(Value::as_array);
         for (index, text) in texts.iter().enumerate() {
             let text = text.as_str().ok_or_else(|| wrong("generated_texts holds something that is no text"))?;
@@ -166,7 +167,7 @@ fn answer(known: &Known, index: usize, id: String, text: &str, expected: Option<
 }
 
 /// Rows, or results that were appended to each other.
-fn by_line(text: &str, plan: &ScorePlan, name: &str) -> Result<Answers> {
+fn by_line(text: &str, options: &ScoreOptions, name: &str) -> Result<Answers> {
     let mut results = Vec::new();
     let mut stored = Vec::new();
     for (number, line) in lines(text) {
@@ -180,7 +181,7 @@ fn by_line(text: &str, plan: &ScorePlan, name: &str) -> Result<Answers> {
     }
     match (results.is_empty(), stored.is_empty()) {
         (true, true) => Err(Error::usage(format!("there is nothing in this file: {name}")).hint(KNOWN)),
-        (false, true) => generated(&results, plan, name),
+        (false, true) => generated(&results, options, name),
         (true, false) => {
             let (claims, assumptions, notices) = (Vec::new(), Vec::new(), Vec::new());
             Ok(Answers { kind: FileKind::Rows, stored, claims, assumptions, notices })

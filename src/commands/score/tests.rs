@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::dataset::{AudioSource, Constraints, DatasetName, Drawing, JsonSchemaSource, PromptForm};
+use crate::dataset::{AudioSource, Constraints, DatasetName, DatasetPlan, Drawing, JsonSchemaSource, PromptForm};
 use crate::error::Result;
 
 fn dataset(name: DatasetName) -> DatasetPlan {
@@ -34,8 +34,8 @@ fn scored(text: &str, dataset: Option<DatasetPlan>) -> Result<Score> {
     let path = folder.path().join("answers");
     std::fs::write(&path, text).unwrap();
     let evaluate = EvaluateOptions::default();
-    let plan = ScorePlan { files: vec![path.clone()], format: Form::Text, dataset, evaluate };
-    read::answers(&path, &plan).map(|answers| score("answers".to_owned(), answers, evaluate))
+    let options = ScoreOptions { files: vec![path.clone().into()], format: OutputFormat::Text, dataset, evaluate };
+    read::answers(&path, &options).map(|answers| score("answers".to_owned(), answers, evaluate))
 }
 
 /// Kind, answers, hits of how many, reasons.

@@ -1,9 +1,8 @@
-//! `sobench serve`: the embedded server until Ctrl-C. Knows no route and no engine.
+//! `sobench serve`: runs the embedded server until Ctrl-C.
 
-pub mod args;
 pub mod options;
 
-use self::args::ServeArgs;
+use self::options::ServeArgs;
 use crate::commands::output::CommandOutput;
 use crate::error::Result;
 use crate::server::EmbeddedServer;
@@ -15,7 +14,7 @@ use crate::terminal;
 /// # Errors
 /// The address cannot be had, the engine or the vocabulary cannot be opened.
 pub fn run(flags: &ServeArgs) -> Result<CommandOutput> {
-    let options = options::serve_plan(flags)?;
+    let options = flags.options()?;
     let (model, faults) = (options.model.clone(), options.faults.clone());
     let server = EmbeddedServer::start(options)?;
     terminal::say(&format!("serving {model} (synthetic) with {} at {}", server.engine_label(), server.base_url()));

@@ -1,40 +1,92 @@
-//! The flags of `sobench serve`, checked and turned into what the embedded server is to be like. Opens no socket.
+//! The flags of `sobench serve`, and the options of the embedded server. Opens no socket.
 
 use std::net::ToSocketAddrs;
 
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+
 use crate::commands::flags::embedded;
-use crate::commands::serve::args::ServeArgs;
-use crate::engine::EngineName;
+use crate::commands::flags::engine::{EmbeddedArgs, EngineArgs};
+use crate::commands::flags::paths::InputNames;
+use crate::commands::flags::values::{Described, described};
 use crate::engine::vocabulary::VocabularySource;
+use crate::engine::{EngineName, SERVER_ONLY};
 use crate::error::{Error, Result};
 use crate::server::{EmbeddedOptions, Fault, GuidedFields, SYNTHETIC_MODEL};
 
-/// Checks the flags of `sobench serve`.
-///
-/// # Errors
-/// Usage errors that name the flag and its value.
-pub fn serve_plan(flags: &ServeArgs) -> Result<EmbeddedOptions> {
-    let engine = flags.guided_decoding_backend.as_deref().map_or(Ok(EngineName::Guidance), EngineName::parse)?;
-    let pace = embedded::pace(&flags.embedded)?;
-    let mut found = (flags.host.as_str(), flags.port).to_socket_addrs().ok().into_iter().flatten();
-    let bind = found.next().ok_or_else(|| {
-        Error::usage(format!("--host is no address of this machine: {}", flags.host)).hint("127.0.0.1 serves this machine alone")
-    })?;
-    Ok(EmbeddedOptions {
-        engine,
-        policy: embedded::policy(&flags.engine),
-        vocabulary: VocabularySource::parse(&flags.tokenizer)?,
-        eos_token: flags.eos_token.clone(),
-        seed: flags.seed,
-        ttft_ms: pace.ttft_ms,
-        itl_ms: pace.itl_ms,
-        step_ms: pace.step_ms,
-        max_batch: pace.max_batch,
-        compile_timeout_s: pace.compile_timeout_s,
-        model: flags.model.clone().unwrap_or_else(|| SYNTHETIC_MODEL.to_owned()),
-        bind: Some(bind),
-        guided_fields: if flags.guided_fields == "ignore" { GuidedFields::Ignore } else { GuidedFields::Honour },
-        faults: flags.fault.iter().map(|fault| Fault::parse(fault)).collect::<Result<_>>()?,
-        repeats_between: None,
-    })
+/// The embedded server, for trying clients.
+#[derive(Args, Clone, Debug)]
+pub struct ServeArgs {
+    /// Address to listen at
+    #[arg(long, default_value = "127.0.0.1")]
+    pub host: String,
+    /// Port to listen at; 0 takes a free one
+    #[arg(long, default_value_t = 8000)]
+    pub port: u16,
+    /// Name of the model that is offered
+    #[arg(long, visible_alias = "served-model-name", value_name = "NAME")]
+    pub model: Option<String>,
+    /// Decoding engine [default: guidance]; lm-format-enforcer and llama.cpp are server only
+    #[arg(long, visible_alias = "structured-output-backend", value_name = "ENGINE",
+          value_parser = PossibleValuesParser::new(EngineName::ALL.map(EngineName::name).into_iter().chain(SERVER_ONLY)))]
+    pub guided_decoding_backend: Option<String>,
+    /// Vocabulary: cl100k_base, o200k_base, a tokenizer.json or its folder
+    #[arg(long, value_name = "NAME|PATH", default_value = "cl100k_base")]
+    pub tokenizer: InputNames,
+    /// Seed of the answers
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+    /// The token that ends an answer, where the tokenizer does not say
+    #[arg(long, value_name = "TOKEN")]
+    pub eos_token: Option<String>,
+    /// What becomes of the fields guided_json, guided_regex ...: constrain (vLLM up to 0.11), or are dropped without a word
+    /// (from 0.12 on)
+    #[arg(long, value_name = "FATE", default_value = "honour", value_parser = described(&GUIDED_FIELDS))]
+    pub guided_fields: GuidedFields,
+    /// Something to go wrong on purpose, in a share of the requests, e.g. ignore-constraint@0.1 or stall:250: ignore-constraint,
+    /// error-400, error-429, error-500, error-503, hang, slow-header:MS, stall:MS, reset, truncate, error-mid-stream, no-done,
+    /// no-usage, wrong-model, invalid-utf8, extra-text, empty
+    #[arg(long, value_name = "KIND[:MS][@SHARE]", num_args = 1..)]
+    pub fault: Vec<String>,
+    #[command(flatten, next_help_heading = "Synthetic model")]
+    pub embedded: EmbeddedArgs,
+    #[command(flatten, next_help_heading = "Decoding engines")]
+    pub engine: EngineArgs,
+}
+
+/// What becomes of the `guided_*` fields, as it is typed.
+const GUIDED_FIELDS: [Described<GuidedFields>; 2] =
+    [Described(GuidedFields::Honour, "honour", ""), Described(GuidedFields::Ignore, "ignore", "")];
+
+impl ServeArgs {
+    /// Checks the self.
+    ///
+    /// # Errors
+    /// Usage errors that name the flag and its value.
+    pub fn options(&self) -> Result<EmbeddedOptions> {
+        let engine = self.guided_decoding_backend.as_deref().map_or(Ok(EngineName::Guidance), EngineName::parse)?;
+        let pace = embedded::pace(&self.embedded)?;
+        let mut found = (self.host.as_str(), self.port).to_socket_addrs().ok().into_iter().flatten();
+        let bind = found.next().ok_or_else(|| {
+            Error::usage(format!("--host is no address of this machine: {}", self.host))
+                .hint("127.0.0.1 serves this machine alone")
+        })?;
+        Ok(EmbeddedOptions {
+            engine,
+            policy: embedded::policy(&self.engine),
+            vocabulary: VocabularySource::parse(&self.tokenizer)?,
+            eos_token: self.eos_token.clone(),
+            seed: self.seed,
+            ttft_ms: pace.ttft_ms,
+            itl_ms: pace.itl_ms,
+            step_ms: pace.step_ms,
+            max_batch: pace.max_batch,
+            compile_timeout_s: pace.compile_timeout_s,
+            model: self.model.clone().unwrap_or_else(|| SYNTHETIC_MODEL.to_owned()),
+            bind: Some(bind),
+            guided_fields: self.guided_fields,
+            faults: self.fault.iter().map(|fault| Fault::parse(fault)).collect::<Result<_>>()?,
+            repeats_between: None,
+        })
+    }
 }

@@ -223,7 +223,7 @@ fn of_several_servers_one_is_given_up_and_the_other_goes_on() {
         let (dying, healthy) = (failing_after(4, die), failing_after(usize::MAX, die));
         let targets = [format!("dying={}", dying.base_url), format!("healthy={}", healthy.base_url)];
         let flags = ["--target", &targets[0], "--target", &targets[1], "--dataset", "choice", "--num-prompts", "30"];
-        let more = ["--max-concurrency", "1", "--skip-preflight", "--no-control-arm", "--disable-tqdm", "--arm-order", order];
+        let more = ["--max-concurrency", "1", "--skip-preflight", "--no-control-arm", "--disable-tqdm", "--matrix-order", order];
         let ran = sobench(&[&flags[..], &more, &["--max-consecutive-errors", "3"]].concat());
         assert_eq!(ran.code, 3, "{}", ran.stderr);
         let page = unwrapped(&ran.stdout);

@@ -18,7 +18,7 @@ fn a_wish_to_end_is_heard_while_a_server_is_waited_for() {
         let targets = [("one", &loading[0]), ("other", &loading[1])].map(|(name, it)| format!("{name}={}", it.base_url));
         let flags =
             ["--target", &targets[0], "--target", &targets[1], "--ready-check-timeout-sec", "86400", "--dataset", "choice"];
-        let flags = [&flags[..], &["--num-prompts", "4", "--no-run-log", "--disable-tqdm", "--arm-order", order]].concat();
+        let flags = [&flags[..], &["--num-prompts", "4", "--no-run-log", "--disable-tqdm", "--matrix-order", order]].concat();
         let mut command = through_shell("exec \"$@\"", &flags);
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let waits = |_: &usize| {

@@ -5,9 +5,10 @@ use std::str::FromStr;
 use serde::Deserialize;
 
 use crate::backend::ServerKind;
-use crate::commands::bench::args::{BenchArgs, ConstraintArgs};
+use crate::commands::bench::args::BenchArgs;
+use crate::commands::bench::options::constraint::{ConstraintArgs, constrained_ratio};
 use crate::commands::bench::options::non_generative;
-use crate::commands::flags::dataset::{DatasetArgs, DrawingArgs, JsonSchemaName};
+use crate::commands::flags::dataset::{DatasetArgs, DrawingArgs, refuse_odd_choices, refuse_stray_flags};
 use crate::constraint::{GrammarDialect, GrammarSpelling};
 use crate::dataset::{
     Constraints, DatasetName, DatasetPlan, Drawing, JsonSchemaSource, Lengths, Order, OutputLength, OwnInput, Part, Shortfall,
@@ -56,14 +57,14 @@ pub(crate) fn plan(arguments: &BenchArgs, backend: ServerKind, name: DatasetName
         constraints: if takes_constraints { Constraints::Kept } else { Constraints::LeftOut },
         prompt_form: non_generative::prompt_form(backend, &arguments.dataset)?,
         audio: non_generative::audio(&arguments.dataset),
-        json_schema: JsonSchemaSource::of(json_schema_path.as_ref(), *json_schema == JsonSchemaName::Nested),
-        grammar_path: arguments.dataset.grammar_path.clone(),
+        json_schema: JsonSchemaSource::new(json_schema_path.as_deref(), json_schema),
+        grammar_path: arguments.dataset.grammar_path.clone().map(Into::into),
         grammar_dialect: GrammarDialect::Ebnf,
         grammar_spelling: GrammarSpelling::AsWritten,
-        grammar_oracle: arguments.dataset.grammar_oracle.clone(),
+        grammar_oracle: arguments.dataset.grammar_oracle.clone().map(Into::into),
         regex: arguments.dataset.regex.clone(),
         choice: arguments.dataset.choice.clone(),
-        dataset_path: dataset_path.clone().or_else(|| rows.hf_name.clone()),
+        dataset_path: dataset_path.clone().map(Into::into).or_else(|| rows.hf_name.clone()),
         drawing: Drawing {
             order: if rows.disable_shuffle { Order::AsStored } else { Order::Shuffled },
             shortfall: if rows.no_oversample { Shortfall::Fewer } else { Shortfall::AskAgain },
@@ -220,73 +221,13 @@ fn refuse_constraint(flags: &ConstraintArgs, name: DatasetName) -> Result<()> {
     }
 }
 
-/// A flag that the chosen dataset would ignore is a mistake worth stopping for.
-pub(crate) fn refuse_stray_flags(name: DatasetName, flags: &DatasetArgs, has_grammar_dialect: bool) -> Result<()> {
-    let rows = [
-        ("--grammar-dialect", has_grammar_dialect, OwnInput::GrammarDialect),
-        ("--json-schema-path", flags.json_schema_path.is_some(), OwnInput::JsonSchema),
-        ("--json-schema", flags.json_schema != JsonSchemaName::Brief, OwnInput::JsonSchema),
-        ("--grammar-path", flags.grammar_path.is_some(), OwnInput::Grammar),
-        ("--grammar-oracle", flags.grammar_oracle.is_some(), OwnInput::GrammarOracle),
-        ("--regex", flags.regex.is_some(), OwnInput::Regex),
-        ("--choice", flags.choice.is_some(), OwnInput::Choice),
-        ("--dataset-path", flags.dataset_path.is_some(), OwnInput::Path),
-        ("--audio-path", !flags.audio_path.is_empty(), OwnInput::Audio),
-        ("--audio-seconds", flags.audio_seconds.is_some(), OwnInput::Audio),
-    ];
-    let rows = rows.into_iter().chain(given(&flags.drawing));
-    match rows.into_iter().find(|(_, given, input)| *given && !name.reads(*input)) {
-        None => Ok(()),
-        Some((flag, _, input)) => {
-            let takers = DatasetName::ALL.into_iter().filter(|taker| taker.reads(input));
-            let takers: Vec<String> = takers.map(|taker| format!("--dataset {taker}")).collect();
-            Err(Error::usage(format!("{flag} has no meaning with --dataset {name}"))
-                .hint(format!("use it with {}, or leave it out", takers.join(" or "))))
-        }
-    }
-}
-
-/// The flags of rows, whether each is given, and what it is an input of.
-fn given(flags: &DrawingArgs) -> [(&'static str, bool, OwnInput); 24] {
-    [
-        ("--disable-shuffle", flags.disable_shuffle, OwnInput::Order),
-        ("--no-oversample", flags.no_oversample, OwnInput::Shortfall),
-        ("--input-len", flags.input_len.is_some(), OwnInput::InputLength),
-        ("--random-input-len", flags.random_input_len.is_some(), OwnInput::RandomLengths),
-        ("--random-output-len", flags.random_output_len.is_some(), OwnInput::RandomLengths),
-        ("--random-range-ratio", flags.random_range_ratio.is_some(), OwnInput::RandomLengths),
-        ("--random-prefix-len", flags.random_prefix_len.is_some(), OwnInput::RandomLengths),
-        ("--random-batch-size", flags.random_batch_size.is_some(), OwnInput::RandomLengths),
-        ("--disable-ignore-eos", flags.disable_ignore_eos, OwnInput::RandomLengths),
-        ("--prefix-repetition-prefix-len", flags.prefix_repetition_prefix_len.is_some(), OwnInput::PrefixRepetition),
-        ("--prefix-repetition-suffix-len", flags.prefix_repetition_suffix_len.is_some(), OwnInput::PrefixRepetition),
-        ("--prefix-repetition-num-prefixes", flags.prefix_repetition_num_prefixes.is_some(), OwnInput::PrefixRepetition),
-        ("--prefix-repetition-output-len", flags.prefix_repetition_output_len.is_some(), OwnInput::PrefixRepetition),
-        ("--sharegpt-output-len", flags.sharegpt_output_len.is_some(), OwnInput::ShareGpt),
-        ("--sonnet-input-len", flags.sonnet_input_len.is_some(), OwnInput::Sonnet),
-        ("--sonnet-output-len", flags.sonnet_output_len.is_some(), OwnInput::Sonnet),
-        ("--sonnet-prefix-len", flags.sonnet_prefix_len.is_some(), OwnInput::Sonnet),
-        ("--custom-output-len", flags.custom_output_len.is_some(), OwnInput::CustomRows),
-        ("--skip-chat-template", flags.skip_chat_template, OwnInput::CustomRows),
-        ("--hf-name", flags.hf_name.is_some(), OwnInput::Columns),
-        ("--hf-subset or --hf-split", flags.hf_subset.is_some() || flags.hf_split.is_some(), OwnInput::Part),
-        ("--hf-output-len", flags.hf_output_len.is_some(), OwnInput::HubLength),
-        (
-            "--hf-text-column or --hf-messages-column",
-            flags.hf_text_column.is_some() || flags.hf_messages_column.is_some(),
-            OwnInput::Columns,
-        ),
-        ("--bfcl-categories", !flags.bfcl_categories.is_empty(), OwnInput::Categories),
-    ]
-}
-
 /// Own inputs of one dataset are none of another's. What none of them reads stays, and is refused with the run.
 pub(crate) fn leave_out_others(flags: &mut BenchArgs, dataset: DatasetName, all: &[DatasetName]) {
     let is_others = |input: OwnInput| !dataset.reads(input) && all.iter().any(|it| it.reads(input));
     let own = &mut flags.dataset;
     if is_others(OwnInput::JsonSchema) {
         own.json_schema_path = None;
-        own.json_schema = JsonSchemaName::Brief;
+        own.json_schema = JsonSchemaSource::Brief;
     }
     if is_others(OwnInput::Grammar) {
         own.grammar_path = None;
@@ -353,22 +294,6 @@ fn leave_out(flags: &mut DrawingArgs, is_others: impl Fn(OwnInput) -> bool) {
     if is_others(OwnInput::Categories) {
         flags.bfcl_categories.clear();
     }
-}
-
-pub(crate) fn refuse_odd_choices(choices: &[String]) -> Result<()> {
-    let odd = choices.iter().enumerate().find(|(place, choice)| choice.is_empty() || choices[..*place].contains(choice));
-    odd.map_or(Ok(()), |(_, choice)| {
-        Err(Error::usage(format!("--choice has an empty or repeated choice: {choice:?}"))
-            .hint("give different words, e.g. yes,no"))
-    })
-}
-
-fn constrained_ratio(constraint: &ConstraintArgs) -> Result<f64> {
-    let ratio = if constraint.no_guided_decoding { 0.0 } else { constraint.guided_decoding_ratio.unwrap_or(1.0) };
-    if (0.0..=1.0).contains(&ratio) {
-        return Ok(ratio);
-    }
-    Err(Error::usage(format!("--guided-decoding-ratio is not between 0 and 1: {ratio}")).hint("1.0 constrains every request"))
 }
 
 #[cfg(test)]

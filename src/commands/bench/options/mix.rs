@@ -34,7 +34,7 @@ pub(crate) fn plan(arguments: &BenchArgs, backend: ServerKind, spec: &str, num_p
         flags.dataset.mix = None;
         leave_out_others(&mut flags, name, &names);
         if path.is_some() {
-            flags.dataset.dataset_path = path;
+            flags.dataset.dataset_path = path.map(Into::into);
         }
         parts.push(MixPart { share, plan: super::dataset::plan(&flags, backend, name, num_prompts)? });
     }

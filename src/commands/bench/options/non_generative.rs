@@ -89,7 +89,7 @@ pub(crate) fn audio(flags: &DatasetArgs) -> AudioSource {
     if flags.audio_path.is_empty() {
         AudioSource::Generated { seconds: flags.audio_seconds.unwrap_or(DEFAULT_AUDIO_SECONDS) }
     } else {
-        AudioSource::Files(flags.audio_path.clone())
+        AudioSource::Files(flags.audio_path.iter().cloned().map(Into::into).collect())
     }
 }
 

@@ -1,21 +1,126 @@
-//! Flags to what is counted, kept and shown. Opens no file.
+//! What is counted, kept and shown: the flags, checked. Opens no file.
 
 use std::path::PathBuf;
 
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+
 use crate::backend::ServerKind;
-use crate::commands::bench::args::OutputArgs;
 use crate::commands::bench::options::non_generative;
-use crate::commands::compare::options;
+use crate::commands::flags::checks::key_values;
 use crate::commands::flags::environment;
+use crate::commands::flags::gate::{UNDECIDED, limits};
+use crate::commands::flags::paths::{OutputFolder, OutputName, OutputPath};
+use crate::commands::flags::values::{described, named};
 use crate::compare::gate::Undecided;
 use crate::compare::rules::Limit;
 use crate::error::{Error, Result};
 use crate::metrics::{Answers, MetricsOptions, Slo};
 use crate::metrics::{LatencyMetric, QueueMetric};
+use crate::output_format::OutputFormat;
 use crate::record::ReportSettings;
-use crate::report::format::{self, FormOptions};
+use crate::report::format::FormOptions;
+use crate::report::junit::JunitPer;
 use crate::report::requests_page::Thresholds;
 use crate::report::saved::ResultFormat;
+
+/// What is printed and kept.
+#[derive(Args, Clone, Debug)]
+pub struct OutputArgs {
+    /// Write the result to a JSON file
+    #[arg(long, visible_alias = "save-results")]
+    pub save_result: bool,
+    /// Also keep every request's times, text and verdict in the file
+    #[arg(long)]
+    pub save_detailed: bool,
+    /// Layout of the result file: sobench's own, that of `vllm bench serve`, or that of vLLM's structured-output script; the
+    /// default name follows it
+    #[arg(long, value_name = "LAYOUT", default_value = ResultFormat::Sobench.name(),
+          value_parser = named(&ResultFormat::ALL, ResultFormat::name))]
+    pub result_format: ResultFormat,
+    /// Add the result to the file as one line, below those that it holds; implies --save-result
+    #[arg(long)]
+    pub append_result: bool,
+    /// Write the failing cases, whole, to a file (JSONL) beside the result or in its folder
+    #[arg(long)]
+    pub save_failures: bool,
+    /// Also write the report as a page
+    #[arg(long, value_name = "PATH")]
+    pub html: Option<OutputPath>,
+    /// Also write the report as a comment for a pull request
+    #[arg(long, value_name = "PATH")]
+    pub markdown: Option<OutputPath>,
+    /// Also write a line for every request
+    #[arg(long, value_name = "PATH")]
+    pub csv: Option<OutputPath>,
+    /// Also write the requests as tests for CI
+    #[arg(long, value_name = "PATH")]
+    pub junit: Option<OutputPath>,
+    /// What one test of --junit is
+    #[arg(long, value_name = "WHAT", requires = "junit", default_value = JunitPer::Case.name(),
+          value_parser = named(&JunitPer::ALL, JunitPer::name))]
+    pub junit_per: JunitPer,
+    /// Draw latencies and the run over its time below the report
+    #[arg(long)]
+    pub plot: bool,
+    /// Write a page of what each request did when, beside the result or in its folder
+    #[arg(long)]
+    pub plot_timeline: bool,
+    /// Where gaps between chunks change their colour on that page, in ms
+    #[arg(
+        long,
+        value_name = "MS,MS",
+        value_delimiter = ',',
+        num_args = 1,
+        default_value = "25,50",
+        requires = "plot_timeline",
+        allow_negative_numbers = true
+    )]
+    pub timeline_itl_thresholds: Vec<f64>,
+    /// Write a page of the lengths of prompts and answers, beside the result or in its folder
+    #[arg(long)]
+    pub plot_dataset_stats: bool,
+    /// Folder of the result file; made if missing [default: the current one]
+    #[arg(long, value_name = "PATH")]
+    pub result_dir: Option<OutputFolder>,
+    /// Name of the result file [default: made from ratio, backend, rate, model, dataset, number and length]
+    #[arg(long, value_name = "NAME")]
+    pub result_filename: Option<OutputName>,
+    /// File that every request is written to when it ends; `report`, `score` and `compare` read it [default: beside the saved
+    /// result, else in the user's cache folder]
+    #[arg(long, value_name = "PATH")]
+    pub run_log: Option<OutputPath>,
+    /// Write no run log
+    #[arg(long, conflicts_with = "run_log")]
+    pub no_run_log: bool,
+    /// Bound that the run has to keep, for exit code 0: a metric of the saved result, >= or <=, and a number, such as
+    /// 'correct_rate>=99.5' or 'p99_ttft_ms<=200'; may be given several times
+    #[arg(long, value_name = "RULE")]
+    pub require: Vec<String>,
+    /// What a bound counts as that the samples are too few to tell of
+    #[arg(long, value_name = "WHAT", default_value = "pass", value_parser = described(&UNDECIDED))]
+    pub undecided: Undecided,
+    /// Facts to keep in the result
+    #[arg(long, value_name = "KEY=VALUE", num_args = 1..)]
+    pub metadata: Vec<String>,
+    /// A name for the run, kept in the result
+    #[arg(long)]
+    pub label: Option<String>,
+    /// Metrics to print in full [default: ttft,tpot,itl; e2el where nothing is generated]
+    #[arg(long, value_name = "A,B", value_delimiter = ',',
+          value_parser = PossibleValuesParser::new(
+              LatencyMetric::ALL.map(LatencyMetric::key).into_iter().chain(QueueMetric::ALL.map(QueueMetric::key))))]
+    pub percentile_metrics: Vec<String>,
+    /// Percentiles of those metrics
+    #[arg(long, value_name = "P,P", value_delimiter = ',', default_value = "99")]
+    pub metric_percentiles: Vec<f64>,
+    /// Service-level objectives in ms that a good request meets: ttft, tpot, e2el; and `valid`, for a valid answer
+    #[arg(long, value_name = "METRIC:MS", num_args = 1..)]
+    pub goodput: Vec<String>,
+    /// No progress on stderr
+    #[arg(long)]
+    pub disable_tqdm: bool,
+}
 
 /// What is kept and shown.
 #[derive(Clone, Debug)]
@@ -34,7 +139,7 @@ pub struct OutputPlan {
     /// Whether the saved result is joined by vLLM's records for the PyTorch benchmark database.
     pub pytorch: bool,
     /// Forms of the report, and where each is written to.
-    pub files: Vec<(format::Format, PathBuf)>,
+    pub files: Vec<(OutputFormat, PathBuf)>,
     pub forms: FormOptions,
     pub directory: Option<PathBuf>,
     pub filename: Option<String>,
@@ -123,14 +228,14 @@ pub(crate) fn report(flags: &OutputArgs, backend: ServerKind) -> Result<ReportSe
 /// # Errors
 /// A bound that is none.
 pub(crate) fn output(flags: &OutputArgs) -> Result<OutputPlan> {
-    use format::Format;
     let files = [
-        (Format::Html, &flags.html),
-        (Format::Markdown, &flags.markdown),
-        (Format::Csv, &flags.csv),
-        (Format::Junit, &flags.junit),
+        (OutputFormat::Html, &flags.html),
+        (OutputFormat::Markdown, &flags.markdown),
+        (OutputFormat::Csv, &flags.csv),
+        (OutputFormat::Junit, &flags.junit),
     ];
-    let files: Vec<(Format, PathBuf)> = files.into_iter().filter_map(|(format, path)| Some((format, path.clone()?))).collect();
+    let files: Vec<(OutputFormat, PathBuf)> =
+        files.into_iter().filter_map(|(format, path)| Some((format, path.clone()?.into()))).collect();
     Ok(OutputPlan {
         save: flags.save_result || flags.save_detailed || flags.append_result,
         result_format: flags.result_format,
@@ -141,16 +246,16 @@ pub(crate) fn output(flags: &OutputArgs) -> Result<OutputPlan> {
         pytorch: environment::wants_pytorch_records(),
         files,
         forms: FormOptions { detailed: flags.save_detailed, junit_per: flags.junit_per, plot: flags.plot },
-        directory: flags.result_dir.clone(),
-        filename: flags.result_filename.clone(),
+        directory: flags.result_dir.clone().map(Into::into),
+        filename: flags.result_filename.clone().map(Into::into),
         progress: !flags.disable_tqdm,
         run_log: match (&flags.run_log, flags.no_run_log) {
-            (Some(path), _) => RunLogPlan::At(path.clone()),
+            (Some(path), _) => RunLogPlan::At(path.to_path_buf()),
             (None, true) => RunLogPlan::Off,
             (None, false) => RunLogPlan::Default,
         },
-        require: options::limits(&flags.require)?,
-        undecided: options::undecided(flags.undecided),
+        require: limits(&flags.require)?,
+        undecided: flags.undecided,
     })
 }
 
@@ -172,19 +277,4 @@ fn percentile_metrics(names: &[String]) -> Result<(Vec<LatencyMetric>, Vec<Queue
         }
     }
     Ok((latencies, queueing))
-}
-
-/// Pairs of a flag, in the order given.
-///
-/// # Errors
-/// One of them is none.
-pub(crate) fn key_values(flag: &str, pairs: &[String]) -> Result<Vec<(String, String)>> {
-    let split = |pair: &String| {
-        let (key, value) = pair
-            .split_once('=')
-            .filter(|(key, _)| !key.trim().is_empty())
-            .ok_or_else(|| Error::usage(format!("{flag} is not KEY=VALUE: {pair}")).hint(format!("try {flag} name=value")))?;
-        Ok((key.trim().to_owned(), value.to_owned()))
-    };
-    pairs.iter().map(split).collect()
 }

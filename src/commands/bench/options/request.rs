@@ -1,12 +1,63 @@
-//! Flags to what every request carries beside its case. Knows no server but what its kind has fields for.
+//! What every request carries beside its case: the flags, checked against the fields that the kind of server has.
 
+use clap::Args;
 use serde_json::{Map, Value, json};
 
 use crate::backend::{Input, Sampling, ServerKind, extras};
-use crate::commands::bench::args::{BenchArgs, LoraAssignmentName, SamplingArgs, ServerArgs};
+use crate::commands::bench::args::BenchArgs;
+use crate::commands::bench::options::server::ServerArgs;
+use crate::commands::flags::checks::json_object;
+use crate::commands::flags::values::Described;
 use crate::dataset::DatasetName;
 use crate::error::{Error, Result};
 use crate::record::{Lora, LoraAssignment, RequestSettings};
+
+/// Fields of the request that steer sampling.
+#[derive(Args, Clone, Debug)]
+pub struct SamplingArgs {
+    /// Sampling temperature
+    #[arg(long, allow_negative_numbers = true)]
+    pub temperature: Option<f64>,
+    /// Nucleus sampling
+    #[arg(long)]
+    pub top_p: Option<f64>,
+    /// Sample from so many tokens
+    #[arg(long, allow_negative_numbers = true)]
+    pub top_k: Option<i64>,
+    /// Least probability, relative to the likeliest token's
+    #[arg(long)]
+    pub min_p: Option<f64>,
+    /// Penalty on tokens by how often they came
+    #[arg(long, allow_negative_numbers = true)]
+    pub frequency_penalty: Option<f64>,
+    /// Penalty on tokens that came
+    #[arg(long, allow_negative_numbers = true)]
+    pub presence_penalty: Option<f64>,
+    /// Factor on tokens that came
+    #[arg(long)]
+    pub repetition_penalty: Option<f64>,
+    /// Ask the server to go on past the end of the answer; breaks constrained requests
+    #[arg(long)]
+    pub ignore_eos: bool,
+    /// Ask for the log probabilities of so many of the likeliest tokens at each place, in the field that the backend has for it
+    #[arg(long, value_name = "N")]
+    pub logprobs: Option<u32>,
+    /// Answers to choose the best one from; only 1 can be asked for
+    #[arg(long, value_name = "N", hide = true)]
+    pub best_of: Option<u32>,
+    /// JSON object of variables for the chat template: the server's, or the tokenizer's where prompts are put into it here
+    #[arg(long, value_name = "JSON")]
+    pub chat_template_kwargs: Option<String>,
+    /// JSON object merged into every request body
+    #[arg(long, value_name = "JSON")]
+    pub extra_body: Option<String>,
+}
+
+/// The assignments, as they are typed.
+pub(crate) const LORA_ASSIGNMENTS: [Described<LoraAssignment>; 2] = [
+    Described(LoraAssignment::Random, "random", "Drawn for each request, by --seed"),
+    Described(LoraAssignment::RoundRobin, "round-robin", "In turn"),
+];
 
 /// # Errors
 /// `--extra-body` or `--chat-template-kwargs` is no JSON object; a field is asked for that the kind does not have, or twice.
@@ -50,11 +101,7 @@ fn lora(flags: &ServerArgs, backend: ServerKind) -> Result<Option<Lora>> {
         return Err(Error::usage(format!("--lora-modules has an empty name: {empty:?}"))
             .hint("name modules that the server was started with"));
     }
-    let assignment = match flags.lora_assignment {
-        LoraAssignmentName::Random => LoraAssignment::Random,
-        LoraAssignmentName::RoundRobin => LoraAssignment::RoundRobin,
-    };
-    Ok(Some(Lora { modules: flags.lora_modules.clone(), assignment }))
+    Ok(Some(Lora { modules: flags.lora_modules.clone(), assignment: flags.lora_assignment }))
 }
 
 /// Prompts of one's own are sent as they are in any case.
@@ -134,12 +181,4 @@ fn sampling(flags: &SamplingArgs, backend: ServerKind) -> Sampling {
         repetition_penalty: flags.repetition_penalty.or(neutral),
         seed: None,
     }
-}
-
-/// # Errors
-/// The text of the flag is no JSON object.
-pub(crate) fn json_object(flag: &str, text: &str) -> Result<Map<String, Value>> {
-    serde_json::from_str(text).map_err(|error| {
-        Error::usage(format!("{flag} is not a JSON object ({error}): {text}")).hint(format!(r#"try {flag} '{{"seed": 1}}'"#))
-    })
 }

@@ -1,12 +1,95 @@
-//! Flags to how much is sent, how fast and for how long. Knows no dataset and no server.
+//! How much is sent, how fast and for how long: the flags, checked.
 
 use std::time::Duration;
 
-use crate::commands::bench::args::{RampUpName, TrafficArgs};
+use clap::Args;
+
+use crate::commands::flags::checks::seconds;
+use crate::commands::flags::values::{Described, described};
 use crate::dataset::MAX_PROMPTS;
 use crate::error::{Error, Result};
 use crate::load::{ErrorLimits, Load};
 use crate::schedule::{Pace, Ramp, RampStrategy, Rate, Until};
+
+/// How much, how fast.
+#[derive(Args, Clone, Debug)]
+pub struct TrafficArgs {
+    /// Number of requests [default: 1000; with --duration, as many as there is time for]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub num_prompts: Option<usize>,
+    /// Stop sending after so many seconds; requests under way may end
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
+    pub duration: Option<f64>,
+    /// Most tokens of an answer (max_tokens) [default: 128, or by dataset]
+    #[arg(long, value_name = "OUTPUT_LEN", allow_negative_numbers = true)]
+    pub output_len: Option<u32>,
+    /// Requests per second; inf sends all at once
+    #[arg(long, value_name = "RPS", default_value_t = f64::INFINITY, allow_negative_numbers = true)]
+    pub request_rate: f64,
+    /// How the rate rises from the first request to the last, in place of --request-rate
+    #[arg(long, value_name = "HOW", requires_all = ["ramp_up_start_rps", "ramp_up_end_rps"], value_parser = described(&RAMP_STRATEGIES))]
+    pub ramp_up_strategy: Option<RampStrategy>,
+    /// Requests per second at the first request
+    #[arg(long, value_name = "RPS", requires = "ramp_up_strategy", allow_negative_numbers = true)]
+    pub ramp_up_start_rps: Option<u32>,
+    /// Requests per second at the last request
+    #[arg(long, value_name = "RPS", requires = "ramp_up_strategy", allow_negative_numbers = true)]
+    pub ramp_up_end_rps: Option<u32>,
+    /// Shape of the gamma-distributed gaps: 1 is a Poisson process, lower is burstier, inf is even spacing
+    #[arg(long, default_value_t = 1.0, allow_negative_numbers = true)]
+    pub burstiness: f64,
+    /// Most requests in flight at once
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub max_concurrency: Option<usize>,
+    /// Share of --max-concurrency from which a run counts as steady; the steady part is reported beside the whole
+    #[arg(long, value_name = "SHARE", default_value_t = 0.95, allow_negative_numbers = true)]
+    pub steady_state_threshold: f64,
+    /// Send a request for one token beside the run so many times a second, one at a time and outside the cap, and report its latency:
+    /// what the run does to requests that have nothing to do with it
+    #[arg(long, value_name = "RPS", default_value_t = 0.0, allow_negative_numbers = true)]
+    pub probe_request_rate: f64,
+    /// Seed of everything that is drawn: which requests are constrained, due times, unique members
+    #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
+    pub seed: u64,
+    /// Requests sent before the measured ones, under the same cap: unconstrained, with prompts of their own
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub num_warmups: usize,
+    /// Give every so many-th constrained request a JSON Schema that no server has seen, and report what that does to the others
+    #[arg(long, value_name = "K", allow_negative_numbers = true)]
+    pub cold_schema_every: Option<usize>,
+    /// Exit with 1 where the client itself stood in the way of the figures
+    #[arg(long)]
+    pub strict_client: bool,
+    /// End a request that takes longer than so many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 21600.0, allow_negative_numbers = true)]
+    pub request_timeout: f64,
+    /// End a request whose server sends no byte of the answer for so many seconds, before its head or between its pieces; comments
+    /// that keep a stream alive are bytes [default: no such limit]
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
+    pub idle_timeout: Option<f64>,
+    /// Give up where more than this share of the requests that have ended are errors, once 20 have; what is under way may end, and all
+    /// is reported
+    #[arg(long, value_name = "SHARE", allow_negative_numbers = true)]
+    pub max_error_rate: Option<f64>,
+    /// Give up where so many requests in a row end in an error: a refusal, a failure, a broken connection, a time limit
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub max_consecutive_errors: Option<usize>,
+    /// After the first Ctrl-C, wait up to so many seconds for requests under way
+    #[arg(long, value_name = "SECONDS", default_value_t = 30.0, allow_negative_numbers = true)]
+    pub drain_timeout: f64,
+    /// Ask for a count of tokens in every chunk, so that chunks of several tokens can be told (vLLM's continuous_usage_stats)
+    #[arg(long, conflicts_with = "disable_stream")]
+    pub continuous_usage: bool,
+    /// Ask for whole answers instead of streams
+    #[arg(long)]
+    pub disable_stream: bool,
+}
+
+/// How a rate rises.
+const RAMP_STRATEGIES: [Described<RampStrategy>; 2] = [
+    Described(RampStrategy::Linear, "linear", "By the same number of requests per second each time"),
+    Described(RampStrategy::Exponential, "exponential", "By the same factor each time"),
+];
 
 /// Requests where nobody said how many: vLLM's default.
 const DEFAULT_PROMPTS: usize = 1000;
@@ -68,12 +151,6 @@ fn probe_rate(rate: f64) -> Result<Option<f64>> {
         return Ok(Some(rate));
     }
     Err(Error::usage(format!("--probe-request-rate is no rate: {rate}")).hint("give requests per second, e.g. 1; 0 sends none"))
-}
-
-/// A time above nothing.
-pub(crate) fn seconds(flag: &str, value: f64) -> Result<Duration> {
-    let time = Duration::try_from_secs_f64(value).ok().filter(|time| !time.is_zero());
-    time.ok_or_else(|| Error::usage(format!("{flag} is not a time: {value}")).hint("give seconds above 0"))
 }
 
 /// A limit that another one never lets run out is a mistake, and answers that come whole have no pieces to wait between.
@@ -138,10 +215,6 @@ fn pace(flags: &TrafficArgs) -> Result<Pace> {
         return Err(Error::usage(format!("the ramp falls, from {start_rps} to --ramp-up-end-rps {end_rps}"))
             .hint("give an end at or above --ramp-up-start-rps"));
     }
-    let strategy = match strategy {
-        RampUpName::Linear => RampStrategy::Linear,
-        RampUpName::Exponential => RampStrategy::Exponential,
-    };
     Ok(Pace::Ramp(Ramp { strategy, start_rps, end_rps }))
 }
 

@@ -16,8 +16,6 @@ use crate::mask::row::Spelling;
 use crate::printable::printable;
 use crate::report::wrap::add_wrapped;
 
-/// The width that sentences are wrapped at; tables of three engines keep to it.
-
 /// The most characters of a name or a sentence that came from outside.
 const NAME_MAX_CHARS: usize = 200;
 const NOTICE_MAX_CHARS: usize = 600;

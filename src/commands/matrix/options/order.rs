@@ -9,7 +9,7 @@ use std::fmt;
 use reqwest::Url;
 
 use super::{ContenderPlan, How};
-use crate::commands::bench::matrix_args::ArmOrder;
+use crate::commands::bench::matrix_args::WantedOrder;
 use crate::commands::bench::options::Target;
 use crate::driver::PHASE;
 use crate::error::{Error, Result};
@@ -70,17 +70,19 @@ impl Order {
     ///
     /// # Errors
     /// It is not possible.
-    pub(super) fn of(wanted: ArmOrder, contenders: &[ContenderPlan], cores: Option<usize>) -> Result<Self> {
+    pub(super) fn of(wanted: WantedOrder, contenders: &[ContenderPlan], cores: Option<usize>) -> Result<Self> {
         let found = possible(contenders, cores);
         match (wanted, found) {
-            (ArmOrder::Blocks, Ok(_) | Err(Apart::FewCores { .. })) => Ok(Self::Blocks(Apart::Asked)),
-            (ArmOrder::Auto | ArmOrder::Interleaved, Ok(at_once)) => Ok(Self::Interleaved(at_once)),
-            (ArmOrder::Interleaved, Err(Apart::FewCores { cores, .. })) => {
+            (WantedOrder::Blocks, Ok(_) | Err(Apart::FewCores { .. })) => Ok(Self::Blocks(Apart::Asked)),
+            (WantedOrder::Auto | WantedOrder::Interleaved, Ok(at_once)) => Ok(Self::Interleaved(at_once)),
+            (WantedOrder::Interleaved, Err(Apart::FewCores { cores, .. })) => {
                 Ok(Self::Interleaved(AtOnce::InSpiteOfCores { cores: cores.unwrap_or(1) }))
             }
-            (ArmOrder::Interleaved, Err(apart)) => Err(Error::usage(format!("--arm-order interleaved is not possible: {apart}"))
-                .hint("leave it out, or give each a server of its own: --target NAME=URL --target NAME=URL")),
-            (ArmOrder::Auto | ArmOrder::Blocks, Err(apart)) => Ok(Self::Blocks(apart)),
+            (WantedOrder::Interleaved, Err(apart)) => {
+                Err(Error::usage(format!("--matrix-order interleaved is not possible: {apart}"))
+                    .hint("leave it out, or give each a server of its own: --target NAME=URL --target NAME=URL"))
+            }
+            (WantedOrder::Auto | WantedOrder::Blocks, Err(apart)) => Ok(Self::Blocks(apart)),
         }
     }
 
@@ -155,7 +157,7 @@ impl fmt::Display for AtOnce {
             Self::Cores { cores } => write!(f, "an embedded server for each, on {cores} cores"),
             Self::InSpiteOfCores { cores } => {
                 let cores = if *cores == 1 { "one core".to_owned() } else { format!("{cores} cores") };
-                write!(f, "as --arm-order asks, although the embedded servers share {cores}, and take each other's time")
+                write!(f, "as --matrix-order asks, although the embedded servers share {cores}, and take each other's time")
             }
         }
     }
@@ -164,7 +166,7 @@ impl fmt::Display for AtOnce {
 impl fmt::Display for Apart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Asked => write!(f, "as --arm-order asks"),
+            Self::Asked => write!(f, "as --matrix-order asks"),
             Self::Alone => write!(f, "there is nobody to run beside"),
             Self::Launched => write!(f, "servers are started one at a time"),
             Self::PerRequest => write!(f, "one server does the work of all, and would be asked for so many times the load"),

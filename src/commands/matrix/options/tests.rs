@@ -7,21 +7,21 @@ use crate::cli::{Cli, Command};
 use crate::engine::EngineName;
 use crate::schedule::{Pace, Rate};
 
-fn bench(arguments: &[&str]) -> Result<BenchPlan> {
+fn bench(arguments: &[&str]) -> Result<Benchmark> {
     let arguments = std::iter::once("sobench").chain(arguments.iter().copied()).map(OsString::from);
     let command = Cli::parse_arguments(arguments).unwrap_or_else(|error| panic!("{error}")).into_command();
     let Command::Bench(arguments) = command else { panic!("{command:?}") };
-    bench_plan(&arguments)
+    Benchmark::new(&arguments)
 }
 
-fn plan(arguments: &[&str]) -> Result<ArmsPlan> {
+fn plan(arguments: &[&str]) -> Result<MatrixOptions> {
     match bench(arguments)? {
-        BenchPlan::Compare(plan) | BenchPlan::DryRun(plan) => Ok(*plan),
-        BenchPlan::Run(_) => panic!("one run: {arguments:?}"),
+        Benchmark::Matrix(plan) | Benchmark::DryRun(plan) => Ok(*plan),
+        Benchmark::Run(_) => panic!("one run: {arguments:?}"),
     }
 }
 
-fn names(plan: &ArmsPlan) -> Vec<&str> {
+fn names(plan: &MatrixOptions) -> Vec<&str> {
     plan.contenders.iter().map(|it| it.name.as_str()).collect()
 }
 
@@ -35,10 +35,10 @@ fn url(run: &RunPlan) -> &str {
 #[test]
 fn one_of_everything_is_one_run() {
     for arguments in [&[][..], &["--guided-decoding-backend", "xgrammar", "--dataset", "choice"], &["--repeat", "1"]] {
-        assert!(matches!(bench(arguments).unwrap(), BenchPlan::Run(_)), "{arguments:?}");
+        assert!(matches!(bench(arguments).unwrap(), Benchmark::Run(_)), "{arguments:?}");
     }
-    assert!(matches!(bench(&["--dry-run"]).unwrap(), BenchPlan::DryRun(_)));
-    assert!(matches!(bench(&["--save-comparison", "a.md"]).unwrap(), BenchPlan::Compare(_)));
+    assert!(matches!(bench(&["--dry-run"]).unwrap(), Benchmark::DryRun(_)));
+    assert!(matches!(bench(&["--save-comparison", "a.md"]).unwrap(), Benchmark::Matrix(_)));
 }
 
 #[test]
@@ -148,12 +148,12 @@ fn contenders_run_at_once_where_each_has_a_server_of_its_own() {
         let plan = plan(flags).unwrap();
         let order = |wanted| Order::of(wanted, &plan.contenders, Some(cores));
         assert!(
-            order(ArmOrder::Auto).unwrap().to_string().starts_with(expected),
+            order(WantedOrder::Auto).unwrap().to_string().starts_with(expected),
             "{flags:?}: {}",
-            order(ArmOrder::Auto).unwrap()
+            order(WantedOrder::Auto).unwrap()
         );
-        assert!(!order(ArmOrder::Blocks).unwrap().is_interleaved());
-        match (order(ArmOrder::Interleaved), asked) {
+        assert!(!order(WantedOrder::Blocks).unwrap().is_interleaved());
+        match (order(WantedOrder::Interleaved), asked) {
             (Ok(order), Some(words)) => assert!(order.is_interleaved() && order.to_string().contains(words), "{order}"),
             (Err(error), None) => assert!(error.exit_code() == 2 && error.hint.is_some(), "{error}"),
             (found, _) => panic!("{flags:?}: {found:?}"),
@@ -187,12 +187,13 @@ fn servers_that_share_a_machine_are_told_apart_from_those_that_do_not() {
 
 #[test]
 fn one_run_has_no_order() {
-    assert!(matches!(bench(&["--arm-order", "auto"]).unwrap(), BenchPlan::Run(_)));
+    assert!(matches!(bench(&["--matrix-order", "auto"]).unwrap(), Benchmark::Run(_)));
+    assert!(matches!(bench(&["--arm-order", "auto"]).unwrap(), Benchmark::Run(_)), "the name of earlier versions");
     for order in ["interleaved", "blocks"] {
-        assert_eq!(bench(&["--arm-order", order]).unwrap_err().exit_code(), 2);
+        assert_eq!(bench(&["--matrix-order", order]).unwrap_err().exit_code(), 2);
     }
-    assert_eq!(bench(&["--arm-order", "interleaved", "--repeat", "2"]).unwrap_err().exit_code(), 2);
-    assert!(matches!(bench(&["--arm-order", "blocks", "--repeat", "2"]).unwrap(), BenchPlan::Compare(_)));
+    assert_eq!(bench(&["--matrix-order", "interleaved", "--repeat", "2"]).unwrap_err().exit_code(), 2);
+    assert!(matches!(bench(&["--matrix-order", "blocks", "--repeat", "2"]).unwrap(), Benchmark::Matrix(_)));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The comparison as JSON (`schemas/contracts/arms.schema.json`). Knows no file.
+//! The comparison as JSON (`schemas/contracts/matrix.schema.json`). Knows no file.
 
 use super::Comparison;
 

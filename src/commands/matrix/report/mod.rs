@@ -13,10 +13,12 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
+use crate::error::Result;
 use crate::metrics::Slo;
 use crate::metrics::knee::Knee;
 use crate::metrics::overhead::Overhead;
 use crate::metrics::stats::{Rate, Summary};
+use crate::output_format::OutputFormat;
 
 /// What the file says that it is.
 pub const FORMAT: &str = "sobench-arms";
@@ -191,22 +193,19 @@ pub enum Treatment {
     Constrained,
 }
 
-/// A form that a comparison is written in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
-    Json,
-    Markdown,
-    Html,
-    Text,
-}
-
-/// The comparison in a form.
-pub fn render(comparison: &Comparison, form: Form) -> String {
-    match form {
-        Form::Json => json::render(comparison),
-        Form::Markdown => markdown::render(comparison),
-        Form::Html => html::render(comparison),
-        Form::Text => text::render(comparison),
+/// The comparison in a format.
+///
+/// # Errors
+/// There is no such format of a comparison.
+pub fn render(comparison: &Comparison, format: OutputFormat) -> Result<String> {
+    match format {
+        OutputFormat::Json => Ok(json::render(comparison)),
+        OutputFormat::Markdown => Ok(markdown::render(comparison)),
+        OutputFormat::Html => Ok(html::render(comparison)),
+        OutputFormat::Text => Ok(text::render(comparison)),
+        OutputFormat::Csv | OutputFormat::Junit | OutputFormat::VllmServe | OutputFormat::VllmStructured => {
+            Err(format.unsupported("a comparison"))
+        }
     }
 }
 
@@ -233,7 +232,7 @@ impl fmt::Display for Load {
 }
 
 impl Serialize for Load {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
         #[derive(Serialize)]
         struct Written {
             kind: &'static str,
@@ -255,20 +254,6 @@ impl Treatment {
         match self {
             Self::Control => "control",
             Self::Constrained => "constrained",
-        }
-    }
-}
-
-impl Form {
-    pub const ALL: [Self; 4] = [Self::Json, Self::Markdown, Self::Html, Self::Text];
-
-    /// What names of its files end in.
-    pub fn ending(self) -> &'static str {
-        match self {
-            Self::Json => "json",
-            Self::Markdown => "md",
-            Self::Html => "html",
-            Self::Text => "txt",
         }
     }
 }

@@ -6,16 +6,16 @@ use super::testing::eventful;
 use super::*;
 use crate::report::page::testing::check_well_formed;
 
-const CONTRACT: &str = include_str!("../../../../schemas/contracts/arms.schema.json");
+const CONTRACT: &str = include_str!("../../../../schemas/contracts/matrix.schema.json");
 
 #[test]
 fn the_terminal_shows_it_all() {
-    insta::assert_snapshot!(render(&eventful(), Form::Text));
+    insta::assert_snapshot!(render(&eventful(), OutputFormat::Text).unwrap());
 }
 
 #[test]
 fn a_pull_request_shows_it_all() {
-    let page = render(&eventful(), Form::Markdown);
+    let page = render(&eventful(), OutputFormat::Markdown).unwrap();
     insta::assert_snapshot!(page);
     let table: Vec<&str> = page.lines().filter(|line| line.starts_with('|')).collect();
     let bars = |line: &str| line.replace("\\|", "").matches('|').count();
@@ -24,7 +24,7 @@ fn a_pull_request_shows_it_all() {
 
 #[test]
 fn the_page_needs_nothing_else_and_obeys_no_stranger() {
-    let page = render(&eventful(), Form::Html);
+    let page = render(&eventful(), OutputFormat::Html).unwrap();
     for word in ["<script", "http:", "https:", "src=", "@import", "url(", "<link", "\u{1b}", "<b>|"] {
         assert!(!page.contains(word), "{word} is in the page");
     }
@@ -37,7 +37,7 @@ fn the_file_keeps_its_contract() {
     let schema: Value = serde_json::from_str(CONTRACT).unwrap();
     jsonschema::draft202012::meta::validate(&schema).unwrap();
     let validator = jsonschema::draft202012::new(&schema).unwrap();
-    let file: Value = serde_json::from_str(&render(&eventful(), Form::Json)).unwrap();
+    let file: Value = serde_json::from_str(&render(&eventful(), OutputFormat::Json).unwrap()).unwrap();
     let errors: Vec<String> = validator.iter_errors(&file).map(|it| format!("{}: {it}", it.instance_path())).collect();
     assert!(errors.is_empty(), "{}", errors.join("\n"));
     for pointer in [

@@ -13,7 +13,7 @@ use crate::cli::assert_fails;
 use crate::scripted::Scripted;
 use crate::support::{Ran, cache, sobench};
 
-const CONTRACT: &str = include_str!("../../schemas/contracts/arms.schema.json");
+const CONTRACT: &str = include_str!("../../schemas/contracts/matrix.schema.json");
 
 /// Runs a comparison, and reads its file back, which keeps the contract.
 fn compared(arguments: &[&str]) -> (Ran, Value) {
@@ -42,7 +42,7 @@ fn row<'a>(comparison: &'a Value, contender: &str, dataset: &str) -> &'a Value {
 fn engines_of_the_embedded_server_stand_side_by_side_and_one_that_cannot_is_a_row() {
     let flags =
         ["--guided-decoding-backend", "xgrammar,outlines", "--dataset", "choice,grammar", "--num-prompts", "12", "--repeat", "2"];
-    let (ran, found) = compared(&[&flags[..], &["--arm-order", "blocks"]].concat());
+    let (ran, found) = compared(&[&flags[..], &["--matrix-order", "blocks"]].concat());
     assert_eq!(ran.code, 3, "outlines reads no grammars: {}", ran.stderr);
     for (contender, dataset) in [("xgrammar", "choice"), ("xgrammar", "grammar"), ("outlines", "choice")] {
         let row = row(&found, contender, dataset);

@@ -153,9 +153,9 @@ fn a_run_beside_others_is_the_run_that_it_is_alone() {
 
 #[test]
 fn what_cannot_run_at_once_is_refused_with_the_reason_or_told() {
-    let interleaved = ["--arm-order", "interleaved", "--num-prompts", "5", "--dry-run"];
+    let interleaved = ["--matrix-order", "interleaved", "--num-prompts", "5", "--dry-run"];
     let refused = |flags: &[&str], reason: &str| {
-        assert_fails(&sobench(&[&interleaved[..], flags].concat()), 2, &["--arm-order interleaved", reason]);
+        assert_fails(&sobench(&[&interleaved[..], flags].concat()), 2, &["--matrix-order interleaved", reason]);
     };
     refused(
         &["--launch", "serve {port} {backend}", "--guided-decoding-backend", "xgrammar,guidance"],
@@ -170,8 +170,8 @@ fn what_cannot_run_at_once_is_refused_with_the_reason_or_told() {
     assert!(
         ran.stdout.contains("   1  one, json, control (5 requests), at once with those that follow:\n   2  two, json, control")
     );
-    let ran = sobench(&[&several[..], &["--arm-order", "blocks"]].concat());
-    assert!(ran.stdout.contains("order: whole runs, one after the other (as --arm-order asks)"), "{}", ran.stdout);
+    let ran = sobench(&[&several[..], &["--matrix-order", "blocks"]].concat());
+    assert!(ran.stdout.contains("order: whole runs, one after the other (as --matrix-order asks)"), "{}", ran.stdout);
 }
 
 #[cfg(unix)]

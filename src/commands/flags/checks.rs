@@ -1,0 +1,54 @@
+//! Checks of values that flags of several commands take.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use crate::error::{Error, Result};
+
+/// A URL of `--base-url`.
+///
+/// # Errors
+/// Its scheme is neither http nor https.
+pub(crate) fn checked_url(url: &str) -> Result<String> {
+    let known = url.starts_with("http://") || url.starts_with("https://");
+    if known {
+        return Ok(url.to_owned());
+    }
+    let address = url.split_once("://").map_or(url, |(_, address)| address);
+    Err(Error::usage(format!("--base-url is not an http or https URL: {url}")).hint(format!("try http://{address}")))
+}
+
+/// Pairs of a flag, in the order given.
+///
+/// # Errors
+/// One of them is none.
+pub(crate) fn key_values(flag: &str, pairs: &[String]) -> Result<Vec<(String, String)>> {
+    let split = |pair: &String| {
+        let (key, value) = pair
+            .split_once('=')
+            .filter(|(key, _)| !key.trim().is_empty())
+            .ok_or_else(|| Error::usage(format!("{flag} is not KEY=VALUE: {pair}")).hint(format!("try {flag} name=value")))?;
+        Ok((key.trim().to_owned(), value.to_owned()))
+    };
+    pairs.iter().map(split).collect()
+}
+
+/// A JSON object that a flag holds.
+///
+/// # Errors
+/// The text of the flag is no JSON object.
+pub(crate) fn json_object(flag: &str, text: &str) -> Result<Map<String, Value>> {
+    serde_json::from_str(text).map_err(|error| {
+        Error::usage(format!("{flag} is not a JSON object ({error}): {text}")).hint(format!(r#"try {flag} '{{"seed": 1}}'"#))
+    })
+}
+
+/// A time above zero.
+///
+/// # Errors
+/// It is none.
+pub(crate) fn seconds(flag: &str, value: f64) -> Result<Duration> {
+    let time = Duration::try_from_secs_f64(value).ok().filter(|time| !time.is_zero());
+    time.ok_or_else(|| Error::usage(format!("{flag} is not a time: {value}")).hint("give seconds above 0"))
+}

@@ -1,0 +1,121 @@
+//! Which module imports which, by the paths in the code. A module is a folder or file of `src`; each command is one of its own.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{code_of, is_test, sources};
+
+/// Modules that import each other and are about to be parted: the run log reads shapes of the report, which is made from the run log.
+const KNOWN_CIRCLE: &[&str] = &["report", "runlog"];
+
+/// Commands that use another one. `bench` takes the words of a bound from `compare` until they are in a layer below both.
+const KNOWN_COMMANDS: [(&str, &str); 4] = [
+    ("commands::bench", "commands::compare"),
+    ("commands::matrix", "commands::bench"),
+    ("commands::merge", "commands::mask"),
+    ("commands::merge", "commands::report"),
+];
+
+/// Modules in the folder of the commands that are no command.
+const SHARED: [&str; 3] = ["commands", "commands::flags", "commands::output"];
+
+/// Every module, with those that it imports outside of its tests.
+type Imports = BTreeMap<String, BTreeSet<String>>;
+
+fn imports() -> Imports {
+    let mut imports = Imports::new();
+    for (name, text) in sources().iter().filter(|(name, _)| name.starts_with("src/") && !is_test(name)) {
+        let file = name.trim_start_matches("src/").trim_end_matches(".rs").trim_end_matches("/mod");
+        let path: Vec<&str> = file.split('/').collect();
+        let found = imports.entry(module(&path)).or_default();
+        found.extend(imported(&code_of(text), &path).into_iter().filter(|other| *other != module(&path)));
+    }
+    imports
+}
+
+/// The module that a path is in.
+fn module(path: &[&str]) -> String {
+    let depth = if path[0] == "commands" { 2 } else { 1 };
+    path[..depth.min(path.len())].join("::")
+}
+
+/// The modules that the code of the file at `path` names by `crate::` and `super::`.
+fn imported(code: &str, path: &[&str]) -> BTreeSet<String> {
+    assert!(!code.contains("crate::{"), "{}: a `use` for each module shows what is imported", path.join("/"));
+    let mut found: BTreeSet<String> =
+        paths(code, "crate::").map(names).filter(|names| !names.is_empty()).map(|names| module(&names)).collect();
+    for mut rest in paths(code, "super::") {
+        let mut parents = 1;
+        while let Some(further) = rest.strip_prefix("super::") {
+            (rest, parents) = (further, parents + 1);
+        }
+        let base = &path[..path.len().saturating_sub(parents)];
+        let named: Vec<&str> = base.iter().copied().chain(names(rest)).collect();
+        found.extend((!named.is_empty()).then(|| module(&named)));
+    }
+    found
+}
+
+/// What follows each path that begins with a word.
+fn paths<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = &'a str> {
+    let begins = |at: usize| !code[..at].ends_with(|last: char| last == ':' || last == '_' || last.is_alphanumeric());
+    code.match_indices(word).filter(move |(at, _)| begins(*at)).map(move |(at, _)| &code[at + word.len()..])
+}
+
+/// The names of modules at the begin of a path.
+fn names(path: &str) -> Vec<&str> {
+    let is_end = |character: char| !matches!(character, 'a'..='z' | '0'..='9' | '_' | ':');
+    path[..path.find(is_end).unwrap_or(path.len())].split("::").filter(|name| !name.is_empty()).collect()
+}
+
+/// The modules that a module leads to.
+fn reached<'a>(imports: &'a Imports, from: &'a str) -> BTreeSet<&'a str> {
+    let mut reached = BTreeSet::new();
+    let mut open = vec![from];
+    while let Some(module) = open.pop() {
+        let next = imports.get(module).into_iter().flatten().map(String::as_str);
+        open.extend(next.filter(|module| reached.insert(*module)));
+    }
+    reached
+}
+
+/// The modules that a module leads to and that lead back to it.
+fn circle<'a>(imports: &'a Imports, module: &'a str) -> Vec<&'a str> {
+    let leads_back = |other: &&str| reached(imports, other).contains(module);
+    reached(imports, module).into_iter().filter(leads_back).collect()
+}
+
+#[test]
+fn modules_do_not_import_each_other_in_circles() {
+    let imports = imports();
+    let circles: BTreeSet<Vec<&str>> =
+        imports.keys().map(|module| circle(&imports, module)).filter(|circle| !circle.is_empty()).collect();
+    let unknown: Vec<&Vec<&str>> = circles.iter().filter(|circle| *circle != KNOWN_CIRCLE).collect();
+    assert!(unknown.is_empty(), "modules import each other: {unknown:?}");
+    assert!(imports.len() > 40, "{} modules were found", imports.len());
+}
+
+#[test]
+fn commands_use_no_other_commands() {
+    let imports = imports();
+    let is_command = |module: &str| module.starts_with("commands::") && !SHARED.contains(&module);
+    for (one, others) in imports.iter().filter(|(module, _)| module.as_str() == "commands::flags" || is_command(module)) {
+        for other in others.iter().filter(|module| is_command(module)) {
+            assert!(KNOWN_COMMANDS.contains(&(one, other)), "{one} uses {other}: what both need is in commands/flags or below");
+        }
+    }
+}
+
+#[test]
+fn paths_are_found_in_code() {
+    let code =
+        "use crate::a::b;\nuse crate::Error;\nuse super::super::c::D;\nlet x = super::e();\nuse crate::commands::man::{F, g};";
+    let found: Vec<String> = imported(code, &["commands", "bench", "options"]).into_iter().collect();
+    assert_eq!(found, ["a", "commands::bench", "commands::c", "commands::man"]);
+}
+
+#[test]
+fn circles_are_found() {
+    let imports: Imports =
+        [("a", "b"), ("b", "c"), ("c", "b")].map(|(from, to)| (from.to_owned(), BTreeSet::from([to.to_owned()]))).into();
+    assert_eq!((circle(&imports, "a"), circle(&imports, "b")), (Vec::new(), vec!["b", "c"]));
+}
