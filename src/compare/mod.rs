@@ -81,7 +81,7 @@ pub struct Gate {
 pub struct Comparison {
     pub sides: Vec<Side>,
     pub conditions: Vec<Condition>,
-    pub method: MethodAbout,
+    pub method: ComparisonMethod,
     /// Each later side against the first; empty where they are not comparable.
     pub against: Vec<Against>,
     pub undecided: Undecided,
@@ -89,7 +89,7 @@ pub struct Comparison {
 
 /// How figures were held against each other.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct MethodAbout {
+pub struct ComparisonMethod {
     pub level: f64,
     /// The level of the gate's intervals, where there is one with changes.
     pub gate_level: Option<f64>,
@@ -160,7 +160,7 @@ pub fn compare(sides: Vec<Side>, options: &Options) -> Comparison {
     let gate_level = (rules > 0).then(|| gate::level(rules));
     let widest = gate_level.unwrap_or(options.level).max(options.level);
     let resamples = options.resamples.unwrap_or_else(|| resamples_for(widest).clamp(LEAST_RESAMPLES, MAX_RESAMPLES));
-    let method = MethodAbout { level: options.level, gate_level, resamples, seed: options.seed, run_spread: options.run_spread };
+    let method = ComparisonMethod { level: options.level, gate_level, resamples, seed: options.seed, run_spread: options.run_spread };
     let against = if comparable(&conditions) {
         (1..sides.len()).map(|other| against(&sides, other, method, options)).collect()
     } else {
@@ -192,7 +192,7 @@ pub fn bounds(record: &RunRecord, metrics: &Metrics, rules: &[Limit]) -> Vec<Lim
     gate::limits(rules, &side)
 }
 
-fn against(sides: &[Side], other: usize, method: MethodAbout, options: &Options) -> Against {
+fn against(sides: &[Side], other: usize, method: ComparisonMethod, options: &Options) -> Against {
     let (a, b) = (&sides[0], &sides[other]);
     let pairing = Pairing::of(a, b);
     let mut metrics = Metric::shown();

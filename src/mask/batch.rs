@@ -11,7 +11,7 @@ use std::thread::available_parallelism;
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-use super::about::BatchRow;
+use super::record::BatchRow;
 use super::clock::{Stopwatch, measure};
 use super::job::{JobError, Measuring};
 use super::protocol::{BatchJob, Done, Event};

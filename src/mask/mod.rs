@@ -8,7 +8,7 @@
 //! of what the child says, `rows` keeps it. [`prove`] is another thing that a child can do with an entry, `proving` its jobs, and
 //! [`proof_run`] the order of things there.
 
-pub mod about;
+pub mod record;
 mod assemble;
 mod batch;
 mod clock;

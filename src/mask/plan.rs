@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::about::{CorpusKind, Sample};
+use super::record::{CorpusKind, Sample};
 use super::memory;
 use super::row::Spelling;
 use crate::engine::vocabulary::VocabularySource;

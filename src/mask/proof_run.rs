@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-use super::about::About;
+use super::record::MaskRecord;
 use super::clock::{Stopwatch, wall_clock};
 use super::corpus::{self, Corpora, Selected};
 use super::plan::{Effort, MaskPlan, WorkerCommand, load_vocabulary};
@@ -70,7 +70,7 @@ pub enum ProofEvent {
 /// A finished or interrupted proof.
 #[derive(Clone, Debug)]
 pub struct ProofRun {
-    pub about: About,
+    pub about: MaskRecord,
     pub effort: Effort,
     /// The most frequent first.
     pub clusters: Vec<Cluster>,
@@ -152,7 +152,7 @@ struct Proving<'a> {
     plan: &'a MaskPlan,
     corpora: &'a Corpora,
     supervisor: &'a Supervisor<'a>,
-    about: &'a About,
+    about: &'a MaskRecord,
     on_event: &'a dyn Fn(ProofEvent),
     file: RowsFile<ProofRow>,
 }

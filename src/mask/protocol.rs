@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::about::BatchRow;
+use super::record::BatchRow;
 use super::corpus::Entry;
 use super::plan::Effort;
 use super::prove::Proved;

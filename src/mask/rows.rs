@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use self::merge::{MergedRows, begins, merge};
-use super::about::About;
+use super::record::MaskRecord;
 use super::row::Row;
 use crate::engine::EngineName;
 use crate::error::{Error, Result};
@@ -55,7 +55,7 @@ struct Header {
     sobench_mask_rows: u32,
     sobench: String,
     /// Without what differs from run to run.
-    about: About,
+    about: MaskRecord,
 }
 
 /// A rows file that is being written.
@@ -139,7 +139,7 @@ impl<R: Line> RowsFile<R> {
     ///
     /// # Errors
     /// As [`RowsFile::create`] and [`RowsFile::resume`].
-    pub(super) fn open(path: Option<&Path>, resume: bool, about: &About) -> Result<(Self, Option<String>)> {
+    pub(super) fn open(path: Option<&Path>, resume: bool, about: &MaskRecord) -> Result<(Self, Option<String>)> {
         match path {
             Some(path) if resume => Self::resume(path, about),
             path => Ok((Self::create(path, about)?, None)),
@@ -150,7 +150,7 @@ impl<R: Line> RowsFile<R> {
     ///
     /// # Errors
     /// There is one already, or it cannot be written.
-    pub(super) fn create(path: Option<&Path>, about: &About) -> Result<Self> {
+    pub(super) fn create(path: Option<&Path>, about: &MaskRecord) -> Result<Self> {
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
         let is_temporary = path.is_none();
         let path = path.map_or_else(
@@ -179,7 +179,7 @@ impl<R: Line> RowsFile<R> {
     ///
     /// # Errors
     /// It is of another measurement, is damaged before its last line, or cannot be written.
-    pub(super) fn resume(path: &Path, about: &About) -> Result<(Self, Option<String>)> {
+    pub(super) fn resume(path: &Path, about: &MaskRecord) -> Result<(Self, Option<String>)> {
         if !path.exists() {
             let notice = format!("there was no rows file to go on with, so that all rows were measured: {}", path.display());
             return Ok((Self::create(Some(path), about)?, Some(notice)));
@@ -308,7 +308,7 @@ fn not_rows(path: &Path) -> Error {
 }
 
 impl Header {
-    fn of(about: &About) -> Self {
+    fn of(about: &MaskRecord) -> Self {
         let mut about = about.clone();
         for engine in &mut about.engines {
             (engine.peak_rss_bytes, engine.wall_ns, engine.open_ns) = (None, 0, None);

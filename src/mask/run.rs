@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::available_parallelism;
 use std::time::{Duration, SystemTime};
 
-use super::about::{About, BatchRow, EngineAbout, HostAbout, VocabularyAbout};
+use super::record::{MaskRecord, BatchRow, MeasuredEngine, MachineRecord, VocabularyRecord};
 use super::clock::{Stopwatch, own_cost_ns, wall_clock};
 use super::corpus::{self, Corpora, Selected};
 use super::plan::{MaskPlan, WorkerCommand};
@@ -49,7 +49,7 @@ pub enum MaskEvent<'a> {
 /// A finished or interrupted measurement.
 #[derive(Clone, Debug)]
 pub struct MaskRun {
-    pub about: About,
+    pub about: MaskRecord,
     pub batches: Vec<BatchRow>,
     pub began: SystemTime,
     /// Of the whole measurement, reading corpora and batches included.
@@ -141,8 +141,8 @@ pub(super) fn supervisor<'a>(
     Supervisor::new(command, setup, Duration::from_millis(plan.timeout_ms), plan.jobs, stop)
 }
 
-pub(super) fn about(plan: &MaskPlan, corpora: &Corpora, ready: &[Ready]) -> About {
-    let engines = plan.engines.iter().zip(ready).map(|(engine, ready)| EngineAbout {
+pub(super) fn about(plan: &MaskPlan, corpora: &Corpora, ready: &[Ready]) -> MaskRecord {
+    let engines = plan.engines.iter().zip(ready).map(|(engine, ready)| MeasuredEngine {
         engine: *engine,
         version: ready.version.clone(),
         settings: ready.settings.clone(),
@@ -151,11 +151,11 @@ pub(super) fn about(plan: &MaskPlan, corpora: &Corpora, ready: &[Ready]) -> Abou
         open_ns: Some(ready.open_ns),
     });
     let first = ready.first();
-    About {
+    MaskRecord {
         engines: engines.collect(),
         corpora: corpora.about.clone(),
         selected: corpora.selected.len(),
-        vocabulary: VocabularyAbout {
+        vocabulary: VocabularyRecord {
             name: first.map(|ready| ready.vocabulary.clone()).unwrap_or_default(),
             ids: first.map(|ready| ready.vocabulary_ids).unwrap_or_default(),
         },
@@ -175,12 +175,12 @@ pub(super) fn about(plan: &MaskPlan, corpora: &Corpora, ready: &[Ready]) -> Abou
     }
 }
 
-fn host() -> HostAbout {
+fn host() -> MachineRecord {
     let cpu = std::fs::read_to_string("/proc/cpuinfo").ok().and_then(|text| {
         let line = text.lines().find_map(|line| line.strip_prefix("model name"))?;
         Some(line.trim_start_matches([' ', '\t', ':']).to_owned())
     });
-    HostAbout {
+    MachineRecord {
         os: std::env::consts::OS.to_owned(),
         arch: std::env::consts::ARCH.to_owned(),
         cpu,
@@ -194,7 +194,7 @@ struct Running<'a> {
     corpora: &'a Corpora,
     on_event: &'a dyn Fn(MaskEvent<'_>),
     stop: &'a AtomicBool,
-    about: About,
+    about: MaskRecord,
     file: RowsFile<Row>,
     batches: Vec<BatchRow>,
     notices: Vec<String>,

@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
-use super::about::RESERVED_BYTES;
+use super::record::RESERVED_BYTES;
 use super::batch;
 use super::clock::measure;
 use super::job::{JobError, Measuring};

@@ -9,7 +9,7 @@ use super::classify::{Control, Evidence, classify};
 use super::envelope::{Envelope, envelopes};
 use super::facts;
 use super::question::{Question, Words, control_case, spelling_question};
-use super::{About, Cell, Preflight, label};
+use super::{PreflightConditions, Cell, Preflight, label};
 use crate::backend::{Adapter, ConstraintDialect, RequestOptions, Sampling, ServerKind, adapter};
 use crate::case::Case;
 use crate::constraint::{Constraint, GrammarDialect};
@@ -293,7 +293,7 @@ impl Asking<'_> {
             notices.extend(fixed_engine(&facts, &self.cells));
         }
         Preflight {
-            about: About {
+            about: PreflightConditions {
                 backend: self.options.backend,
                 base_url: endpoint.base_url.clone(),
                 path: endpoint.path.clone(),

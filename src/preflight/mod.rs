@@ -26,7 +26,7 @@ pub const MAX_KEPT_CHARS: usize = 2000;
 /// Everything that was found out about a server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Preflight {
-    pub about: About,
+    pub about: PreflightConditions,
     pub facts: ServerFacts,
     /// The same prompt without a constraint.
     pub control: Control,
@@ -42,7 +42,7 @@ pub struct Preflight {
 
 /// Under which conditions it was asked.
 #[derive(Clone, Debug, PartialEq)]
-pub struct About {
+pub struct PreflightConditions {
     pub backend: ServerKind,
     pub base_url: String,
     /// The path that requests were sent to.

@@ -1,6 +1,6 @@
 //! A preflight made by hand, for tests of what is made of one.
 
-use super::{About, Cell, Class, Control, Finding, Kind, Preflight, ServerFacts};
+use super::{PreflightConditions, Cell, Class, Control, Finding, Kind, Preflight, ServerFacts};
 use crate::backend::{ConstraintDialect, ServerKind};
 use crate::constraint::GrammarDialect;
 
@@ -14,7 +14,7 @@ pub(crate) fn preflight(cells: Vec<Cell>) -> Preflight {
     }
     let kinds = Kind::ALL.into_iter().filter(|kind| cells.iter().any(|cell| cell.kind == *kind)).collect();
     Preflight {
-        about: About {
+        about: PreflightConditions {
             backend: ServerKind::Vllm,
             base_url: "http://127.0.0.1:8000".to_owned(),
             path: "/v1/completions".to_owned(),

@@ -45,7 +45,7 @@ fn no_report_replaces_another() {
 
 #[test]
 fn help_states_what_a_child_process_is_granted_beside_its_limit() {
-    let granted = format!("{} MiB", sobench::mask::about::RESERVED_BYTES >> 20);
+    let granted = format!("{} MiB", sobench::mask::record::RESERVED_BYTES >> 20);
     let help = sobench(&["mask", "--help"]).stdout;
     assert!(help.contains(&granted), "{granted} is not in:\n{help}");
     let page = std::fs::read_to_string(crate::support::in_package("docs/engines.md")).unwrap();

@@ -6,7 +6,7 @@ use super::order::Step;
 use crate::commands::bench::run::{Finished, FirstUse, Past};
 use crate::commands::matrix::options::{AtOnce, How, MatrixOptions, Order};
 use crate::commands::matrix::report::{
-    About, ColdFrom, Comparison, Control, FORMAT, FORMAT_VERSION, Fate, Figures, KneeRow, Load, Row, RunAbout, Treatment,
+    MatrixConditions, ColdFrom, Comparison, Control, FORMAT, FORMAT_VERSION, Fate, Figures, KneeRow, Load, Row, MatrixRun, Treatment,
 };
 use crate::enforcement::State;
 use crate::error::{Error, Kind};
@@ -90,7 +90,7 @@ struct Cell {
 pub(super) struct Gathered {
     /// By dataset, contender and load.
     cells: BTreeMap<(usize, usize, usize), Cell>,
-    runs: Vec<RunAbout>,
+    runs: Vec<MatrixRun>,
     notices: Vec<String>,
     /// Whether a run did not keep a bound, or a client stood in the way that must not.
     pub(super) is_missed: bool,
@@ -131,7 +131,7 @@ impl Gathered {
     }
 
     /// A run that did what it should.
-    pub(super) fn ran(&mut self, step: &Step, seen: Seen, finished: &Finished, about: RunAbout) {
+    pub(super) fn ran(&mut self, step: &Step, seen: Seen, finished: &Finished, about: MatrixRun) {
         let report = &finished.report;
         let (metrics, quality) = (&report.metrics, &report.metrics.quality);
         let throughput = &metrics.overall.throughput;
@@ -174,11 +174,11 @@ impl Gathered {
             Treatment::Constrained => cell.constrained.push(done),
             Treatment::Control => cell.control.push(done),
         }
-        self.runs.push(RunAbout { distrust: finished.distrust(), ..about });
+        self.runs.push(MatrixRun { distrust: finished.distrust(), ..about });
     }
 
     /// A run that did not. That the user stopped it says nothing of whoever is compared.
-    pub(super) fn failed(&mut self, step: &Step, error: &Error, about: RunAbout) {
+    pub(super) fn failed(&mut self, step: &Step, error: &Error, about: MatrixRun) {
         let reason = match &error.hint {
             _ if error.kind == Kind::Interrupted => INTERRUPTED.to_owned(),
             Some(hint) => format!("{} (hint: {hint})", error.what),
@@ -189,7 +189,7 @@ impl Gathered {
             Treatment::Control | Treatment::Constrained => reason.clone(),
         };
         self.cells.entry(place(step)).or_default().failures.push(words);
-        self.runs.push(RunAbout { failure: Some(reason), ..about });
+        self.runs.push(MatrixRun { failure: Some(reason), ..about });
     }
 }
 
@@ -198,8 +198,8 @@ fn place(step: &Step) -> (usize, usize, usize) {
 }
 
 /// A run by its place in the plan.
-pub(super) fn run_about(plan: &MatrixOptions, step: &Step) -> RunAbout {
-    RunAbout {
+pub(super) fn run_about(plan: &MatrixOptions, step: &Step) -> MatrixRun {
+    MatrixRun {
         contender: plan.contenders[step.contender].name.clone(),
         dataset: plan.datasets[step.dataset].clone(),
         load: plan.loads[step.load],
@@ -357,10 +357,10 @@ fn knees(plan: &MatrixOptions, rows: &[Row]) -> Vec<KneeRow> {
     rows.chunks(plan.loads.len()).filter_map(of_sweep).collect()
 }
 
-fn about(plan: &MatrixOptions, gathered: &Gathered, stopped: bool) -> About {
+fn about(plan: &MatrixOptions, gathered: &Gathered, stopped: bool) -> MatrixConditions {
     let run = plan.contenders.first().and_then(|it| it.runs.first()).map(|it| &it.plan);
     let first = gathered.cells.values().flat_map(|cell| cell.control.iter().chain(&cell.constrained));
-    About {
+    MatrixConditions {
         date: first.map(|run| run.record.date()).min(),
         sobench_version: env!("CARGO_PKG_VERSION").to_owned(),
         backend: run.map(|run| run.settings.backend.name().to_owned()).unwrap_or_default(),
@@ -473,7 +473,7 @@ fn neighbours(plan: &MatrixOptions) -> Option<String> {
 }
 
 /// Runs in which the client stood in the way, in one sentence.
-fn distrusted(runs: &[RunAbout]) -> Option<String> {
+fn distrusted(runs: &[MatrixRun]) -> Option<String> {
     let mut distrusted = runs.iter().filter_map(|run| Some((run, run.distrust.as_ref()?)));
     let (run, sentence) = distrusted.next()?;
     let (count, all) = (distrusted.count() + 1, runs.len());

@@ -26,7 +26,7 @@ use crate::commands::bench::options::{RunPlan, Target};
 use crate::commands::bench::run;
 use crate::commands::bench::run::Past;
 use crate::commands::matrix::options::{ContenderPlan, How, MatrixOptions, Order};
-use crate::commands::matrix::report::{RunAbout, render};
+use crate::commands::matrix::report::{MatrixRun, render};
 use crate::commands::output::CommandOutput;
 use crate::driver::{Client, DriverOptions};
 use crate::error::{Error, Kind, Result};
@@ -205,9 +205,9 @@ impl Running<'_> {
         self.gathered.failed(step, error, gather::run_about(self.plan, step));
     }
 
-    fn about(&self, step: &Step, finished: &run::Finished) -> RunAbout {
+    fn about(&self, step: &Step, finished: &run::Finished) -> MatrixRun {
         let shown = |path: &PathBuf| path.display().to_string();
-        RunAbout {
+        MatrixRun {
             run_log: finished.run_log.as_ref().map(shown),
             result: finished.saved.as_ref().ok().and_then(Option::as_ref).map(shown),
             ..gather::run_about(self.plan, step)

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::dataset::file::read_document;
 use crate::error::{Error, Result};
 use crate::input::list;
-use crate::mask::about::CorpusKind;
+use crate::mask::record::CorpusKind;
 
 /// What a corpus can be, for hints.
 pub(super) const KINDS: &str = "a file or folder of MaskBench, JSONSchemaBench or the JSON-Schema-Test-Suite, or JSON Lines of one's \

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
-use super::about::{CorpusAbout, CorpusKind, Sample};
+use super::record::{CorpusRecord, CorpusKind, Sample};
 use super::plan::{CorpusSource, MAX_INSTANCE_BYTES, MaskPlan};
 use super::protocol;
 use super::row::Spelling;
@@ -80,7 +80,7 @@ pub(super) struct Selected {
 
 /// All corpora of a plan.
 pub(super) struct Corpora {
-    pub(super) about: Vec<CorpusAbout>,
+    pub(super) about: Vec<CorpusRecord>,
     pub(super) selected: Vec<Selected>,
     pub(super) notices: Vec<String>,
 }
@@ -151,7 +151,7 @@ fn compile_filter(filter: &str) -> Result<Regex> {
     })
 }
 
-fn read_one(source: &CorpusSource, sink: &mut Sink) -> Result<CorpusAbout> {
+fn read_one(source: &CorpusSource, sink: &mut Sink) -> Result<CorpusRecord> {
     let kind = source.kind.map_or_else(|| detect::kind(&source.path), Ok)?;
     let path = source.path.as_path();
     match kind {
@@ -171,7 +171,7 @@ fn read_one(source: &CorpusSource, sink: &mut Sink) -> Result<CorpusAbout> {
         let hint = corpus.notices.first().cloned().unwrap_or_else(|| format!("a corpus can be {}", detect::KINDS));
         return Err(Error::usage(format!("nothing to measure in the {} corpus {}", kind.name(), path.display())).hint(hint));
     }
-    Ok(CorpusAbout {
+    Ok(CorpusRecord {
         source: path.display().to_string(),
         kind,
         entries: corpus.entries,

@@ -12,7 +12,7 @@ use super::{Header, MAX_LINE_BYTES, Rows, RowsFile, check_begin, not_rows, unusa
 use crate::engine::EngineName;
 use crate::error::{Error, Result};
 use crate::input;
-use crate::mask::about::{About, HostAbout};
+use crate::mask::record::{MaskRecord, MachineRecord};
 use crate::mask::row::Row;
 use crate::shard::{Shard, each_once, same_terms};
 
@@ -20,7 +20,7 @@ use crate::shard::{Shard, each_once, same_terms};
 #[derive(Debug)]
 pub struct MergedRows {
     /// Of the whole: what a measurement without shards would say.
-    pub about: About,
+    pub about: MaskRecord,
     pub rows: Rows<Row>,
     /// Rows that are in no file.
     pub missing: usize,
@@ -31,7 +31,7 @@ pub struct MergedRows {
 /// One shard's file.
 struct Part {
     path: PathBuf,
-    about: About,
+    about: MaskRecord,
     version: String,
     shard: Shard,
     /// Where each row is: by engine and by the entry's place in the corpora.
@@ -83,7 +83,7 @@ pub fn merge(paths: &[PathBuf], to: Option<&Path>) -> Result<MergedRows> {
     }
     let first = &parts[0];
     let selected = parts.iter().map(|part| part.about.selected).sum();
-    let about = About { shard: None, selected, ..first.about.clone() };
+    let about = MaskRecord { shard: None, selected, ..first.about.clone() };
     let mut file = RowsFile::<Row>::create(to, &about)?;
     let mut readers = parts.iter().map(Part::open).collect::<Result<Vec<_>>>()?;
     for (key, (place, offset)) in &order {
@@ -138,7 +138,7 @@ impl Part {
 
     /// What all shards have in common; what their machines are is each one's own.
     fn terms(&self) -> Value {
-        let about = About { shard: None, selected: 0, host: HostAbout::default(), ..self.about.clone() };
+        let about = MaskRecord { shard: None, selected: 0, host: MachineRecord::default(), ..self.about.clone() };
         serde_json::json!({"sobench": self.version, "shards": self.shard.of, "about": about})
     }
 }

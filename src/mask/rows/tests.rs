@@ -2,11 +2,11 @@
 
 use super::*;
 use crate::engine::EnginePolicy;
-use crate::mask::about::{EngineAbout, HostAbout, VocabularyAbout};
+use crate::mask::record::{MeasuredEngine, MachineRecord, VocabularyRecord};
 use crate::mask::row::Spelling;
 
-pub(super) fn about() -> About {
-    let engine = |engine: EngineName| EngineAbout {
+pub(super) fn about() -> MaskRecord {
+    let engine = |engine: EngineName| MeasuredEngine {
         engine,
         version: "1".into(),
         settings: Vec::new(),
@@ -14,11 +14,11 @@ pub(super) fn about() -> About {
         wall_ns: 7,
         open_ns: Some(3),
     };
-    About {
+    MaskRecord {
         engines: vec![engine(EngineName::Outlines), engine(EngineName::Guidance)],
         corpora: Vec::new(),
         selected: 2,
-        vocabulary: VocabularyAbout { name: "v".into(), ids: 3 },
+        vocabulary: VocabularyRecord { name: "v".into(), ids: 3 },
         policy: EnginePolicy::default(),
         spellings: vec![Spelling::Compact],
         assert_formats: true,
@@ -31,7 +31,7 @@ pub(super) fn about() -> About {
         memory_limit_bytes: None,
         prove: None,
         shard: None,
-        host: HostAbout { os: "o".into(), arch: "a".into(), cpu: None, threads: 1, clock_ns: 20 },
+        host: MachineRecord { os: "o".into(), arch: "a".into(), cpu: None, threads: 1, clock_ns: 20 },
     }
 }
 
@@ -103,7 +103,7 @@ fn the_file_of_another_measurement_is_refused_by_what_differs() {
     let folder = tempfile::tempdir().unwrap();
     let path = written(folder.path());
     for (words, change) in [
-        ("with timeout_ms 10 and not 11:", (|about| about.timeout_ms = 11) as fn(&mut About)),
+        ("with timeout_ms 10 and not 11:", (|about| about.timeout_ms = 11) as fn(&mut MaskRecord)),
         ("with engines.1.version \"1\" and not \"2\":", |about| about.engines[1].version = "2".into()),
         ("with policy.xgrammar_strict true and not false:", |about| about.policy.xgrammar_strict = false),
         ("with filter null and not \"a\":", |about| about.filter = Some("a".into())),

@@ -18,7 +18,7 @@ use child::{Child, Next};
 pub(super) use proof::Answered;
 use turns::Turns;
 
-use super::about::BatchRow;
+use super::record::BatchRow;
 use super::assemble::{Assembly, Progress, Turn};
 use super::clock::Stopwatch;
 use super::corpus::Selected;

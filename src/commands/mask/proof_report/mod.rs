@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::engine::EngineName;
 use crate::error::Result;
-use crate::mask::about::About;
+use crate::mask::record::MaskRecord;
 use crate::mask::plan::Effort;
 use crate::mask::proof_run::ProofRow;
 use crate::mask::prove::Duplicates;
@@ -30,7 +30,7 @@ const MAX_REASON_CHARS: usize = 120;
 /// A proof without its rows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Proving {
-    pub about: About,
+    pub about: MaskRecord,
     pub effort: Effort,
     pub sobench_version: String,
     /// When it began, as vLLM writes it: `%Y%m%d-%H%M%S`.
@@ -50,7 +50,7 @@ pub struct Proving {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
     pub proving: Proving,
-    /// As in [`About::engines`].
+    /// As in [`MaskRecord::engines`].
     pub engines: Vec<EngineSummary>,
     /// Schemas with an error, by keyword tag and engine: so many of so many that carry it.
     pub tags: BTreeMap<String, Vec<Share>>,

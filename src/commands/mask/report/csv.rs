@@ -4,7 +4,7 @@ use super::outcome::{Class, InstanceClass, SchemaOutcome, instances_in};
 use super::{Counts, Summary};
 use crate::constraint::is_json_kind;
 use crate::error::Result;
-use crate::mask::about::About;
+use crate::mask::record::MaskRecord;
 use crate::mask::row::{PassTimes, Row, Spelling, SpellingTimes};
 use crate::mask::times::Durations;
 use crate::report::rfc4180::add_line;
@@ -39,7 +39,7 @@ const FIGURES: [&str; 6] = ["n", "mean_ns", "p50_ns", "p99_ns", "max_ns", "over_
 ///
 /// # Errors
 /// What the rows cannot be read for.
-pub fn render_rows(rows: impl IntoIterator<Item = Result<Row>>, about: &About) -> Result<Vec<u8>> {
+pub fn render_rows(rows: impl IntoIterator<Item = Result<Row>>, about: &MaskRecord) -> Result<Vec<u8>> {
     let mut file = String::new();
     let with_text: Vec<Spelling> = about.spellings.iter().copied().chain([Spelling::Verbatim]).collect();
     add_line(&mut file, header(&with_text));

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::outcome::counts_in;
-use crate::mask::about::{About, BatchRow};
+use crate::mask::record::{MaskRecord, BatchRow};
 use crate::mask::row::{PassTimes, Row, Spelling, Stage, StopCause, Stopped};
 use crate::mask::times::Slope;
 use crate::metrics::distribution::{Bound, Distribution, Sizes};
@@ -115,7 +115,7 @@ impl CompileSummary {
 pub type NamedPass = (&'static str, fn(&MaskSummary) -> &PassSummary);
 
 /// The walks of a measurement, warm ones first if there were any: figures that stand alone are of the first.
-pub fn passes(about: &About) -> &'static [NamedPass] {
+pub fn passes(about: &MaskRecord) -> &'static [NamedPass] {
     const PASSES: [NamedPass; 2] = [("warm", |it| &it.warm), ("cold", |it| &it.cold)];
     if about.warm { &PASSES } else { &PASSES[1..] }
 }

@@ -1,6 +1,6 @@
 //! What the rows of `sobench mask` add up to, and how it is shown. Pure: rows in, one [`Summary`] out, and renderings of it.
 //!
-//! Of [`crate::mask`] only the data are known here ([`crate::mask::row`], [`crate::mask::times`], [`crate::mask::about`]). Rows are
+//! Of [`crate::mask`] only the data are known here ([`crate::mask::row`], [`crate::mask::times`], [`crate::mask::record`]). Rows are
 //! read twice and never kept: which schemas all engines pass is known only after the last row.
 
 pub mod csv;
@@ -33,13 +33,13 @@ pub use self::tags::{TagCounts, Tags};
 use self::witness::{Disputes, Witnesses};
 use crate::engine::EngineName;
 use crate::error::{Error, Result};
-use crate::mask::about::{About, BatchRow};
+use crate::mask::record::{MaskRecord, BatchRow};
 use crate::mask::row::{InstanceOutcome, InstanceRow, Row, Spelling, Stage};
 
 /// A measurement without its rows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measurement {
-    pub about: About,
+    pub about: MaskRecord,
     pub batches: Vec<BatchRow>,
     pub sobench_version: String,
     /// When it began, as vLLM writes it: `%Y%m%d-%H%M%S`.
@@ -62,7 +62,7 @@ pub struct Summary {
     pub written: Written,
     /// Schemas that every engine passes in the headline spelling.
     pub common_schemas: u64,
-    /// As in [`About::engines`].
+    /// As in [`MaskRecord::engines`].
     pub engines: Vec<EngineSummary>,
     pub tags: Tags,
     pub disputes: Disputes,
@@ -125,7 +125,7 @@ impl Summary {
     /// Adds up all rows. `rows` is called twice, and gives the same rows each time.
     ///
     /// # Errors
-    /// What the rows cannot be read for, or a row of an engine that [`About::engines`] does not name.
+    /// What the rows cannot be read for, or a row of an engine that [`MaskRecord::engines`] does not name.
     pub fn build<I>(measurement: Measurement, rows: impl Fn() -> Result<I>) -> Result<Self>
     where
         I: IntoIterator<Item = Result<Row>>,

@@ -2,7 +2,7 @@
 
 use super::{Measurement, Summary};
 use crate::engine::{EngineName, EnginePolicy};
-use crate::mask::about::{About, BatchRow, CorpusAbout, CorpusKind, EngineAbout, HostAbout, Sample, VocabularyAbout};
+use crate::mask::record::{MaskRecord, BatchRow, CorpusRecord, CorpusKind, MeasuredEngine, MachineRecord, Sample, VocabularyRecord};
 use crate::mask::row::{
     Compile, DeclineClass, Declined, InstanceOutcome, InstanceRow, PassTimes, Row, Spelling, SpellingTimes, Stage, StopCause,
     Stopped,
@@ -14,7 +14,7 @@ pub(crate) const TIMEOUT_MS: u64 = 60_000;
 
 /// A measurement of these engines in MaskBench's and in compact spelling.
 pub(crate) fn measurement(engines: &[EngineName]) -> Measurement {
-    let engine = |name: &EngineName| EngineAbout {
+    let engine = |name: &EngineName| MeasuredEngine {
         engine: *name,
         version: format!("lib-{} 1.2.3{}", name.name(), if *name == EngineName::Xgrammar { ", port" } else { "" }),
         settings: vec![("whitespace".into(), "any".into())],
@@ -22,9 +22,9 @@ pub(crate) fn measurement(engines: &[EngineName]) -> Measurement {
         wall_ns: 2_500_000_000,
         open_ns: Some(120_000_000),
     };
-    let about = About {
+    let about = MaskRecord {
         engines: engines.iter().map(engine).collect(),
-        corpora: vec![CorpusAbout {
+        corpora: vec![CorpusRecord {
             source: "made-by-hand".into(),
             kind: CorpusKind::Maskbench,
             entries: 5,
@@ -33,7 +33,7 @@ pub(crate) fn measurement(engines: &[EngineName]) -> Measurement {
             sha256: "0123456789abcdef".repeat(4),
         }],
         selected: 5,
-        vocabulary: VocabularyAbout { name: "cl100k_base".into(), ids: 100_277 },
+        vocabulary: VocabularyRecord { name: "cl100k_base".into(), ids: 100_277 },
         policy: EnginePolicy::default(),
         spellings: vec![Spelling::Maskbench, Spelling::Compact],
         assert_formats: true,
@@ -46,7 +46,7 @@ pub(crate) fn measurement(engines: &[EngineName]) -> Measurement {
         memory_limit_bytes: Some(4 << 30),
         prove: None,
         shard: None,
-        host: HostAbout { os: "linux".into(), arch: "x86_64".into(), cpu: None, threads: 2, clock_ns: 25 },
+        host: MachineRecord { os: "linux".into(), arch: "x86_64".into(), cpu: None, threads: 2, clock_ns: 25 },
     };
     Measurement {
         about,

@@ -11,7 +11,7 @@ use super::number::{bytes, count};
 use super::outcome::SchemaOutcome;
 use super::tables::{self, Section};
 use super::{EngineSummary, Summary};
-use crate::mask::about::{About, RESERVED_BYTES};
+use crate::mask::record::{MaskRecord, RESERVED_BYTES};
 use crate::mask::row::Spelling;
 use crate::printable::printable;
 use crate::report::wrap::add_wrapped;
@@ -60,7 +60,7 @@ pub(super) fn conditions(summary: &Summary) -> Vec<(&'static str, String)> {
 }
 
 /// As [`conditions`], for whatever was done with engines over a corpus.
-pub fn conditions_of(about: &About, version: &str, date: Option<&str>) -> Vec<(&'static str, String)> {
+pub fn conditions_of(about: &MaskRecord, version: &str, date: Option<&str>) -> Vec<(&'static str, String)> {
     let name = |text: &str| printable(text, NAME_MAX_CHARS);
     let mut lines = Vec::new();
     let date = date.map(|it| format!(", at {}", name(it))).unwrap_or_default();

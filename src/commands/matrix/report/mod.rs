@@ -31,20 +31,20 @@ pub const FORMAT_VERSION: u32 = 1;
 pub struct Comparison {
     pub format: &'static str,
     pub format_version: u32,
-    pub about: About,
+    pub about: MatrixConditions,
     /// By dataset, then by contender, then by load.
     pub rows: Vec<Row>,
     /// Where loads were swept and there are objectives: the highest load that each contender carries, by dataset.
     pub knees: Vec<KneeRow>,
     /// Every run, in the order in which they were made.
-    pub runs: Vec<RunAbout>,
+    pub runs: Vec<MatrixRun>,
     /// What the reader has to know besides the numbers, a sentence each.
     pub notices: Vec<String>,
 }
 
 /// Under which conditions the numbers came about.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct About {
+pub struct MatrixConditions {
     /// When the first run began, as vLLM writes it: `%Y%m%d-%H%M%S`.
     pub date: Option<String>,
     pub sobench_version: String,
@@ -159,7 +159,7 @@ pub struct KneeRow {
 
 /// One run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct RunAbout {
+pub struct MatrixRun {
     pub contender: String,
     pub dataset: String,
     pub load: Load,

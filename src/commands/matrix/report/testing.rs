@@ -1,7 +1,7 @@
 //! A comparison in which everything happens, for the tests of its forms.
 
 use super::{
-    About, ColdFrom, Comparison, Control, FORMAT, FORMAT_VERSION, Fate, Figures, KneeRow, Load, Row, RunAbout, Treatment,
+    MatrixConditions, ColdFrom, Comparison, Control, FORMAT, FORMAT_VERSION, Fate, Figures, KneeRow, Load, Row, MatrixRun, Treatment,
 };
 use crate::metrics::Slo;
 use crate::metrics::knee::knee;
@@ -68,7 +68,7 @@ pub(super) fn eventful() -> Comparison {
         row("<b>|odd*", loads[0], Fate::DidNotRun { reason: "it said: <script> | \u{1b}[1m".to_owned() }),
         row("<b>|odd*", loads[1], Fate::DidNotRun { reason: "it said: <script> | \u{1b}[1m".to_owned() }),
     ];
-    let run = |failure: Option<&str>| RunAbout {
+    let run = |failure: Option<&str>| MatrixRun {
         contender: "xgrammar".to_owned(),
         dataset: "json".to_owned(),
         load: loads[1],
@@ -87,7 +87,7 @@ pub(super) fn eventful() -> Comparison {
     Comparison {
         format: FORMAT,
         format_version: FORMAT_VERSION,
-        about: About {
+        about: MatrixConditions {
             date: Some("20260102-030405".to_owned()),
             sobench_version: "0.1.0".to_owned(),
             backend: "vllm".to_owned(),
@@ -110,7 +110,7 @@ pub(super) fn eventful() -> Comparison {
             share("outlines", &[(loads[0], Rate::of(9, 10))]),
             share("<b>|odd*", &[(loads[0], None)]),
         ],
-        runs: vec![RunAbout { distrust: Some("late".to_owned()), ..run(None) }, run(Some("gone"))],
+        runs: vec![MatrixRun { distrust: Some("late".to_owned()), ..run(None) }, run(Some("gone"))],
         notices: vec!["a note with <tags> and | bars".to_owned()],
     }
 }

@@ -4,9 +4,9 @@ use super::super::tests::{about, keys, row};
 use super::*;
 
 /// The rows file of a shard with these rows; how its header differs from the others'.
-fn part(folder: &Path, name: &str, shard: Shard, rows: &[(EngineName, usize)], change: impl Fn(&mut About)) -> PathBuf {
+fn part(folder: &Path, name: &str, shard: Shard, rows: &[(EngineName, usize)], change: impl Fn(&mut MaskRecord)) -> PathBuf {
     let path = folder.join(name);
-    let mut about = About { shard: Some(shard), selected: 2, ..about() };
+    let mut about = MaskRecord { shard: Some(shard), selected: 2, ..about() };
     change(&mut about);
     let mut file = RowsFile::<Row>::create(Some(&path), &about).unwrap();
     rows.iter().for_each(|(engine, index)| file.append(&row(*engine, *index)).unwrap());
@@ -28,7 +28,7 @@ fn rows_of_all_shards_are_those_of_the_whole() {
     assert_eq!(keys(&merged.rows), [of(Outlines), of(Guidance)].concat());
     assert_eq!((merged.about.selected, merged.about.shard, merged.missing, merged.notices), (4, None, 0, vec![]));
     // What a measurement of the whole goes on with, it has.
-    let whole = About { selected: 4, ..about() };
+    let whole = MaskRecord { selected: 4, ..about() };
     let (resumed, notice) = RowsFile::<Row>::resume(&folder.path().join("merged"), &whole).unwrap();
     assert_eq!((resumed.rows().len(), notice), (8, None));
     assert!(merge(&[two.clone(), one.clone()], Some(&one)).unwrap_err().what.contains("exists already"));

@@ -14,15 +14,15 @@ pub const RESERVED_BYTES: u64 = 512 << 20;
 
 /// Everything about a measurement that is not a row of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct About {
+pub struct MaskRecord {
     /// In the order asked for, which is the order they ran in, one after the other.
-    pub engines: Vec<EngineAbout>,
+    pub engines: Vec<MeasuredEngine>,
     /// In the order asked for; entries are numbered through all of them.
-    pub corpora: Vec<CorpusAbout>,
+    pub corpora: Vec<CorpusRecord>,
     /// Entries that filter and limit left, of all corpora together, and of them those of the shard; every engine is measured on each of
     /// them.
     pub selected: usize,
-    pub vocabulary: VocabularyAbout,
+    pub vocabulary: VocabularyRecord,
     pub policy: EnginePolicy,
     pub spellings: Vec<Spelling>,
     /// Whether our evaluator takes a string that breaks its `format` for invalid.
@@ -45,7 +45,7 @@ pub struct About {
     /// Which part of the entries that filter, limit and sample left was measured; `None` for all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shard: Option<Shard>,
-    pub host: HostAbout,
+    pub host: MachineRecord,
 }
 
 /// Entries drawn at random, as CPython's `random.sample` draws them; they keep the corpora's order.
@@ -58,7 +58,7 @@ pub struct Sample {
 
 /// One engine of a measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct EngineAbout {
+pub struct MeasuredEngine {
     pub engine: EngineName,
     /// The library and its version.
     pub version: String,
@@ -74,7 +74,7 @@ pub struct EngineAbout {
 
 /// One corpus of a measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CorpusAbout {
+pub struct CorpusRecord {
     /// As the user named it.
     pub source: String,
     pub kind: CorpusKind,
@@ -121,7 +121,7 @@ impl CorpusKind {
 
 /// The vocabulary that all engines masked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct VocabularyAbout {
+pub struct VocabularyRecord {
     pub name: String,
     /// Ids, unused ones included.
     pub ids: usize,
@@ -129,7 +129,7 @@ pub struct VocabularyAbout {
 
 /// The machine, as far as its numbers depend on it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct HostAbout {
+pub struct MachineRecord {
     /// The operating system's name, e.g. `linux`.
     pub os: String,
     /// The processor's architecture, e.g. `x86_64`.
