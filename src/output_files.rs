@@ -24,6 +24,20 @@ pub fn make_folder(path: &Path) -> io::Result<()> {
     path.parent().map_or(Ok(()), fs::create_dir_all)
 }
 
+/// Files of one name that a folder may hold.
+pub const MAX_SAME_NAMES: u32 = 1000;
+
+/// The names that a file of our own naming may have, in order: `stem.ending`, `stem-2.ending` and so on, since runs that start in the
+/// same second would have the same name.
+pub fn numbered_names(stem: &str, ending: &str) -> impl Iterator<Item = String> {
+    let (stem, ending) = (stem.to_owned(), ending.to_owned());
+    let numbered = move |number: u32| match number {
+        1 => format!("{stem}.{ending}"),
+        _ => format!("{stem}-{number}.{ending}"),
+    };
+    (1..=MAX_SAME_NAMES).map(numbered)
+}
+
 /// Writes a file; one that is there is written over, as vLLM's tools do. Folders that are missing are made.
 ///
 /// # Errors

@@ -160,7 +160,8 @@ pub fn compare(sides: Vec<Side>, options: &Options) -> Comparison {
     let gate_level = (rules > 0).then(|| gate::level(rules));
     let widest = gate_level.unwrap_or(options.level).max(options.level);
     let resamples = options.resamples.unwrap_or_else(|| resamples_for(widest).clamp(LEAST_RESAMPLES, MAX_RESAMPLES));
-    let method = ComparisonMethod { level: options.level, gate_level, resamples, seed: options.seed, run_spread: options.run_spread };
+    let method =
+        ComparisonMethod { level: options.level, gate_level, resamples, seed: options.seed, run_spread: options.run_spread };
     let against = if comparable(&conditions) {
         (1..sides.len()).map(|other| against(&sides, other, method, options)).collect()
     } else {

@@ -11,10 +11,10 @@ use std::thread::available_parallelism;
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-use super::record::BatchRow;
 use super::clock::{Stopwatch, measure};
 use super::job::{JobError, Measuring};
 use super::protocol::{BatchJob, Done, Event};
+use super::record::BatchRow;
 use super::spelling::spell;
 use super::times::Durations;
 use super::worker::Output;

@@ -8,7 +8,6 @@
 //! of what the child says, `rows` keeps it. [`prove`] is another thing that a child can do with an entry, `proving` its jobs, and
 //! [`proof_run`] the order of things there.
 
-pub mod record;
 mod assemble;
 mod batch;
 mod clock;
@@ -21,6 +20,7 @@ pub mod proof_run;
 mod protocol;
 pub mod prove;
 mod proving;
+pub mod record;
 pub mod row;
 mod rows;
 mod run;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::record::{CorpusKind, Sample};
 use super::memory;
+use super::record::{CorpusKind, Sample};
 use super::row::Spelling;
 use crate::engine::vocabulary::VocabularySource;
 use crate::engine::{EngineName, EnginePolicy, Vocabulary};

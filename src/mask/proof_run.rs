@@ -7,7 +7,6 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-use super::record::MaskRecord;
 use super::clock::{Stopwatch, wall_clock};
 use super::corpus::{self, Corpora, Selected};
 use super::plan::{Effort, MaskPlan, WorkerCommand, load_vocabulary};
@@ -16,6 +15,7 @@ use super::prove::Proved;
 use super::prove::cluster::{Cluster, Gathered, Gathering, keywords, merged};
 use super::prove::finding::Finding;
 use super::prove::witness::{self, Standing, Witness};
+use super::record::MaskRecord;
 use super::rows::{Line, Rows, RowsFile};
 use super::run::{about, supervisor};
 use super::supervise::{Answered, Supervisor};

@@ -2,12 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::record::BatchRow;
 use super::corpus::Entry;
 use super::plan::Effort;
 use super::prove::Proved;
 use super::prove::finding::Finding;
 use super::prove::witness::Standing;
+use super::record::BatchRow;
 use super::row::{Compile, Declined, InstanceRow, RouteRow, Spelling, Stage};
 use crate::constraint::Constraint;
 use crate::engine::{EngineName, EnginePolicy};

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::available_parallelism;
 use std::time::{Duration, SystemTime};
 
-use super::record::{MaskRecord, BatchRow, MeasuredEngine, MachineRecord, VocabularyRecord};
 use super::clock::{Stopwatch, own_cost_ns, wall_clock};
 use super::corpus::{self, Corpora, Selected};
 use super::plan::{MaskPlan, WorkerCommand};
 use super::protocol::{BatchJob, BatchSource, Ready, Setup};
+use super::record::{BatchRow, MachineRecord, MaskRecord, MeasuredEngine, VocabularyRecord};
 use super::row::{InstanceOutcome, InstanceRow, Row, Spelling};
 use super::rows::{Rows, RowsFile};
 use super::supervise::{Batched, Supervisor};

@@ -10,7 +10,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
-use super::record::RESERVED_BYTES;
 use super::batch;
 use super::clock::measure;
 use super::job::{JobError, Measuring};
@@ -19,6 +18,7 @@ use super::plan::load_vocabulary;
 use super::protocol::{Event, Job, MAX_LINE_BYTES, Ready, Setup};
 use super::prove::contender::Bench;
 use super::proving;
+use super::record::RESERVED_BYTES;
 use super::row::Stage;
 use crate::engine::{self, Engine, EngineName, Vocabulary};
 use crate::error::{Error, Result};

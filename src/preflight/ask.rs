@@ -9,7 +9,7 @@ use super::classify::{Control, Evidence, classify};
 use super::envelope::{Envelope, envelopes};
 use super::facts;
 use super::question::{Question, Words, control_case, spelling_question};
-use super::{PreflightConditions, Cell, Preflight, label};
+use super::{Cell, Preflight, PreflightConditions, label};
 use crate::backend::{Adapter, ConstraintDialect, RequestOptions, Sampling, ServerKind, adapter};
 use crate::case::Case;
 use crate::constraint::{Constraint, GrammarDialect};

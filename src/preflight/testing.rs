@@ -1,6 +1,6 @@
 //! A preflight made by hand, for tests of what is made of one.
 
-use super::{PreflightConditions, Cell, Class, Control, Finding, Kind, Preflight, ServerFacts};
+use super::{Cell, Class, Control, Finding, Kind, Preflight, PreflightConditions, ServerFacts};
 use crate::backend::{ConstraintDialect, ServerKind};
 use crate::constraint::GrammarDialect;
 

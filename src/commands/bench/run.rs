@@ -16,6 +16,7 @@ mod named_model;
 mod place;
 mod preflight;
 mod record;
+mod result_file;
 mod room;
 mod sending;
 mod setting;
@@ -181,7 +182,7 @@ pub fn run_in(plan: &RunPlan, setting: &Setting, look: &mut dyn FnMut(&RunLog)) 
         terminal::warn(&warning);
     }
     if plan.output.save {
-        record::make_room(&plan.output)?;
+        result_file::make_room(&plan.output)?;
     }
     place::make_room(&plan.output.run_log)?;
     files::make_room(&plan.output)?;
@@ -243,7 +244,7 @@ fn finish(
     let own_log = driven.sink.path().map(ToOwned::to_owned);
     let mut console = Vec::new();
     let (saved, written) = from_log::with_view(&log, &report, |view| {
-        let saved = if plan.output.save { record::save(&plan.output, view, own_log.as_deref()).map(Some) } else { Ok(None) };
+        let saved = if plan.output.save { result_file::save(&plan.output, view, own_log.as_deref()).map(Some) } else { Ok(None) };
         format::write(view, OutputFormat::Text, plan.output.forms, &mut console)?;
         let saved_at = saved.as_ref().ok().and_then(Option::as_deref);
         let written = files::write_all(&plan.output, view, saved_at);

@@ -215,6 +215,17 @@ fn client(plan: &RunPlan, endpoint: Endpoint, request_id_prefix: Option<&str>) -
     })
 }
 
+impl RunPlan {
+    /// A client for questions beside the run, such as whether the server is ready.
+    ///
+    /// # Errors
+    /// The run has no server with an address of its own.
+    pub(crate) fn plain_client(&self) -> Result<Client> {
+        let Target::Server(target) = &self.target else { return Err(Error::internal("a server that is started has an address")) };
+        Client::new(DriverOptions::plain(target.endpoint.clone()))
+    }
+}
+
 /// What the reader of the figures has to know of our own model.
 fn synthetic(whose: &str) -> String {
     format!("answers come from {whose}: its model is synthetic, and the figures are not those of a GPU server")

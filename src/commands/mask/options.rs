@@ -8,8 +8,8 @@ use crate::commands::flags::{embedded, shard};
 use crate::commands::mask::args::{MaskArgs, MaskOutputArgs, ProofArgs};
 use crate::engine::EngineName;
 use crate::error::{Error, Result};
-use crate::mask::record::Sample;
 use crate::mask::plan::{CorpusSource, Effort, MAX_JOBS, MaskPlan};
+use crate::mask::record::Sample;
 use crate::output_format::OutputFormat;
 use crate::shard::Shard;
 

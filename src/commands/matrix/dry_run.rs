@@ -3,29 +3,17 @@
 
 use std::fmt::Write as _;
 
-use serde_json::Value;
-
 use super::order::turns;
 use super::{extent, gather, words};
-use crate::backend::identify::{Server, identify};
-use crate::backend::{self, RequestOptions};
-use crate::case::{Arm, Case};
-use crate::commands::bench::options::{RunPlan, Target};
-use crate::commands::bench::run;
-use crate::commands::bench::session::grammar_spelling;
+use crate::case::Arm;
+use crate::commands::bench::dry_run::DryRun;
 use crate::commands::matrix::options::{ContenderPlan, How, MatrixOptions, PlannedRun};
 use crate::commands::output::CommandOutput;
-use crate::dataset::{self, DatasetPlan};
 use crate::error::Result;
 use crate::load::MIN_ENDED;
-use crate::server::SYNTHETIC_MODEL;
-use crate::tokenizer::Tokenizer;
 
 /// Runs that are listed; of more, their number is said.
 const LISTED_RUNS: usize = 60;
-
-/// The model where nobody named one.
-const UNKNOWN_MODEL: &str = "<the first model that /v1/models lists>";
 
 /// Prints the plan.
 ///
@@ -80,87 +68,17 @@ fn add_error_limits(page: &mut String, plan: &MatrixOptions) {
 
 /// The first request of each arm of a run.
 fn add_requests(page: &mut String, plan: &MatrixOptions, contender: &ContenderPlan, run: &PlannedRun) -> Result<()> {
-    let (cases, options) = prepared(&run.plan)?;
+    let dry = DryRun::new(&run.plan)?;
     for arm in [Arm::Constrained, Arm::Control, Arm::Free] {
-        let Some(case) = cases.iter().find(|case| case.arm == arm) else { continue };
+        let Some(case) = dry.first(arm) else { continue };
         let what = match arm {
             Arm::Constrained => "constrained",
             Arm::Control => "control, its constraint not sent",
             Arm::Free => "without a constraint",
         };
         let dataset = &plan.datasets[run.dataset];
-        let _ = writeln!(page, "\n{}, {dataset}, {what}: request {} of {}", contender.name, case.id, cases.len());
-        add_request(page, &run.plan, case, &options)?;
+        let _ = writeln!(page, "\n{}, {dataset}, {what}: request {} of {}", contender.name, case.id, dry.requests());
+        page.push_str(&dry.request(case)?);
     }
     Ok(())
-}
-
-fn add_request(page: &mut String, plan: &RunPlan, case: &Case, options: &RequestOptions) -> Result<()> {
-    let adapter = backend::adapter(plan.settings.backend);
-    let body = adapter.encode(case, options).map_err(|unsendable| unsendable.into_error(case))?;
-    let _ = writeln!(page, "POST {}\ncontent-type: {}", url(plan), adapter.content_type());
-    if let Target::Server(target) = &plan.target {
-        if target.endpoint.api_key.is_some() {
-            let _ = writeln!(page, "authorization: Bearer ***");
-        }
-        target.endpoint.headers.iter().for_each(|(name, _)| {
-            let _ = writeln!(page, "{name}: ***");
-        });
-    }
-    if let Some(prefix) = &plan.settings.request.request_id_prefix {
-        let _ = writeln!(page, "x-request-id: {prefix}0");
-    }
-    let _ = match serde_json::from_slice::<Value>(&body) {
-        Ok(body) => writeln!(page, "\n{body:#}"),
-        Err(_) => writeln!(page, "\n({} bytes of {})", body.len(), adapter.content_type()),
-    };
-    Ok(())
-}
-
-/// Where it would go. A base URL that ends in `/v1` is not given a second one.
-fn url(plan: &RunPlan) -> String {
-    let (base, path) = match &plan.target {
-        Target::Embedded { .. } => ("http://127.0.0.1:<a free port>".to_owned(), plan.settings.backend.default_path().to_owned()),
-        Target::Server(target) => (target.endpoint.public_base_url(), target.endpoint.path.clone()),
-    };
-    let (root, path) = (base.trim_end_matches('/'), path.trim_start_matches('/'));
-    let path = if root.ends_with("/v1") { path.strip_prefix("v1/").unwrap_or(path) } else { path };
-    format!("{root}/{path}")
-}
-
-/// The cases, and what their requests have in common as far as that is known without the server: what it says of itself may change the
-/// dialect that `auto` stands for.
-fn prepared(plan: &RunPlan) -> Result<(Vec<Case>, RequestOptions)> {
-    let server = match &plan.target {
-        Target::Embedded { .. } => Server::Embedded,
-        Target::Server(_) => identify(plan.settings.backend, None, None),
-    };
-    let dialect = plan.settings.constraint.dialect.unwrap_or(server.constraint_dialect());
-    let model = match &plan.target {
-        Target::Embedded { .. } => SYNTHETIC_MODEL.to_owned(),
-        Target::Server(target) => {
-            target.served_model_name.clone().or_else(|| target.model.clone()).unwrap_or_else(|| UNKNOWN_MODEL.to_owned())
-        }
-    };
-    let dataset = DatasetPlan {
-        grammar_dialect: plan.settings.constraint.grammar_dialect.unwrap_or(server.grammar_dialect()),
-        grammar_spelling: grammar_spelling(server, dialect, plan.settings.constraint.grammar_dialect),
-        ..plan.settings.dataset.clone()
-    };
-    let tokenizer = plan.settings.tokenizer.as_deref().map_or_else(|| Ok(Tokenizer::embedded()), Tokenizer::open)?;
-    let tokenizer = tokenizer.with_template_variables(plan.settings.request.template_variables.clone().unwrap_or_default());
-    let options = RequestOptions {
-        model,
-        stream: plan.settings.request.stream,
-        sampling: plan.settings.request.sampling.clone(),
-        ignore_eos: plan.settings.request.ignore_eos,
-        dialect,
-        guided_decoding_backend: plan.settings.constraint.guided_decoding_backend.clone(),
-        extra_body: plan.settings.request.extra_body.clone(),
-    };
-    let mut cases = dataset::load(&dataset, &tokenizer)?.cases;
-    if let Some(lora) = &plan.settings.request.lora {
-        run::lora::assign(&mut cases, lora, plan.settings.dataset.seed);
-    }
-    Ok((cases, options))
 }

@@ -6,7 +6,8 @@ use super::order::Step;
 use crate::commands::bench::run::{Finished, FirstUse, Past};
 use crate::commands::matrix::options::{AtOnce, How, MatrixOptions, Order};
 use crate::commands::matrix::report::{
-    MatrixConditions, ColdFrom, Comparison, Control, FORMAT, FORMAT_VERSION, Fate, Figures, KneeRow, Load, Row, MatrixRun, Treatment,
+    ColdFrom, Comparison, Control, FORMAT, FORMAT_VERSION, Fate, Figures, KneeRow, Load, MatrixConditions, MatrixRun, Row,
+    Treatment,
 };
 use crate::enforcement::State;
 use crate::error::{Error, Kind};

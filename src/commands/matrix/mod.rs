@@ -189,7 +189,7 @@ impl Running<'_> {
         let folder = first.plan.output.save.then(|| first.plan.output.directory.clone().unwrap_or_default());
         let mut server = Launched::start(command, &contender.name, folder.as_deref(), self.watch)?;
         terminal::say(&format!("started a server for {}, which prints to {}", contender.name, server.log.display()));
-        let client = client(&first.plan.at_port(server.port))?;
+        let client = first.plan.at_port(server.port).plain_client()?;
         server.wait_ready(self.runtime, &client, *ready_timeout)?;
         let port = server.port;
         self.sent.remove(&self.server_of(step));
@@ -301,11 +301,6 @@ fn words(plan: &MatrixOptions, step: &Step) -> String {
     };
     let (contender, dataset) = (&plan.contenders[step.contender].name, &plan.datasets[step.dataset]);
     format!("{contender}, {dataset}, {}{load}{repeat}", step.treatment.name())
-}
-
-fn client(plan: &RunPlan) -> Result<Client> {
-    let Target::Server(target) = &plan.target else { return Err(Error::internal("a server that is started has an address")) };
-    Client::new(DriverOptions::plain(target.endpoint.clone()))
 }
 
 /// Sees that the file can be made, before anything is sent.

@@ -19,9 +19,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
-use super::record::{CorpusRecord, CorpusKind, Sample};
 use super::plan::{CorpusSource, MAX_INSTANCE_BYTES, MaskPlan};
 use super::protocol;
+use super::record::{CorpusKind, CorpusRecord, Sample};
 use super::row::Spelling;
 use super::spelling;
 use crate::constraint::{Constraint, hex};

@@ -12,7 +12,7 @@ use super::{Header, MAX_LINE_BYTES, Rows, RowsFile, check_begin, not_rows, unusa
 use crate::engine::EngineName;
 use crate::error::{Error, Result};
 use crate::input;
-use crate::mask::record::{MaskRecord, MachineRecord};
+use crate::mask::record::{MachineRecord, MaskRecord};
 use crate::mask::row::Row;
 use crate::shard::{Shard, each_once, same_terms};
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::engine::EnginePolicy;
-use crate::mask::record::{MeasuredEngine, MachineRecord, VocabularyRecord};
+use crate::mask::record::{MachineRecord, MeasuredEngine, VocabularyRecord};
 use crate::mask::row::Spelling;
 
 pub(super) fn about() -> MaskRecord {

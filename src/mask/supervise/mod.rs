@@ -18,12 +18,12 @@ use child::{Child, Next};
 pub(super) use proof::Answered;
 use turns::Turns;
 
-use super::record::BatchRow;
 use super::assemble::{Assembly, Progress, Turn};
 use super::clock::Stopwatch;
 use super::corpus::Selected;
 use super::plan::WorkerCommand;
 use super::protocol::{BatchJob, Event, Job, Ready, Setup, entry_line};
+use super::record::BatchRow;
 use super::row::{Row, StopCause};
 use crate::engine::EngineName;
 use crate::error::{Error, Result};

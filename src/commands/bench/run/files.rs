@@ -2,19 +2,16 @@
 
 use std::path::{Path, PathBuf};
 
-use super::record::directory;
+use super::result_file::directory;
 use crate::commands::bench::options::OutputPlan;
 use crate::error::{Error, Result};
-use crate::output_files::{cannot_write_report, make_folder, try_file, write};
+use crate::output_files::{cannot_write_report, make_folder, numbered_names, try_file, write};
 use crate::report::view::View;
 use crate::report::{failures, filename, format, lengths_page, pytorch, requests_page};
 
 /// What the name of the file of failing cases ends in, and that of vLLM's records.
 const FAILURES_ENDING: &str = "failures.jsonl";
 const PYTORCH_ENDING: &str = "pytorch.json";
-
-/// Files of one name that are looked past for a free one.
-const MAX_SAME_NAMES: usize = 1000;
 
 /// What the names of pages end in, as vLLM's do but for the second, which is a picture there.
 const TIMELINE_ENDING: &str = "timeline.html";
@@ -100,7 +97,6 @@ fn beside(output: &OutputPlan, view: &View<'_>, saved: Option<&Path>, ending: &s
     let stem = Path::new(&name).with_extension("");
     let stem = stem.display();
     // As results, whose names of our own making are never written over.
-    let names = std::iter::once(format!("{stem}.{ending}")).chain((2..).map(|number| format!("{stem}-{number}.{ending}")));
-    let mut paths = names.map(|name| directory(output).join(name)).take(MAX_SAME_NAMES);
+    let mut paths = numbered_names(&stem.to_string(), ending).map(|name| directory(output).join(name));
     paths.find(|path| !path.exists()).unwrap_or_else(|| directory(output).join(format!("{stem}.{ending}")))
 }

@@ -5,16 +5,13 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use super::record::directory;
+use super::result_file::directory;
 use crate::commands::bench::options::{OutputPlan, RunLogPlan};
 use crate::error::{Error, Result};
-use crate::output_files::{make_folder, try_file};
+use crate::output_files::{MAX_SAME_NAMES, make_folder, numbered_names, try_file};
 use crate::record::RunRecord;
 use crate::report;
 use crate::runlog::write::{Access, Sink, cannot_write};
-
-/// Logs of one name that a folder may hold.
-const MAX_SAME_NAMES: u32 = 1000;
 
 /// What names of logs end in.
 const ENDING: &str = "jsonl";
@@ -136,9 +133,8 @@ fn in_cache(stem: &str) -> Opened {
 
 /// A name of our own making is never written over: runs that begin in the same second get a number.
 fn fresh(folder: &Path, stem: &str, access: Access) -> io::Result<Sink> {
-    let names = std::iter::once(stem.to_owned()).chain((2..=MAX_SAME_NAMES).map(|number| format!("{stem}-{number}")));
-    for name in names {
-        match Sink::create_new(&folder.join(format!("{name}.{ENDING}")), access) {
+    for name in numbered_names(stem, ENDING) {
+        match Sink::create_new(&folder.join(name), access) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             made => return made,
         }

@@ -13,13 +13,13 @@ use serde::Serialize;
 
 use crate::engine::EngineName;
 use crate::error::Result;
-use crate::mask::record::MaskRecord;
 use crate::mask::plan::Effort;
 use crate::mask::proof_run::ProofRow;
 use crate::mask::prove::Duplicates;
 use crate::mask::prove::cluster::Cluster;
 use crate::mask::prove::count::Counts;
 use crate::mask::prove::finding::Proof;
+use crate::mask::record::MaskRecord;
 
 /// Reasons for which an engine stopped that are told apart; the rest is counted together.
 const MAX_REASONS: usize = 200;

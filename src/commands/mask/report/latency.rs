@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::outcome::counts_in;
-use crate::mask::record::{MaskRecord, BatchRow};
+use crate::mask::record::{BatchRow, MaskRecord};
 use crate::mask::row::{PassTimes, Row, Spelling, Stage, StopCause, Stopped};
 use crate::mask::times::Slope;
 use crate::metrics::distribution::{Bound, Distribution, Sizes};

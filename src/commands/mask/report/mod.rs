@@ -33,7 +33,7 @@ pub use self::tags::{TagCounts, Tags};
 use self::witness::{Disputes, Witnesses};
 use crate::engine::EngineName;
 use crate::error::{Error, Result};
-use crate::mask::record::{MaskRecord, BatchRow};
+use crate::mask::record::{BatchRow, MaskRecord};
 use crate::mask::row::{InstanceOutcome, InstanceRow, Row, Spelling, Stage};
 
 /// A measurement without its rows.

@@ -2,7 +2,9 @@
 
 use super::{Measurement, Summary};
 use crate::engine::{EngineName, EnginePolicy};
-use crate::mask::record::{MaskRecord, BatchRow, CorpusRecord, CorpusKind, MeasuredEngine, MachineRecord, Sample, VocabularyRecord};
+use crate::mask::record::{
+    BatchRow, CorpusKind, CorpusRecord, MachineRecord, MaskRecord, MeasuredEngine, Sample, VocabularyRecord,
+};
 use crate::mask::row::{
     Compile, DeclineClass, Declined, InstanceOutcome, InstanceRow, PassTimes, Row, Spelling, SpellingTimes, Stage, StopCause,
     Stopped,

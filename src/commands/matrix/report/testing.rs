@@ -1,7 +1,8 @@
 //! A comparison in which everything happens, for the tests of its forms.
 
 use super::{
-    MatrixConditions, ColdFrom, Comparison, Control, FORMAT, FORMAT_VERSION, Fate, Figures, KneeRow, Load, Row, MatrixRun, Treatment,
+    ColdFrom, Comparison, Control, FORMAT, FORMAT_VERSION, Fate, Figures, KneeRow, Load, MatrixConditions, MatrixRun, Row,
+    Treatment,
 };
 use crate::metrics::Slo;
 use crate::metrics::knee::knee;

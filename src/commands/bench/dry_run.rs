@@ -1,0 +1,117 @@
+//! What a run would send (`--dry-run`), as far as that is known without its server: what the server says of itself may change the
+//! dialect that `auto` stands for.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+use super::options::{RunPlan, Target};
+use super::session::grammar_spelling;
+use crate::backend::identify::{Server, identify};
+use crate::backend::{self, RequestOptions};
+use crate::case::{Arm, Case};
+use crate::dataset::{self, DatasetPlan};
+use crate::error::Result;
+use crate::server::SYNTHETIC_MODEL;
+use crate::tokenizer::Tokenizer;
+
+/// The model where none was named.
+const UNKNOWN_MODEL: &str = "<the first model that /v1/models lists>";
+
+/// The requests of a run that is not made.
+pub(crate) struct DryRun<'a> {
+    plan: &'a RunPlan,
+    cases: Vec<Case>,
+    options: RequestOptions,
+}
+
+impl<'a> DryRun<'a> {
+    /// Loads the cases.
+    ///
+    /// # Errors
+    /// The dataset or the tokenizer cannot be read.
+    pub(crate) fn new(plan: &'a RunPlan) -> Result<Self> {
+        let server = match &plan.target {
+            Target::Embedded { .. } => Server::Embedded,
+            Target::Server(_) => identify(plan.settings.backend, None, None),
+        };
+        let dialect = plan.settings.constraint.dialect.unwrap_or(server.constraint_dialect());
+        let model = match &plan.target {
+            Target::Embedded { .. } => SYNTHETIC_MODEL.to_owned(),
+            Target::Server(target) => {
+                target.served_model_name.clone().or_else(|| target.model.clone()).unwrap_or_else(|| UNKNOWN_MODEL.to_owned())
+            }
+        };
+        let dataset = DatasetPlan {
+            grammar_dialect: plan.settings.constraint.grammar_dialect.unwrap_or(server.grammar_dialect()),
+            grammar_spelling: grammar_spelling(server, dialect, plan.settings.constraint.grammar_dialect),
+            ..plan.settings.dataset.clone()
+        };
+        let tokenizer = plan.settings.tokenizer.as_deref().map_or_else(|| Ok(Tokenizer::embedded()), Tokenizer::open)?;
+        let tokenizer = tokenizer.with_template_variables(plan.settings.request.template_variables.clone().unwrap_or_default());
+        let options = RequestOptions {
+            model,
+            stream: plan.settings.request.stream,
+            sampling: plan.settings.request.sampling.clone(),
+            ignore_eos: plan.settings.request.ignore_eos,
+            dialect,
+            guided_decoding_backend: plan.settings.constraint.guided_decoding_backend.clone(),
+            extra_body: plan.settings.request.extra_body.clone(),
+        };
+        let mut cases = dataset::load(&dataset, &tokenizer)?.cases;
+        if let Some(lora) = &plan.settings.request.lora {
+            super::run::lora::assign(&mut cases, lora, plan.settings.dataset.seed);
+        }
+        Ok(Self { plan, cases, options })
+    }
+
+    /// How many requests there would be.
+    pub(crate) fn requests(&self) -> usize {
+        self.cases.len()
+    }
+
+    /// The first request of an arm.
+    pub(crate) fn first(&self, arm: Arm) -> Option<&Case> {
+        self.cases.iter().find(|case| case.arm == arm)
+    }
+
+    /// A request as it would be sent, secrets left out.
+    ///
+    /// # Errors
+    /// The case cannot be put into a request.
+    pub(crate) fn request(&self, case: &Case) -> Result<String> {
+        let mut page = String::new();
+        let adapter = backend::adapter(self.plan.settings.backend);
+        let body = adapter.encode(case, &self.options).map_err(|unsendable| unsendable.into_error(case))?;
+        let _ = writeln!(page, "POST {}\ncontent-type: {}", self.url(), adapter.content_type());
+        if let Target::Server(target) = &self.plan.target {
+            if target.endpoint.api_key.is_some() {
+                let _ = writeln!(page, "authorization: Bearer ***");
+            }
+            target.endpoint.headers.iter().for_each(|(name, _)| {
+                let _ = writeln!(page, "{name}: ***");
+            });
+        }
+        if let Some(prefix) = &self.plan.settings.request.request_id_prefix {
+            let _ = writeln!(page, "x-request-id: {prefix}0");
+        }
+        let _ = match serde_json::from_slice::<Value>(&body) {
+            Ok(body) => writeln!(page, "\n{body:#}"),
+            Err(_) => writeln!(page, "\n({} bytes of {})", body.len(), adapter.content_type()),
+        };
+        Ok(page)
+    }
+
+    /// Where it would go. A base URL that ends in `/v1` is not given a second one.
+    fn url(&self) -> String {
+        let (base, path) = match &self.plan.target {
+            Target::Embedded { .. } => {
+                ("http://127.0.0.1:<a free port>".to_owned(), self.plan.settings.backend.default_path().to_owned())
+            }
+            Target::Server(target) => (target.endpoint.public_base_url(), target.endpoint.path.clone()),
+        };
+        let (root, path) = (base.trim_end_matches('/'), path.trim_start_matches('/'));
+        let path = if root.ends_with("/v1") { path.strip_prefix("v1/").unwrap_or(path) } else { path };
+        format!("{root}/{path}")
+    }
+}
