@@ -1,5 +1,5 @@
-//! Flags to a validated, typed plan. Reads the command line's types and the environment's API key; opens no file but through
-//! the layers it configures, and no connection.
+//! The flags of a run, checked against each other and turned into a plan. Each group of flags is in the file that checks it. Opens no
+//! connection.
 
 pub mod compat_flags;
 pub(crate) mod constraint;

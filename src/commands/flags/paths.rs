@@ -163,8 +163,8 @@ mod tests {
                 let id = argument.get_id().as_str();
                 let parsed = argument.get_value_parser().type_id();
                 let names = argument.get_value_names().unwrap_or_default();
-                let is_named =
-                    names.iter().any(|name| ["PATH", "FILE", "FOLDER", "DIR", "JSONL"].iter().any(|word| name.contains(word)));
+                let mut words = names.iter().flat_map(|name| name.split(|character: char| !character.is_alphabetic()));
+                let is_named = words.any(|word| ["PATH", "FILE", "FOLDER", "DIR", "JSONL"].contains(&word));
                 let is_typed = is_path(argument) || text.iter().any(|kind| parsed == *kind);
                 seen += usize::from(is_typed);
                 assert!(is_typed || !is_named || NO_FILES.contains(&id), "{}: {id}", command.get_name());

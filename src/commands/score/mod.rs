@@ -1,5 +1,5 @@
-//! What stored answers are worth by today's evaluation: those of a run log, and those that other tools kept. Pure: where they are
-//! from is `read.rs`'s and `constraints.rs`'s matter, and how it is told that of `crate::commands::score::report`.
+//! `sobench score`: judges stored answers by today's evaluation, those of a run log and those that other tools kept. `read.rs` reads
+//! them, `constraints.rs` finds what they are judged by, `report.rs` renders.
 
 mod constraints;
 pub mod options;

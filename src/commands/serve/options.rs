@@ -59,7 +59,7 @@ const GUIDED_FIELDS: [Described<GuidedFields>; 2] =
     [Described(GuidedFields::Honour, "honour", ""), Described(GuidedFields::Ignore, "ignore", "")];
 
 impl ServeArgs {
-    /// Checks the self.
+    /// The options of the embedded server.
     ///
     /// # Errors
     /// Usage errors that name the flag and its value.
