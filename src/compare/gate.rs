@@ -4,6 +4,8 @@
 //! bad side of nothing; of times and throughput of single runs, past what runs of the same server may be apart. Intervals are so wide that, were both sides the same, at most [`FALSE_ALARMS`] of all gates would find any of
 //! their rules broken by chance: each rule gets an equal part of that (Bonferroni), one-sided.
 
+use std::fmt;
+
 use std::cmp::Ordering;
 
 use super::measure::{Measured, Resampling, Why, carried, measure};
@@ -56,6 +58,37 @@ pub struct LimitRuling {
     pub rule: Limit,
     pub value: Option<f64>,
     pub ruling: Ruling,
+}
+
+impl fmt::Display for Ruling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Broken => f.write_str("BROKEN"),
+            Self::Kept => f.write_str("kept"),
+            Self::TooFew => f.write_str("too few samples to tell"),
+            Self::Unknown(reason) => match reason.words() {
+                Some(why) => write!(f, "cannot be told: {why}"),
+                None => f.write_str("cannot be told: a run has it only once; --require can bound it"),
+            },
+            Self::Absent => f.write_str("NO SUCH FIGURE: a side has no value"),
+        }
+    }
+}
+
+impl fmt::Display for LimitRuling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { rule, value, ruling } = self;
+        match ruling {
+            Ruling::Broken => write!(f, "{rule}: {} is {}", rule.metric, rule.metric.text(*value)),
+            other => write!(f, "{rule}: {other}"),
+        }
+    }
+}
+
+/// A line for each bound that is not kept, and whether enough of them are.
+pub fn bounds(rulings: &[LimitRuling], undecided: Undecided) -> (Vec<String>, bool) {
+    let lines = rulings.iter().filter(|ruled| ruled.ruling != Ruling::Kept).map(|ruled| format!("require: {ruled}"));
+    (lines.collect(), !rulings.iter().any(|ruled| ruled.ruling.fails(undecided)))
 }
 
 /// The level of the intervals that `rules` changes are ruled on with.
@@ -145,6 +178,23 @@ mod tests {
     use crate::compare::rates::Pairs;
     use crate::compare::side::Share;
     use crate::compare::testing::{request, side};
+    use crate::metrics::testing::{made, with_samples};
+    use crate::metrics::{MetricsOptions, summarise};
+    use crate::record::testing::record;
+
+    #[test]
+    fn a_run_of_its_own_is_held_to_bounds() {
+        let run: Vec<_> = (0..20).map(|_| made()).collect();
+        let metrics = with_samples(&run, |samples| summarise(samples, 1_000_000_000, &MetricsOptions::default()));
+        let rules = ["correct_rate>=99.5", "median_ttft_ms<=9", "p99_ttft_ms<=200", "completed>=20", "valid_throughput>=20"];
+        let rules = rules.map(|rule| Limit::parse(rule).unwrap());
+        let rulings = crate::compare::bounds(&record(), &metrics, &rules);
+        let (lines, kept) = bounds(&rulings, Undecided::Pass);
+        let expected =
+            ["require: median_ttft_ms<=9: median_ttft_ms is 10.00", "require: p99_ttft_ms<=200: cannot be told: 20 < 662"];
+        assert_eq!((lines, kept), (expected.map(str::to_owned).to_vec(), false));
+        assert!(bounds(&rulings[2..], Undecided::Pass).1 && !bounds(&rulings[2..], Undecided::Fail).1);
+    }
 
     /// A change of a mean from 100, with a standard error on each side.
     fn ruled(rule: &str, to: f64, error: f64, floor: Option<f64>) -> Ruling {

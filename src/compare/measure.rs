@@ -75,6 +75,22 @@ pub enum Why {
     TooLarge,
 }
 
+impl Why {
+    /// In words; `None` where nothing could ever be said.
+    pub fn words(self) -> Option<String> {
+        Some(match self {
+            Self::NoValue => "a side has no value".to_owned(),
+            Self::TooFew { n, needs } => format!("{n} < {needs}"),
+            Self::NoRequests => "a file has no requests (--save-detailed)".to_owned(),
+            Self::NoGaps => "a baseline keeps no single gaps".to_owned(),
+            Self::NoTimes => "a file has no instants".to_owned(),
+            Self::TooShort => "the run is too short for its answers".to_owned(),
+            Self::TooLarge => "too many values; give fewer --resamples".to_owned(),
+            Self::Once => return None,
+        })
+    }
+}
+
 /// How resampling is done.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Resampling {

@@ -121,6 +121,26 @@ impl Metric {
             Self::Plain(_) => "",
         }
     }
+
+    /// A value of it as a text, `n/a` where there is none.
+    pub fn text(self, value: Option<f64>) -> String {
+        let whole = matches!(
+            self,
+            Self::Plain(
+                Plain::Completed
+                    | Plain::Failed
+                    | Plain::InputTokens
+                    | Plain::OutputTokens
+                    | Plain::MaxConcurrent
+                    | Plain::MaxChunks
+            )
+        );
+        match value {
+            None => "n/a".to_owned(),
+            Some(value) if whole => format!("{value:.0}"),
+            Some(value) => format!("{value:.2}"),
+        }
+    }
 }
 
 impl fmt::Display for Metric {

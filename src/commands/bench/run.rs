@@ -273,7 +273,7 @@ fn finish(
 /// Checks the report against the bounds that the user set.
 fn bounds(output: &OutputPlan, report: &Report) -> (Vec<String>, bool) {
     let rulings = compare::bounds(&report.record, &report.metrics, &output.require);
-    crate::commands::compare::report::bounds(&rulings, output.undecided)
+    compare::gate::bounds(&rulings, output.undecided)
 }
 
 /// What is known once everything is ready to be sent.

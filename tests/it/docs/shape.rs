@@ -12,6 +12,8 @@ static MASKS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
         (r#"(^|[\s"'(=])~?/[^\s"'),]*"#, "${1}PATH"),
         // Hashes, and the random ends of names.
         (r"\b[0-9a-f]{12,}\b", "#"),
+        // Dates in the names of files.
+        (r"[0-9]{8}-[0-9]{6}", "#"),
         // A figure, with the mark of one that is no evidence or of too few.
         (r"[-+]?\b\d+(?:[.,:]\d+)*[?*]?", "#"),
         (r"# ?(?:ns|us|ms|s|min|h|B|KiB|MiB|GiB)\b", "#"),

@@ -95,8 +95,8 @@ fn beside(output: &OutputPlan, view: &View<'_>, saved: Option<&Path>, ending: &s
     }
     let name = filename(&view.report.record, view.report.requests, output.result_format, &view.report.record.date());
     let stem = Path::new(&name).with_extension("");
-    let stem = stem.display();
+    let stem = stem.display().to_string();
     // As results, whose names of our own making are never written over.
-    let mut paths = numbered_names(&stem.to_string(), ending).map(|name| directory(output).join(name));
+    let mut paths = numbered_names(&stem, ending).map(|name| directory(output).join(name));
     paths.find(|path| !path.exists()).unwrap_or_else(|| directory(output).join(format!("{stem}.{ending}")))
 }

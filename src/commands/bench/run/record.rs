@@ -1,26 +1,18 @@
 //! What is written down about a run: begin and end of its log, and the file of its result. Knows no rendering and no formula.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{File, OpenOptions};
-use std::io::{ErrorKind, Read as _, Seek as _, SeekFrom, Write};
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{Before, Driven};
 use crate::case::Case;
-use crate::commands::bench::options::{OutputPlan, RunPlan, Target};
+use crate::commands::bench::options::{RunPlan, Target};
 use crate::commands::bench::session::Session;
 use crate::constraint::{Constraint, sha256_hex};
 use crate::dataset::Dataset;
 use crate::driver::Cost;
-use crate::error::{Error, Result};
 use crate::metrics::client::ClientCost;
 use crate::metrics::cold_load::COLD_TAG;
-use crate::output_files::{filled, try_file};
 use crate::record::{ConstraintSet, DatasetRecord, Host, RunRecord, ServerRecord, ShardRecord};
-use crate::report;
-use crate::report::saved::{self, Place};
-use crate::report::view::View;
 use crate::runlog::Footer;
 use crate::schedule::Schedule;
 use crate::tokenizer::Tokenizer;

@@ -125,8 +125,8 @@ fn one(comparison: &Comparison, against: &Against) -> Vec<Block> {
         let metric = row.measured.metric;
         vec![
             metric.to_string(),
-            words::value(metric, row.measured.a),
-            words::value(metric, row.measured.b),
+            metric.text(row.measured.a),
+            metric.text(row.measured.b),
             words::difference(&row.measured),
             words::interval(row),
             words::word(row),
@@ -197,11 +197,11 @@ fn rulings(comparison: &Comparison, against: &Against) -> Vec<Block> {
             let metric = it.rule.metric;
             vec![
                 it.rule.to_string(),
-                words::value(metric, it.a),
-                words::value(metric, it.b),
+                metric.text(it.a),
+                metric.text(it.b),
                 words::change(it),
                 words::change_interval(it),
-                words::ruling(it.ruling),
+                it.ruling.to_string(),
             ]
         });
         blocks.push(Block::Heading(format!("Gate: changes from A to {other}")));
@@ -214,10 +214,8 @@ fn rulings(comparison: &Comparison, against: &Against) -> Vec<Block> {
     }
     if !against.limits.is_empty() {
         let head = ["bound", &other, "ruling"].map(str::to_owned).to_vec();
-        let rows = against
-            .limits
-            .iter()
-            .map(|it| vec![it.rule.to_string(), words::value(it.rule.metric, it.value), words::ruling(it.ruling)]);
+        let rows =
+            against.limits.iter().map(|it| vec![it.rule.to_string(), it.rule.metric.text(it.value), it.ruling.to_string()]);
         blocks.push(Block::Heading(format!("Gate: bounds on {other}")));
         blocks.push(Block::Table { rows: std::iter::once(head).chain(rows).collect(), figures: 1..2 });
     }

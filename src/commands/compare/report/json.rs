@@ -2,7 +2,6 @@
 
 use serde_json::{Map, Value, json};
 
-use super::words;
 use crate::compare::changed::{Changed, Seen};
 use crate::compare::comparable::{Condition, Finding};
 use crate::compare::gate::{ChangeRuling, FALSE_ALARMS, LimitRuling, Ruling, Undecided};
@@ -86,7 +85,7 @@ fn figure(row: &Row) -> Value {
     let measured = &row.measured;
     let bounds = |interval: Option<(f64, f64)>| interval.map(|(low, high)| [low, high]);
     let why = match measured.spread {
-        Spread::None(why) => words::why(why),
+        Spread::None(why) => why.words(),
         _ => None,
     };
     let (pairs, p_value) = match &measured.spread {
@@ -149,7 +148,7 @@ fn change(it: &ChangeRuling) -> Value {
         "unit": unit,
         "interval": it.interval.map(|(low, high)| [low, high]),
         "ruling": ruling(it.ruling),
-        "words": words::ruling(it.ruling),
+        "words": it.ruling.to_string(),
     })
 }
 
@@ -159,7 +158,7 @@ fn limit(it: &LimitRuling) -> Value {
         "metric": it.rule.metric,
         "value": it.value,
         "ruling": ruling(it.ruling),
-        "words": words::ruling(it.ruling),
+        "words": it.ruling.to_string(),
     })
 }
 

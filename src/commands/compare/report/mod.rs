@@ -12,15 +12,8 @@ pub use text::render as text;
 
 use crate::compare::Comparison;
 use crate::compare::comparable::Finding;
-use crate::compare::gate::{LimitRuling, Ruling, Undecided};
+use crate::compare::gate::Ruling;
 use crate::printable::printable;
-
-/// What is said on stderr of the bounds of a run (`--require`), and whether it keeps them.
-pub fn bounds(rulings: &[LimitRuling], undecided: Undecided) -> (Vec<String>, bool) {
-    let failed = |it: &&LimitRuling| it.ruling.fails(undecided);
-    let lines = rulings.iter().filter(|it| it.ruling != Ruling::Kept).map(|it| format!("require: {}", words::broken_limit(it)));
-    (lines.collect(), !rulings.iter().any(|it| failed(&it)))
-}
 
 /// What is said on stderr in the end: what stopped the comparison, or what became of the gate.
 pub fn closing(comparison: &Comparison) -> Vec<String> {
@@ -36,7 +29,7 @@ pub fn closing(comparison: &Comparison) -> Vec<String> {
     let (mut rules, mut broken, mut undecided) = (0, 0, 0);
     for against in &comparison.against {
         let changes = against.changes.iter().map(|it| (words::broken_change(it), it.ruling));
-        let limits = against.limits.iter().map(|it| (words::broken_limit(it), it.ruling));
+        let limits = against.limits.iter().map(|it| (it.to_string(), it.ruling));
         for (words, ruling) in changes.chain(limits) {
             rules += 1;
             broken += usize::from(matches!(ruling, Ruling::Broken | Ruling::Absent));
@@ -56,28 +49,4 @@ pub fn closing(comparison: &Comparison) -> Vec<String> {
         );
     }
     lines
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::compare::bounds as ruled;
-    use crate::compare::rules::Limit;
-    use crate::metrics::testing::{made, with_samples};
-    use crate::metrics::{MetricsOptions, summarise};
-    use crate::record::testing::record;
-
-    #[test]
-    fn a_run_of_its_own_is_held_to_bounds() {
-        let run: Vec<_> = (0..20).map(|_| made()).collect();
-        let metrics = with_samples(&run, |samples| summarise(samples, 1_000_000_000, &MetricsOptions::default()));
-        let rules = ["correct_rate>=99.5", "median_ttft_ms<=9", "p99_ttft_ms<=200", "completed>=20", "valid_throughput>=20"];
-        let rules = rules.map(|rule| Limit::parse(rule).unwrap());
-        let rulings = ruled(&record(), &metrics, &rules);
-        let (lines, kept) = bounds(&rulings, Undecided::Pass);
-        let expected =
-            ["require: median_ttft_ms<=9: median_ttft_ms is 10.00", "require: p99_ttft_ms<=200: cannot be told: 20 < 662"];
-        assert_eq!((lines, kept), (expected.map(str::to_owned).to_vec(), false));
-        assert!(bounds(&rulings[2..], Undecided::Pass).1 && !bounds(&rulings[2..], Undecided::Fail).1);
-    }
 }

@@ -1,7 +1,7 @@
 //! What figures, differences and rulings are called. Knows no layout.
 
-use crate::compare::gate::{ChangeRuling, LimitRuling, Ruling};
-use crate::compare::measure::{Measured, Why};
+use crate::compare::gate::{ChangeRuling, Ruling};
+use crate::compare::measure::Measured;
 use crate::compare::metric::{Metric, Plain};
 use crate::compare::rules::Unit;
 use crate::compare::side::FileKind;
@@ -16,21 +16,6 @@ pub(super) fn side(place: usize) -> String {
         .ok()
         .filter(|it| *it < 26)
         .map_or_else(|| format!("side {}", place + 1), |it| char::from(b'A' + it).to_string())
-}
-
-/// A value of a figure.
-pub(super) fn value(metric: Metric, value: Option<f64>) -> String {
-    let whole = matches!(
-        metric,
-        Metric::Plain(
-            Plain::Completed | Plain::Failed | Plain::InputTokens | Plain::OutputTokens | Plain::MaxConcurrent | Plain::MaxChunks
-        )
-    );
-    match value {
-        None => "n/a".to_owned(),
-        Some(value) if whole => format!("{value:.0}"),
-        Some(value) => format!("{value:.2}"),
-    }
 }
 
 /// The difference in the figure's unit, and in percent where that has a meaning.
@@ -75,7 +60,7 @@ pub(super) fn word(row: &Row) -> String {
         Word::NotTested => "not tested",
     };
     match &row.measured.spread {
-        crate::compare::measure::Spread::None(reason) => match self::why(*reason) {
+        crate::compare::measure::Spread::None(reason) => match reason.words() {
             Some(why) => format!("{word}: {why}"),
             None => word.to_owned(),
         },
@@ -88,19 +73,6 @@ pub(super) fn word(row: &Row) -> String {
 }
 
 /// Why there is no interval; `None` for figures that never have one.
-pub(super) fn why(why: Why) -> Option<String> {
-    Some(match why {
-        Why::NoValue => "a side has no value".to_owned(),
-        Why::TooFew { n, needs } => format!("{n} < {needs}"),
-        Why::NoRequests => "a file has no requests (--save-detailed)".to_owned(),
-        Why::NoGaps => "a baseline keeps no single gaps".to_owned(),
-        Why::NoTimes => "a file has no instants".to_owned(),
-        Why::TooShort => "the run is too short for its answers".to_owned(),
-        Why::TooLarge => "too many values; give fewer --resamples".to_owned(),
-        Why::Once => return None,
-    })
-}
-
 pub(super) fn kind(kind: FileKind) -> &'static str {
     match kind {
         FileKind::SobenchResult => "result of sobench",
@@ -126,19 +98,6 @@ pub(super) fn method(method: Method) -> &'static str {
     }
 }
 
-pub(super) fn ruling(ruling: Ruling) -> String {
-    match ruling {
-        Ruling::Broken => "BROKEN".to_owned(),
-        Ruling::Kept => "kept".to_owned(),
-        Ruling::TooFew => "too few samples to tell".to_owned(),
-        Ruling::Unknown(reason) => match why(reason) {
-            Some(why) => format!("cannot be told: {why}"),
-            None => "cannot be told: a run has it only once; --require can bound it".to_owned(),
-        },
-        Ruling::Absent => "NO SUCH FIGURE: a side has no value".to_owned(),
-    }
-}
-
 /// The change in the rule's unit.
 pub(super) fn change(ruling: &ChangeRuling) -> String {
     ruling.change.map(|change| format!("{change:+.2} {}", unit(ruling))).unwrap_or_default()
@@ -159,19 +118,11 @@ fn unit(ruling: &ChangeRuling) -> &'static str {
 /// What a rule found, in a line.
 pub(super) fn broken_change(it: &ChangeRuling) -> String {
     let metric = it.rule.metric;
-    let (a, b) = (value(metric, it.a), value(metric, it.b));
+    let (a, b) = (metric.text(it.a), metric.text(it.b));
     match it.ruling {
         Ruling::Broken => {
             format!("{}: {metric} went from {a} to {b}: {}, interval {}", it.rule, change(it), change_interval(it))
         }
-        other => format!("{}: {}", it.rule, ruling(other)),
-    }
-}
-
-/// What a bound found, in a line.
-pub(super) fn broken_limit(it: &LimitRuling) -> String {
-    match it.ruling {
-        Ruling::Broken => format!("{}: {} is {}", it.rule, it.rule.metric, value(it.rule.metric, it.value)),
-        other => format!("{}: {}", it.rule, ruling(other)),
+        other => format!("{}: {other}", it.rule),
     }
 }
