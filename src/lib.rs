@@ -2,19 +2,17 @@
 //!
 //! The pipeline, in reading order:
 //!
-//! 1. [`commands::bench::options`] turns flags into a validated [`commands::bench::options::RunPlan`].
-//! 2. [`dataset`] turns the plan into [`case::Case`]s, each with the [`constraint::Constraint`] its answer must match.
+//! 1. [`commands`] turn flags into options; those of a run are [`record::Settings`].
+//! 2. [`dataset`] turns them into [`case::Case`]s, each with the [`constraint::Constraint`] its answer must match.
 //! 3. [`schedule`] decides when each case is due; [`backend`] encodes it for one kind of server.
 //! 4. [`driver`] sends the cases and keeps one [`observation::Observation`] for each.
-//! 5. [`runlog`] keeps what happened, from which the rest can be done again. [`evaluate`] judges every observation into a [`verdict::Verdict`].
+//! 5. [`runlog`] keeps the [`record::RunRecord`] and what happened, from which the rest can be done again. [`evaluate`] judges every
+//!    observation into a [`verdict::Verdict`].
 //! 6. [`metrics`] counts and times; [`report`] renders.
 //!
-//! [`compare`] holds runs against each other, from their files.
-//!
-//! [`preflight`] asks a server beforehand whether the constraint bites, by the same driver and the same evaluation.
-//!
-//! [`engine`] and [`server`] are the embedded server: real constrained-decoding libraries masking a synthetic model, for runs
-//! with no server named. Layers never reach backwards: see `ARCHITECTURE.md` and `tests/it/tidy.rs`, which holds it to that.
+//! [`compare`] compares runs, from their files. [`preflight`] tests whether a server enforces constraints, by the same driver and the
+//! same evaluation. [`engine`] and [`server`] are the embedded server: real constrained-decoding libraries masking a synthetic model.
+//! `ARCHITECTURE.md` has the map; `tests/it/tidy.rs` holds the modules to it.
 
 pub mod backend;
 pub mod case;

@@ -30,22 +30,9 @@ pub(crate) fn notes(report: &Report) -> Vec<String> {
 fn parts(report: &Report) -> [(&'static str, Vec<Option<String>>); 8] {
     let record = &report.record;
     let RunRecord { settings, server, dataset, .. } = record;
-    let named = |name: &str, value: Option<String>| value.map(|value| format!("{name} {value}"));
     let text = |value: &str| Some(printable(value, NAME_MAX_CHARS));
     let rows = |rows: usize| format!("{rows} distinct {}", if rows == 1 { "row" } else { "rows" });
     let sha256 = Some(printable(&dataset.sha256, HASH_SHOWN_CHARS));
-    let kinds = (!dataset.constraint_kinds.is_empty()).then(|| printable(&dataset.constraint_kinds.join(" "), NAME_MAX_CHARS));
-    let has_schema = dataset.constraint_kinds.iter().any(|kind| kind == "json");
-    let asserted = if settings.evaluate.assert_formats { "format asserted" } else { "format not asserted" };
-    let formats = has_schema.then(|| asserted.to_owned());
-    let is_sent = report.metrics.arms.constrained.is_some();
-    let carried = if is_sent {
-        named("sent as", server.constraint_dialect.map(|dialect| dialect.to_string()))
-    } else {
-        Some("not sent, only judged".to_owned())
-    };
-    let carried = carried.filter(|_| kinds.is_some());
-    let converted = named("converted from", dataset.grammar_converted_from.map(|notation| notation.name().to_owned()));
     let generated = report.metrics.options.answers == Answers::Generated;
     let sources = report.metrics.overall.tokens.output_sources;
     let counted = [("server", sources.server), ("tokenizer", sources.tokenizer), ("nobody", sources.unknown)]
@@ -79,17 +66,7 @@ fn parts(report: &Report) -> [(&'static str, Vec<Option<String>>); 8] {
                 named("share constrained", settings.constrained_ratio().map(|ratio| ratio.to_string())),
             ],
         ),
-        (
-            "constraint",
-            vec![
-                kinds,
-                carried,
-                converted,
-                record.enforcement.condition().map(str::to_owned).filter(|_| is_sent),
-                named("engine", engine(report)).filter(|_| is_sent),
-                formats,
-            ],
-        ),
+        ("constraint", constraint(report)),
         ("embedded engine", vec![engine_work(report)]),
         (
             "answers",
@@ -107,6 +84,36 @@ fn parts(report: &Report) -> [(&'static str, Vec<Option<String>>); 8] {
             ],
         ),
     ]
+}
+
+/// The constraints of the run, and how they were carried.
+fn constraint(report: &Report) -> Vec<Option<String>> {
+    let RunRecord { settings, server, dataset, enforcement, .. } = &report.record;
+    let kinds = (!dataset.constraint_kinds.is_empty()).then(|| printable(&dataset.constraint_kinds.join(" "), NAME_MAX_CHARS));
+    let has_schema = dataset.constraint_kinds.iter().any(|kind| kind == "json");
+    let asserted = if settings.evaluate.assert_formats { "format asserted" } else { "format not asserted" };
+    let formats = has_schema.then(|| asserted.to_owned());
+    let is_sent = report.metrics.arms.constrained.is_some();
+    let carried = if is_sent {
+        named("sent as", server.constraint_dialect.map(|dialect| dialect.to_string()))
+    } else {
+        Some("not sent, only judged".to_owned())
+    };
+    let carried = carried.filter(|_| kinds.is_some());
+    let converted = named("converted from", dataset.grammar_converted_from.map(|notation| notation.name().to_owned()));
+    vec![
+        kinds,
+        carried,
+        converted,
+        enforcement.condition().map(str::to_owned).filter(|_| is_sent),
+        named("engine", engine(report)).filter(|_| is_sent),
+        formats,
+    ]
+}
+
+/// A value behind its name.
+fn named(name: &str, value: Option<String>) -> Option<String> {
+    value.map(|value| format!("{name} {value}"))
 }
 
 fn before(name: &str, count: usize) -> Option<String> {

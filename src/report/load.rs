@@ -82,7 +82,7 @@ impl LoadFigures {
         if let Value::Object(limits) = to_value(load.error_limits) {
             own.extend(limits);
         }
-        put(&mut own, "offered", &self.offered);
+        put(&mut own, "offered", self.offered);
         put(&mut own, "steady_state", &self.steady_state);
         put(&mut own, "first_uses", &self.first_uses);
         put(&mut own, "cold_load", &self.cold_load);

@@ -281,10 +281,9 @@ fn record(line: &[u8], source: &Source) -> Result<RunRecord> {
     match header.get("version").and_then(Value::as_u64) {
         Some(version) if version == u64::from(VERSION) => {}
         Some(version) => {
-            let hint = if version < u64::from(VERSION) {
-                "logs of this version came before the first release and cannot be read any more; run the benchmark again"
-            } else {
-                "use the sobench that wrote it, or a newer one"
+            let hint = match version < u64::from(VERSION) {
+                true => "logs of this version came before the first release and cannot be read any more; run the benchmark again",
+                false => "use the sobench that wrote it, or a newer one",
             };
             return Err(
                 Error::usage(format!("this run log has version {version}, and {VERSION} is read: {}", source.name())).hint(hint)

@@ -153,10 +153,11 @@ fn what_got_worse_is_named_with_its_cases_and_fails_the_gate() {
 fn other_questions_stop_it_and_are_named_with_both_values() {
     let files = Files::new();
     let mut other = RESULT.clone();
-    other["model_id"] = json!("another/model");
-    other["sobench"]["output_len"] = json!(128);
-    other["label"] = json!("second");
-    other["sobench"]["seed"] = json!(7);
+    let record = &mut other["sobench"]["record"];
+    record["server"]["model_id"] = json!("another/model");
+    record["settings"]["dataset"]["output_len"] = json!(128);
+    record["settings"]["dataset"]["seed"] = json!(7);
+    record["settings"]["report"]["label"] = json!("second");
     let (a, b) = (files.put("a.json", &RESULT), files.put("b.json", &other));
     let (ran, value) = compared(&[&a, &b, "--gate"]);
     assert_eq!((ran.code, &value["comparable"], &value["against_first"]), (4, &json!(false), &json!([])));

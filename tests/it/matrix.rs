@@ -103,7 +103,7 @@ fn a_running_server_has_cold_uses_of_schemas_that_are_new_to_all() {
     let known = |place: usize| {
         let log = std::fs::read_to_string(found["runs"][place]["run_log"].as_str().unwrap()).unwrap();
         let header: Value = serde_json::from_str(log.lines().next().unwrap()).unwrap();
-        header["header"]["known_constraints"].as_array().unwrap().len()
+        header["header"]["record"]["known_constraints"].as_array().unwrap().len()
     };
     assert_eq!((known(0), known(1)), (1, 9), "the trial request's, and then all");
 }

@@ -271,6 +271,8 @@ fn without_clients(text: &str) -> Value {
     let mut result: Value = serde_json::from_str(text).unwrap();
     let own = result["sobench"].as_object_mut().unwrap();
     ["client", "shards", "notices"].iter().for_each(|name| drop(own.remove(*name)));
+    let record = own["record"].as_object_mut().unwrap();
+    ["merged", "notices"].iter().for_each(|name| drop(record.remove(*name)));
     result
 }
 

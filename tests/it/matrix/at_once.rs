@@ -125,7 +125,7 @@ fn a_run_beside_others_is_the_run_that_it_is_alone() {
     }
     for pair in runs.chunks(2) {
         let logs: Vec<Vec<Value>> = pair.iter().map(|run| log(run["run_log"].as_str().unwrap())).collect();
-        let begin = |log: &[Value]| log[0]["header"]["started_unix_ns"].as_u64().unwrap();
+        let begin = |log: &[Value]| log[0]["header"]["record"]["started_unix_ns"].as_u64().unwrap();
         assert_eq!(begin(&logs[0]), begin(&logs[1]), "one begin");
         let footer = |log: &[Value]| log.last().unwrap()["footer"].clone();
         assert!(
