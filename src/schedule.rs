@@ -151,6 +151,14 @@ impl Pace {
         Some((duration.as_secs_f64() / mean_gap_s + 1e-9).floor())
     }
 
+    /// The ramp, where the rate rises.
+    pub fn ramp(self) -> Option<Ramp> {
+        match self {
+            Self::Steady(_) => None,
+            Self::Ramp(ramp) => Some(ramp),
+        }
+    }
+
     /// What vLLM writes under `request_rate`: infinity where a ramp takes the rate's place.
     pub fn steady_rate(self) -> Rate {
         match self {

@@ -1,5 +1,7 @@
 //! How a command ends: what goes to stdout and stderr, and the exit code.
 
+use serde_json::Value;
+
 /// The output of a command that came to its end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommandOutput {
@@ -20,4 +22,11 @@ impl CommandOutput {
         self.file_flags = file_flags;
         self
     }
+}
+
+/// A value as JSON for people, with a line end.
+pub(crate) fn pretty(value: &Value) -> String {
+    let mut text = serde_json::to_string_pretty(value).expect("a value of strings, numbers and lists is written");
+    text.push('\n');
+    text
 }

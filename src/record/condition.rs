@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::RunRecord;
-use crate::schedule::Pace;
 
 /// The conditions of a run, each as a text that is equal where the condition is. One that is missing is unknown.
 pub type Conditions = BTreeMap<Field, String>;
@@ -119,10 +118,8 @@ fn json(value: &impl Serialize) -> Value {
 }
 
 fn ramp(record: &RunRecord) -> Option<String> {
-    match record.settings.load.pace {
-        Pace::Steady(_) => None,
-        Pace::Ramp(ramp) => Some(format!("{} from {} to {}", ramp.strategy.name(), ramp.start_rps, ramp.end_rps)),
-    }
+    let ramp = record.settings.load.pace.ramp()?;
+    Some(format!("{} from {} to {}", ramp.strategy.name(), ramp.start_rps, ramp.end_rps))
 }
 
 /// Whether prompts go out as they are or through the server's chat template, by the endpoint's path.

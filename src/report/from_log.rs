@@ -19,7 +19,7 @@ use crate::report::shards;
 use crate::report::view::View;
 use crate::report::{Details, LoadFigures, RampFigures, Report, RpsChange};
 use crate::runlog::RunLog;
-use crate::schedule::{Pace, Ramp, RateStep, due_times};
+use crate::schedule::{Ramp, RateStep, due_times};
 use crate::shard::Shard;
 
 /// Times without an answer that are named; of more, those with the most requests.
@@ -143,10 +143,7 @@ fn load(record: &RunRecord, samples: &[Sample<'_>], duration_ns: u64) -> LoadFig
     let is_whole = record.part() == Shard::WHOLE;
     let known: HashSet<String> = record.known_constraints.iter().cloned().collect();
     LoadFigures {
-        ramp: match load.pace {
-            Pace::Steady(_) => None,
-            Pace::Ramp(ramp) => Some(ramp_figures(ramp, record, samples)),
-        },
+        ramp: load.pace.ramp().map(|ramp| ramp_figures(ramp, record, samples)),
         offered: Offered::of(samples),
         first_uses: if is_whole { FirstUses::of(samples, options, &known, seed) } else { None },
         cold_load: load.cold_schema_every.filter(|_| is_whole).map(|every| ColdLoad::of(samples, options, every, seed)),

@@ -47,17 +47,9 @@ pub struct RpsChange {
     pub timestamp: String,
 }
 
-/// What was asked for: requests per second, `null` where a ramp has its own.
-fn asked_rps(record: &RunRecord) -> Option<f64> {
-    match record.settings.load.pace {
-        Pace::Steady(_) => Some(record.own_request_rate()),
-        Pace::Ramp(_) => None,
-    }
-}
-
 /// vLLM's settings of a ramp, which stand among the other settings.
 pub(crate) fn add_ramp_settings(file: &mut Map<String, Value>, record: &RunRecord) {
-    if let Pace::Ramp(ramp) = record.settings.load.pace {
+    if let Some(ramp) = record.settings.load.pace.ramp() {
         put(file, "ramp_up_strategy", ramp.strategy);
         put(file, "ramp_up_start_rps", ramp.start_rps);
         put(file, "ramp_up_end_rps", ramp.end_rps);
@@ -69,15 +61,9 @@ impl LoadFigures {
     pub(super) fn to_json(&self, record: &RunRecord) -> Value {
         let load = &record.settings.load;
         let mut own = Map::new();
-        put(&mut own, "asked_rps", asked_rps(record).map(Rps));
-        put(
-            &mut own,
-            "ramp",
-            match load.pace {
-                Pace::Ramp(ramp) => Some(ramp),
-                Pace::Steady(_) => None,
-            },
-        );
+        // A ramp has rates of its own.
+        put(&mut own, "asked_rps", load.pace.ramp().is_none().then(|| Rps(record.own_request_rate())));
+        put(&mut own, "ramp", load.pace.ramp());
         put(&mut own, "duration_limit_s", load.until.time().map(|time| time.as_secs_f64()));
         if let Value::Object(limits) = to_value(load.error_limits) {
             own.extend(limits);

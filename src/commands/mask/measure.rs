@@ -10,7 +10,7 @@ use crate::commands::flags::rendering::RenderingArgs;
 use crate::commands::mask::args::{FORMATS, MaskOutputArgs};
 use crate::commands::mask::options::MaskOptions;
 use crate::commands::mask::report::{Measurement, Summary, csv, html, json, text};
-use crate::commands::output::CommandOutput;
+use crate::commands::output::{CommandOutput, pretty};
 use crate::dates::date;
 use crate::engine::EngineName;
 use crate::error::{Error, Result};
@@ -205,12 +205,6 @@ pub(crate) fn try_file(path: &Path) -> Result<()> {
 fn cannot_write(path: &Path, error: &std::io::Error) -> Error {
     Error::environment(format!("cannot write the report ({error}): {}", path.display()))
         .hint("name a file in a folder that is there and may be written to")
-}
-
-pub(crate) fn pretty(value: &serde_json::Value) -> String {
-    let mut text = serde_json::to_string_pretty(value).expect("a value of strings, numbers and lists is written");
-    text.push('\n');
-    text
 }
 
 /// The first wish to end stops the measurement, with a report of what was done.

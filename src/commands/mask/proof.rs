@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::commands::mask::measure::{pretty, try_file, watch_wishes, write_file};
+use crate::commands::mask::measure::{try_file, watch_wishes, write_file};
 use crate::commands::mask::options::MaskOptions;
 use crate::commands::mask::proof_report::{Proving, Summary, issue, json, replay as replayed, text};
-use crate::commands::output::CommandOutput;
+use crate::commands::output::{CommandOutput, pretty};
 use crate::dates::date;
 use crate::error::{Error, Result};
 use crate::exit_codes::{COULD_NOT, DONE, INTERRUPTED};

@@ -15,7 +15,7 @@ use self::args::PreflightArgs;
 use self::options::PreflightOptions;
 use self::target::Target;
 use crate::commands::flags::environment;
-use crate::commands::output::CommandOutput;
+use crate::commands::output::{CommandOutput, pretty};
 use crate::commands::preflight::report::{json, text};
 use crate::driver::Stop;
 use crate::error::{Error, Result};
@@ -77,10 +77,4 @@ fn write(path: &Path, text: &str) -> Result<()> {
         Error::environment(format!("cannot write the result ({error}): {}", path.display()))
             .hint("name a file in a folder that is there and may be written to")
     })
-}
-
-fn pretty(value: &Value) -> String {
-    let mut text = serde_json::to_string_pretty(value).expect("a value of strings, numbers and lists is written");
-    text.push('\n');
-    text
 }
