@@ -43,6 +43,7 @@ pub mod preflight;
 pub mod printable;
 pub mod random;
 pub mod record;
+pub mod render;
 pub mod report;
 pub mod runlog;
 pub mod schedule;

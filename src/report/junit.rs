@@ -7,7 +7,7 @@
 use std::io::Write;
 
 use super::csv::arm_name;
-use super::escape::escape;
+use crate::render::escape::escape;
 use super::view::{Standing, View};
 use crate::error::Result;
 use crate::metrics::Sample;

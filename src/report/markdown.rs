@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use super::conditions::{lines, notes};
-use super::escape::{markdown_code, markdown_text};
+use crate::render::escape::{markdown_code, markdown_text};
 use super::tables::{RATE_COLUMNS, is_judged, rate_rows};
 use super::text::figure;
 use super::{Report, by_arm, client_sentence};

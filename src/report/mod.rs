@@ -3,7 +3,6 @@
 //! [`from_log`] makes it from a run log; [`crate::metrics`] has the numbers. [`text::render`] is what a
 //! person reads, [`json::render`] what is saved, under the name that [`filename`] gives it.
 
-pub mod axis;
 mod breakdown;
 mod by_arm;
 mod certainty;
@@ -14,7 +13,6 @@ pub mod csv;
 pub mod curl;
 mod details;
 pub mod enforcement;
-pub mod escape;
 pub mod failures;
 mod filename;
 pub mod format;
@@ -33,7 +31,6 @@ pub mod requests_page;
 pub mod rfc4180;
 pub mod saved;
 pub mod shards;
-pub mod svg;
 pub mod tables;
 pub mod text;
 pub mod timeline;

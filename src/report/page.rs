@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use super::escape::escape;
+use crate::render::escape::escape;
 
 /// Colours by name, light and dark; curves by number, in an order that the colour-blind can tell apart (Okabe and Ito, 2008).
 const STYLE: &str = "

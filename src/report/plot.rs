@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use super::Report;
-use super::axis::round_step;
+use crate::render::axis::round_step;
 use super::timeline::{Count, Timeline};
 use super::view::View;
 use crate::metrics::Answers;

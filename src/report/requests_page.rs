@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::escape::escape;
+use crate::render::escape::escape;
 use super::page;
 use super::view::View;
 use crate::metrics::Sample;

@@ -11,7 +11,7 @@ use crate::metrics::Sample;
 use crate::metrics::excerpt::cut;
 use crate::printable::{is_invisible, printable};
 use crate::report::csv::arm_name;
-use crate::report::escape::escape;
+use crate::render::escape::escape;
 use crate::report::place::{Marked, mark};
 use crate::report::view::{Standing, View, failing_as};
 

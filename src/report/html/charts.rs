@@ -6,9 +6,9 @@ use crate::case::Arm;
 use crate::metrics::LatencyMetric;
 use crate::metrics::distribution::Distribution;
 use crate::metrics::latency::chunk_gaps_ms;
-use crate::report::axis::{Axis, round_step};
+use crate::render::axis::{Axis, round_step};
 use crate::report::csv::arm_name;
-use crate::report::svg::{self, Curve, Shares};
+use crate::render::svg::{self, Curve, Shares};
 use crate::report::timeline::{Count, Step, Timeline};
 use crate::report::view::View;
 

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use super::breakdown::{self, Parts};
 use super::conditions::{lines, notes};
-use super::escape::escape;
+use crate::render::escape::escape;
 use super::tables::{RATE_COLUMNS, is_judged, rate_rows};
 use super::text::figure;
 use super::view::View;

@@ -2,7 +2,7 @@
 
 use super::blocks::{self, Block};
 use crate::compare::Comparison;
-use crate::report::escape::{markdown_code, markdown_text};
+use crate::render::escape::{markdown_code, markdown_text};
 
 /// The page, in GitHub's Markdown.
 pub fn render(comparison: &Comparison) -> String {

@@ -10,10 +10,10 @@ use super::tables::{self, Section};
 use super::text::{conditions, notes, partial};
 use super::{EngineSummary, Summary};
 use crate::metrics::distribution::Distribution;
-use crate::report::axis::Axis;
-use crate::report::escape::escape;
+use crate::render::axis::Axis;
+use crate::render::escape::escape;
 use crate::report::page;
-use crate::report::svg::{self, Bar, COLOURS, Curve, Part, Shares};
+use crate::render::svg::{self, Bar, COLOURS, Curve, Part, Shares};
 
 /// The colours of outcomes, light and dark.
 const STYLE: &str = "

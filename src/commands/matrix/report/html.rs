@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::Comparison;
 use super::cells::table;
 use super::words::{conditions, knees, legend, partial, reasons, shown};
-use crate::report::escape::escape;
+use crate::render::escape::escape;
 use crate::report::page;
 
 /// The one table is wide: its words are short, and it gets the room.

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::Comparison;
 use super::cells::{Table, table};
 use super::words::{conditions, knees, legend, partial, reasons, shown};
-use crate::report::escape::markdown_text;
+use crate::render::escape::markdown_text;
 
 /// A heading, the conditions, the table, and what is to be said of it.
 pub(super) fn render(comparison: &Comparison) -> String {
