@@ -2,15 +2,12 @@
 //!
 //! The JSON's contract is `schemas/contracts/score.schema.json`.
 
-use serde_json::json;
-use tabled::builder::Builder;
-use tabled::settings::object::Columns;
-use tabled::settings::{Alignment, Modify, Style};
-
 use crate::commands::score::{Agreement, Score};
 use crate::metrics::excerpt::Group;
 use crate::printable::printable;
-use crate::report::tables::{disagreements, groups, rate_cells, reasons, trimmed, unjudged};
+use crate::render::{self, Document, Table};
+use crate::report::tables::{RATE_COLUMNS, disagreements, groups, rate_cells, reasons, unjudged};
+use serde_json::json;
 
 /// The version of the JSON, raised whenever a key changes its meaning or goes away.
 const FORMAT_VERSION: u32 = 1;
@@ -20,8 +17,9 @@ const MAX_CHARS: usize = 400;
 
 /// The page that a person reads.
 pub fn text(scores: &[Score]) -> String {
-    let pages: Vec<String> = scores.iter().map(page).collect();
-    pages.join("\n")
+    let mut page = Document::default();
+    scores.iter().for_each(|score| add_file(&mut page, score));
+    render::text::render(&page)
 }
 
 /// The whole of it as one JSON value.
@@ -36,67 +34,51 @@ pub fn json(scores: &[Score], assert_formats: bool) -> String {
     format!("{}\n", serde_json::to_string_pretty(&value).expect("a value is JSON"))
 }
 
-fn page(score: &Score) -> String {
+fn add_file(page: &mut Document, score: &Score) {
     let kinds: Vec<String> = score.constraints.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
-    let mut page = format!(
-        "{}\n  {}: {} answers, by constraint: {}\n\n",
-        printable(&score.file, MAX_CHARS),
-        score.kind.name(),
-        score.answers,
-        if kinds.is_empty() { "none".to_owned() } else { kinds.join(", ") },
-    );
+    let kinds = if kinds.is_empty() { "none".to_owned() } else { kinds.join(", ") };
+    page.heading(printable(&score.file, MAX_CHARS));
+    page.paragraph(format!("{}: {} answers, by constraint: {kinds}", score.kind.name(), score.answers));
     let quality = &score.quality;
-    let tables = [
-        ("What the answers are worth", Some(rates(score))),
-        ("Why constrained answers are not valid (share of the constrained)", reasons(quality)),
-        ("Constrained answers that could not be judged (share of the constrained)", unjudged(quality)),
-        ("Today's verdicts against the file's own (share of those that have both)", score.agreement.as_ref().and_then(against)),
-        ("Where the vLLM script's formula says something else (share of those it scores)", disagreements(quality)),
-    ];
-    for (title, table) in tables {
-        if let Some(table) = table {
-            page += &format!("{title}\n{}\n\n", trimmed(&table));
-        }
-    }
-    let said = score.assumptions.iter().map(|it| ("assumed", it)).chain(score.notices.iter().map(|it| ("note", it)));
-    for (what, words) in said {
-        page += &format!("{what}: {}\n", printable(words, MAX_CHARS));
-    }
-    page
+    page.titled_table("What the answers are worth", Some(rates(score)));
+    page.titled_table("Why constrained answers are not valid (share of the constrained)", reasons(quality));
+    page.titled_table("Constrained answers that could not be judged (share of the constrained)", unjudged(quality));
+    page.titled_table(
+        "Today's verdicts against the file's own (share of those that have both)",
+        score.agreement.as_ref().and_then(against),
+    );
+    page.titled_table("Where the vLLM script's formula says something else (share of those it scores)", disagreements(quality));
+    page.gap();
+    page.facts(score.assumptions.iter().map(|words| ("assumed", printable(words, MAX_CHARS))));
+    page.notes(score.notices.iter().map(|words| printable(words, MAX_CHARS)).collect());
+    page.gap();
 }
 
-fn rates(score: &Score) -> String {
+/// The rates that stored answers have.
+fn rates(score: &Score) -> Table {
     let quality = &score.quality;
-    let mut builder = Builder::default();
-    builder.push_record(["rate", "%", "95 % interval", "count", "of what"]);
+    let mut table = Table::new(RATE_COLUMNS, 1).words(4);
     let judged = if quality.judged == quality.constrained { "valid, of constrained" } else { "valid, of constrained, judged" };
-    builder.push_record(rate_cells("correct rate", score.correct_rate, judged));
+    table.row(rate_cells("correct rate", score.correct_rate, judged));
     if quality.control > 0 {
-        builder.push_record(rate_cells("control rate", quality.control_rate, "valid, of unconstrained"));
+        table.row(rate_cells("control rate", quality.control_rate, "valid, of unconstrained"));
     }
     if quality.right_calls.is_some() {
-        builder.push_record(rate_cells("right calls", quality.right_calls, "the reference's, of constrained"));
+        table.row(rate_cells("right calls", quality.right_calls, "the reference's, of constrained"));
     }
-    builder.push_record(rate_cells("vLLM's formula", quality.vllm.correct_rate, "its script, all arms, computed now"));
+    table.row(rate_cells("vLLM's formula", quality.vllm.correct_rate, "its script, all arms, computed now"));
     if let Some(agreement) = &score.agreement {
-        builder.push_record(rate_cells("the file's verdicts", agreement.claimed, "called correct there"));
+        table.row(rate_cells("the file's verdicts", agreement.claimed, "called correct there"));
     }
     for claim in &score.claims {
         let name = format!("the file's {}", printable(&claim.name, MAX_CHARS));
-        builder.push_record([
-            name,
-            format!("{:.2}", claim.percent),
-            String::new(),
-            String::new(),
-            "as it stands there".to_owned(),
-        ]);
+        let percent = format!("{:.2}", claim.percent);
+        table.row([name, percent, String::new(), String::new(), "as it stands there".to_owned()]);
     }
-    let mut table = builder.build();
-    table.with(Style::psql()).with(Modify::new(Columns::new(1..4)).with(Alignment::right()));
-    table.to_string()
+    table
 }
 
-fn against(agreement: &Agreement) -> Option<String> {
+fn against(agreement: &Agreement) -> Option<Table> {
     let differing: Vec<Group> =
         [&agreement.only_file, &agreement.only_ours].into_iter().filter(|group| group.count > 0).cloned().collect();
     groups(&differing, "answers", agreement.compared)
