@@ -239,6 +239,45 @@ impl Document {
     pub fn push(&mut self, block: Block) {
         self.blocks.push(block);
     }
+
+    /// All words below the title, a line for each piece of text. Words within drawings and markup are left out.
+    pub fn words(&self) -> String {
+        self.blocks.iter().map(Block::words).collect()
+    }
+}
+
+impl Block {
+    fn words(&self) -> String {
+        let lines: Vec<String> = match self {
+            Self::Heading { text, .. } | Self::Paragraph { text, .. } => vec![text.words()],
+            Self::Facts(words) | Self::Definitions(words) => {
+                words.iter().map(|(name, meaning)| format!("{name}: {meaning}")).collect()
+            }
+            Self::Notes(lines) | Self::Legend(lines) => lines.clone(),
+            Self::Item { text, below } => std::iter::once(text).chain(below).map(Text::words).collect(),
+            Self::Table(table) => {
+                let heads = table.columns.iter().map(|column| column.head.clone());
+                heads.chain(table.rows.iter().flatten().map(|cell| cell.lines().join("\n"))).collect()
+            }
+            Self::Charts(charts) => {
+                let legend = charts.legend.iter().map(|entry| entry.label().to_owned());
+                let titles = charts.charts.iter().map(|chart| chart.title.clone());
+                legend.chain([charts.caption.clone()]).chain(titles).collect()
+            }
+            Self::Preformatted(text) => vec![text.clone()],
+            Self::Details { summary, blocks } => std::iter::once(summary.clone()).chain(blocks.iter().map(Self::words)).collect(),
+            Self::Html(_) | Self::Gap => Vec::new(),
+        };
+        lines.iter().map(|line| format!("{line}\n")).collect()
+    }
+}
+
+impl LegendEntry {
+    fn label(&self) -> &str {
+        match self {
+            Self::Area { label, .. } | Self::Curve { label, .. } | Self::Words(label) => label,
+        }
+    }
 }
 
 impl Table {
@@ -367,5 +406,34 @@ impl From<String> for Cell {
 impl From<&String> for Cell {
     fn from(text: &String) -> Self {
         Self::Text(text.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_a_document_are_those_of_all_its_blocks() {
+        let mut document = Document::new("not among them");
+        document.heading(Text::default().plain("a ").code("b"));
+        document.table(Table::new(["head", "n"], 1).with_rows([["cell", "1"]]));
+        document.facts([("seed", "0".to_owned())]);
+        document.push(Block::Details {
+            summary: "more".to_owned(),
+            blocks: vec![Block::Notes(vec!["note".to_owned()]), Block::Html("<b>markup</b>".to_owned())],
+        });
+        document.push(Block::Charts(Charts {
+            legend: vec![LegendEntry::Words("entry".to_owned())],
+            caption: "caption".to_owned(),
+            charts: vec![Chart { title: "chart".to_owned(), svg: "<svg></svg>".to_owned() }],
+            layout: Layout::Grid,
+        }));
+        let words = document.words();
+        let lines: Vec<&str> = words.lines().filter(|line| !line.is_empty()).collect();
+        assert_eq!(
+            lines,
+            ["a b", "head", "n", "cell", "1", "seed: 0", "more", "note", "entry", "caption", "chart"]
+        );
     }
 }

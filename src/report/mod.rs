@@ -28,7 +28,6 @@ pub mod place;
 pub mod plot;
 pub mod pytorch;
 pub mod requests_page;
-pub mod rfc4180;
 pub mod saved;
 pub mod shards;
 pub mod tables;

@@ -9,7 +9,8 @@ use crate::commands::flags::paths::{InputPath, OutputPath};
 use crate::commands::flags::rendering::RenderingArgs;
 use crate::commands::mask::args::{FORMATS, MaskOutputArgs};
 use crate::commands::mask::options::MaskOptions;
-use crate::commands::mask::report::{Measurement, Summary, csv, html, json, text};
+use crate::commands::mask::report::page::{self, Order};
+use crate::commands::mask::report::{Measurement, Summary, csv, json};
 use crate::commands::output::{CommandOutput, pretty};
 use crate::dates::date;
 use crate::engine::EngineName;
@@ -19,6 +20,7 @@ use crate::mask::row::Row;
 use crate::mask::{self, MaskEvent, MaskRun, MergedRows, WorkerCommand};
 use crate::output_format::OutputFormat;
 use crate::printable::printable;
+use crate::render::{Block, Document, html, text};
 use crate::shutdown;
 use crate::terminal;
 use crate::terminal::{Mode, Progress, Words};
@@ -44,7 +46,7 @@ pub fn run(options: &MaskOptions) -> Result<CommandOutput> {
     let mut output =
         CommandOutput { exit_code: if measured.interrupted { INTERRUPTED } else { DONE }, ..CommandOutput::default() };
     if options.output.explain {
-        let routes = explained(&measured)?;
+        let routes = format!("\n{}", text::render(&explained(&measured)?));
         // Other formats are read by programs.
         if options.output.format == OutputFormat::Text { stdout.push_str(&routes) } else { output.lines.push(routes) }
     }
@@ -107,12 +109,16 @@ pub(crate) fn merged(
 /// Rows that cannot be read.
 fn rendered(format: OutputFormat, summary: &Summary, rows: impl Iterator<Item = Result<Row>>) -> Result<String> {
     Ok(match format {
-        OutputFormat::Text => text::render(summary),
+        OutputFormat::Text => text::render(&page::document(summary, Order::TablesFirst)),
         OutputFormat::Json => pretty(&json::render(summary)),
         OutputFormat::Csv => String::from_utf8_lossy(&csv::render_rows(rows, &summary.measurement.about)?).into_owned(),
-        OutputFormat::Html => html::render(summary),
+        OutputFormat::Html => rendered_as_html(summary),
         other => return Err(other.unsupported("a measurement of engines")),
     })
+}
+
+fn rendered_as_html(summary: &Summary) -> String {
+    html::render(&page::document(summary, Order::ConditionsFirst))
 }
 
 fn measure(options: &MaskOptions, stop: &AtomicBool) -> Result<MaskRun> {
@@ -151,21 +157,23 @@ fn measurement(measured: &MaskRun) -> Measurement {
     }
 }
 
-/// A line for every entry that `auto` was given.
-fn explained(measured: &MaskRun) -> Result<String> {
-    let mut lines = String::from("\nWhere auto sends each entry\n");
+/// The page of `--explain`: where `auto` sent each entry.
+fn explained(measured: &MaskRun) -> Result<Document> {
+    let mut document = Document::new("sobench mask --explain");
+    document.heading("Where auto sends each entry");
     for row in measured.rows() {
         let row = row?;
         if row.engine != EngineName::Auto {
             continue;
         }
-        lines.push_str(&match (&row.route, &row.declined) {
-            (Some(route), _) => format!(" {} -> {}: {}\n", row.entry, route.engine.name(), route.why),
-            (None, Some(declined)) => format!(" {} -> none: {}\n", row.entry, printable(&declined.words, WORDS_MAX_CHARS)),
-            (None, None) => format!(" {} -> none\n", row.entry),
-        });
+        let text = match (&row.route, &row.declined) {
+            (Some(route), _) => format!("{} -> {}: {}", row.entry, route.engine.name(), route.why),
+            (None, Some(declined)) => format!("{} -> none: {}", row.entry, printable(&declined.words, WORDS_MAX_CHARS)),
+            (None, None) => format!("{} -> none", row.entry),
+        };
+        document.push(Block::Item { text: text.into(), below: Vec::new() });
     }
-    Ok(lines)
+    Ok(document)
 }
 
 fn write_all(files: &MaskOutputArgs, measured: &MaskRun, summary: &Summary, output: &mut CommandOutput) -> Result<()> {
@@ -177,7 +185,7 @@ fn write_all(files: &MaskOutputArgs, measured: &MaskRun, summary: &Summary, outp
     write(&files.json, &|| Ok(pretty(&json::render(summary)).into_bytes()))?;
     write(&files.csv, &|| csv::render_rows(measured.rows(), &measured.about))?;
     write(&files.csv_tags, &|| Ok(csv::render_tags(summary)))?;
-    write(&files.html, &|| Ok(html::render(summary).into_bytes()))
+    write(&files.html, &|| Ok(rendered_as_html(summary).into_bytes()))
 }
 
 /// Writes a report, and says whether it could; one that cannot be written costs nothing but itself.

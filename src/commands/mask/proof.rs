@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::commands::mask::measure::{try_file, watch_wishes, write_file};
 use crate::commands::mask::options::MaskOptions;
-use crate::commands::mask::proof_report::{Proving, Summary, issue, json, replay as replayed, text};
+use crate::commands::mask::proof_report::{Proving, Summary, issue, json, page, replay as replayed};
 use crate::commands::output::{CommandOutput, pretty};
 use crate::dates::date;
 use crate::error::{Error, Result};
@@ -20,6 +20,7 @@ use crate::mask::plan::Effort;
 use crate::mask::proof_run::{self, ProofEvent, ProofRun};
 use crate::mask::prove::witness::{self, Witness};
 use crate::output_format::OutputFormat;
+use crate::render::text;
 use crate::terminal;
 use crate::terminal::{Mode, Progress, Words};
 
@@ -41,7 +42,7 @@ pub fn run(options: &MaskOptions, effort: Effort) -> Result<CommandOutput> {
     let summary = Summary::build(proving(&proved), proved.rows())?;
     let stdout = match options.output.format {
         OutputFormat::Json => pretty(&json::render(&summary)),
-        _ => text::render(&summary),
+        _ => text::render(&page::document(&summary)),
     };
     let mut output =
         CommandOutput { stdout, exit_code: if proved.interrupted { INTERRUPTED } else { DONE }, ..CommandOutput::default() };
@@ -135,9 +136,9 @@ pub fn replay(options: &MaskOptions, path: &Path) -> Result<CommandOutput> {
     let value = replayed::json(&witnesses, &standings);
     let stdout = match options.output.format {
         OutputFormat::Json => pretty(&value),
-        _ => replayed::text(&witnesses, &standings),
+        _ => text::render(&replayed::document(&witnesses, &standings)),
     };
-    let tally = replayed::Tally::of(&standings);
+    let tally = replayed::Tally::new(&standings);
     let exit_code = match tally {
         _ if stop.load(Ordering::SeqCst) => INTERRUPTED,
         _ if tally.unknown > 0 => COULD_NOT,

@@ -73,9 +73,9 @@ fn strip(value: &mut Value) {
     }
 }
 
-/// Lines that tell the machine, the day and how long it took, without what they tell.
+/// Lines that tell the machine, the day and how long it took, without what they tell. Continuation lines are indented.
 fn without_machine(text: &str) -> String {
-    let line = Regex::new(r"(?m)^(machine|wall time): .*$").unwrap();
+    let line = Regex::new(r"(?m)^(machine|wall time): .*(\n  .*)*$").unwrap();
     let date = Regex::new(r"\b\d{8}-\d{6}\b").unwrap();
     date.replace_all(&line.replace_all(text, "$1: <machine>"), "<date>").into_owned()
 }

@@ -1,4 +1,5 @@
-//! One kind of error as a text for the engine's maintainers, in Markdown. Knows no file.
+//! The issue for an engine's maintainers about one kind of error. It is Markdown and no [`crate::render::Document`]: its blocks of code are
+//! copied by its readers, and have to be kept to the byte.
 
 use std::fmt::Write as _;
 

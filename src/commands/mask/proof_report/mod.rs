@@ -1,11 +1,10 @@
-//! What the rows of `sobench mask --prove` add up to, and how it is shown. Pure: rows in, one [`Summary`] out, and renderings of it.
-//!
-//! Of [`crate::mask`] only the data are known here.
+//! The report of a proof: adds its rows up to one [`Summary`], and shows that as a page ([`page`]), as JSON ([`json`]) and as texts of
+//! issues ([`issue`]). Pure.
 
 pub mod issue;
 pub mod json;
+pub mod page;
 pub mod replay;
-pub mod text;
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! What came of checking witnesses again. Pure: standings in, text or JSON out.
+//! The report of witnesses that were checked again. Pure.
 
 use std::fmt::Write as _;
 
@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::mask::prove::witness::{Standing, Witness};
 use crate::printable::printable;
+use crate::render::{Block, Document};
 
 /// Characters of a line's part that came from outside.
 const MAX_CHARS: usize = 100;
@@ -21,7 +22,7 @@ pub struct Tally {
 
 impl Tally {
     /// Counts.
-    pub fn of(standings: &[Option<Standing>]) -> Self {
+    pub fn new(standings: &[Option<Standing>]) -> Self {
         let mut tally = Self::default();
         for standing in standings {
             match standing {
@@ -36,45 +37,46 @@ impl Tally {
 }
 
 /// A line for each witness, and the sum.
-pub fn text(witnesses: &[Witness], standings: &[Option<Standing>]) -> String {
-    let mut page = String::new();
+pub fn document(witnesses: &[Witness], standings: &[Option<Standing>]) -> Document {
+    let mut lines = String::new();
     for (number, (witness, standing)) in witnesses.iter().zip(standings).enumerate() {
-        let (word, why) = said(standing.as_ref());
-        let why = if why.is_empty() { witness.why.clone() } else { why };
+        let (word, why) = word_and_reason(standing.as_ref());
+        let why = if why.is_empty() { witness.why.as_str() } else { why };
         let _ = writeln!(
-            page,
+            lines,
             "{:>4} {word:<11} {} {}: {}",
             number + 1,
             witness.engine.name(),
             witness.finding.proof.name(),
-            printable(&why, MAX_CHARS)
+            printable(why, MAX_CHARS)
         );
     }
-    let tally = Tally::of(standings);
-    let _ = write!(page, "\n{} witnesses: {} hold, {} gone, {} unknown", witnesses.len(), tally.holds, tally.gone, tally.unknown);
-    let left = if tally.not_reached > 0 { format!(", {} not reached", tally.not_reached) } else { String::new() };
-    page.push_str(&left);
-    page.push('\n');
-    page
+    let Tally { holds, gone, unknown, not_reached } = Tally::new(standings);
+    let left = if not_reached > 0 { format!(", {not_reached} not reached") } else { String::new() };
+    let mut document = Document::new("sobench mask --replay");
+    document.push(Block::Preformatted(lines));
+    document.gap();
+    document.paragraph(format!("{} witnesses: {holds} hold, {gone} gone, {unknown} unknown{left}", witnesses.len()));
+    document
 }
 
 /// The same for programs.
 pub fn json(witnesses: &[Witness], standings: &[Option<Standing>]) -> Value {
     let lines = witnesses.iter().zip(standings).map(|(witness, standing)| {
-        let (word, why) = said(standing.as_ref());
+        let (word, why) = word_and_reason(standing.as_ref());
         json!({"engine": witness.engine, "proof": witness.finding.proof, "found_with": witness.found_with, "entry": witness.entry,
                "standing": word, "why": why})
     });
-    let tally = Tally::of(standings);
+    let tally = Tally::new(standings);
     json!({"format": "sobench-replay", "format_version": 1, "holds": tally.holds, "gone": tally.gone, "unknown": tally.unknown,
            "not_reached": tally.not_reached, "witnesses": lines.collect::<Vec<_>>()})
 }
 
-fn said(standing: Option<&Standing>) -> (&'static str, String) {
+fn word_and_reason(standing: Option<&Standing>) -> (&'static str, &str) {
     match standing {
-        Some(Standing::Holds) => ("holds", String::new()),
-        Some(Standing::Gone { why }) => ("gone", why.clone()),
-        Some(Standing::Unknown { why }) => ("unknown", why.clone()),
-        None => ("not reached", String::new()),
+        Some(Standing::Holds) => ("holds", ""),
+        Some(Standing::Gone { why }) => ("gone", why),
+        Some(Standing::Unknown { why }) => ("unknown", why),
+        None => ("not reached", ""),
     }
 }

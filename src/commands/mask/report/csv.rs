@@ -1,4 +1,4 @@
-//! Rows and tags as tables for other programs: RFC 4180, a header line, UTF-8. A cell without data is empty. Knows no console.
+//! Rows and tags as CSV. A cell without data is empty.
 
 use super::outcome::{Class, InstanceClass, SchemaOutcome, instances_in};
 use super::{Counts, Summary};
@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::mask::record::MaskRecord;
 use crate::mask::row::{PassTimes, Row, Spelling, SpellingTimes};
 use crate::mask::times::Durations;
-use crate::report::rfc4180::add_line;
+use crate::render::csv::{render, try_render};
 
 /// The columns that come once.
 const COLUMNS: [&str; 18] = [
@@ -40,30 +40,26 @@ const FIGURES: [&str; 6] = ["n", "mean_ns", "p50_ns", "p99_ns", "max_ns", "over_
 /// # Errors
 /// What the rows cannot be read for.
 pub fn render_rows(rows: impl IntoIterator<Item = Result<Row>>, about: &MaskRecord) -> Result<Vec<u8>> {
-    let mut file = String::new();
     let with_text: Vec<Spelling> = about.spellings.iter().copied().chain([Spelling::Verbatim]).collect();
-    add_line(&mut file, header(&with_text));
-    for row in rows {
-        let row = row?;
-        let library = about.engines.iter().find(|it| it.engine == row.engine).map_or("", |it| &it.version);
-        add_line(&mut file, cells(&row, library, &about.spellings));
-    }
-    Ok(file.into_bytes())
+    let line = |row: Row| {
+        let library = about.engines.iter().find(|engine| engine.engine == row.engine).map_or("", |engine| &engine.version);
+        cells(&row, library, &about.spellings)
+    };
+    try_render(header(&with_text), rows.into_iter().map(|row| row.map(line)))
 }
 
 /// A line for every tag and engine; the unit is the schema.
 pub fn render_tags(summary: &Summary) -> Vec<u8> {
-    let mut file = String::new();
-    let outcomes = SchemaOutcome::ALL.iter().map(|it| it.name().to_owned());
-    add_line(&mut file, ["tag", "engine", "schemas"].map(str::to_owned).into_iter().chain(outcomes));
+    let header = ["tag", "engine", "schemas"].into_iter().chain(SchemaOutcome::ALL.iter().map(|outcome| outcome.name()));
+    let mut rows: Vec<Vec<String>> = Vec::new();
     for tag in summary.tags.sorted() {
         for (engine, counts) in summary.engines.iter().zip(tag.engines) {
             let names = [tag.tag.to_owned(), engine.engine.name().to_owned(), counts.total().to_string()];
-            let counts = SchemaOutcome::ALL.iter().map(|it| counts.get(*it).to_string());
-            add_line(&mut file, names.into_iter().chain(counts));
+            let counts = SchemaOutcome::ALL.iter().map(|outcome| counts.get(*outcome).to_string());
+            rows.push(names.into_iter().chain(counts).collect());
         }
     }
-    file.into_bytes()
+    render(header, rows)
 }
 
 fn header(spellings: &[Spelling]) -> Vec<String> {
@@ -168,26 +164,9 @@ mod tests {
     use super::*;
     use crate::engine::EngineName;
 
-    /// Reads RFC 4180 back: the other side of the promise, written apart from it.
     fn read(file: &[u8]) -> Vec<Vec<String>> {
-        let text = std::str::from_utf8(file).unwrap();
-        let (mut lines, mut line, mut cell, mut quoted) = (Vec::new(), Vec::new(), String::new(), false);
-        let mut characters = text.chars().peekable();
-        while let Some(character) = characters.next() {
-            match character {
-                '"' if quoted && characters.peek() == Some(&'"') => cell.extend(characters.next()),
-                '"' => quoted = !quoted,
-                ',' if !quoted => line.push(std::mem::take(&mut cell)),
-                '\r' if !quoted && characters.peek() == Some(&'\n') => {
-                    characters.next();
-                    line.push(std::mem::take(&mut cell));
-                    lines.push(std::mem::take(&mut line));
-                }
-                other => cell.push(other),
-            }
-        }
-        assert!(line.is_empty() && cell.is_empty(), "the last line is whole");
-        lines
+        let lines = ::csv::ReaderBuilder::new().has_headers(false).from_reader(file).into_deserialize();
+        lines.collect::<std::result::Result<_, _>>().unwrap()
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! What every figure means, in sentences that the text, the file and the page share. Knows no numbers.
+//! Definitions of the words of a report, shared by the page and the JSON file.
 
-/// The definitions of what is spoken of in `page`, which is all of a page but them.
+/// The definitions of words that occur in `page`, the words of a page above them.
 pub fn spoken_of(page: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
     let occurs = |name: &str| match name {
         "headline spelling" => page.contains("in the other spellings"),

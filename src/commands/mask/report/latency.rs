@@ -18,6 +18,33 @@ pub struct Sets<T> {
     pub common: T,
 }
 
+/// Which schemas a figure is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Set {
+    Own,
+    Common,
+}
+
+impl Set {
+    /// The name in heads and legends.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Own => "own",
+            Self::Common => "common",
+        }
+    }
+}
+
+impl<T> Sets<T> {
+    /// The figures over one of the two.
+    pub fn get(&self, set: Set) -> &T {
+        match set {
+            Set::Own => &self.own,
+            Set::Common => &self.common,
+        }
+    }
+}
+
 /// What compiling took; the unit of every count is the schema.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct CompileSummary {

@@ -1,16 +1,18 @@
-//! What the rows of `sobench mask` add up to, and how it is shown. Pure: rows in, one [`Summary`] out, and renderings of it.
+//! The report of a measurement: adds its rows up to one [`Summary`], and shows that as a page ([`page`]), as JSON ([`json`]) and its rows
+//! and tags as CSV ([`csv`]). Pure.
 //!
-//! Of [`crate::mask`] only the data are known here ([`crate::mask::row`], [`crate::mask::times`], [`crate::mask::record`]). Rows are
-//! read twice and never kept: which schemas all engines pass is known only after the last row.
+//! Rows are read twice and never kept: which schemas all engines pass is known only after the last row.
 
+mod charts;
+pub mod conditions;
 pub mod csv;
 pub mod definitions;
-pub mod html;
 pub mod json;
 pub mod latency;
 pub mod maskbench;
 mod number;
 pub mod outcome;
+pub mod page;
 pub mod reason;
 mod tables;
 mod tags;
@@ -18,14 +20,13 @@ mod tags;
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
-pub mod text;
 pub mod witness;
 
 use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
 
-use self::latency::{BatchSummary, CompileSummary, MaskSummary, MemorySummary, PassSummary, Sets};
+use self::latency::{BatchSummary, CompileSummary, MaskSummary, MemorySummary, PassSummary, Set, Sets};
 use self::maskbench::MaskbenchColumn;
 use self::outcome::{Counts, InstanceClass, SchemaOutcome, instances_in};
 use self::reason::Reasons;
@@ -167,6 +168,11 @@ impl Summary {
             engine.maskbench.iter_mut().for_each(MaskbenchColumn::finish);
         }
         Ok(summary)
+    }
+
+    /// The sets that figures are shown over: where no schema is passed by every engine, there is no common one.
+    pub fn sets(&self) -> &'static [Set] {
+        if self.common_schemas == 0 { &[Set::Own] } else { &[Set::Own, Set::Common] }
     }
 
     fn empty(measurement: Measurement) -> Self {

@@ -1,13 +1,14 @@
-//! Tables that list: tags, reasons, wrong masks, disputed instances, the engines themselves. Knows no durations but their setting.
+//! Tables that list: tags, routes, reasons, wrong masks, disputed instances, the engines themselves.
 
-use super::{Section, head, row};
+use super::{add_section, by_engine, row};
 use crate::commands::mask::report::number::{UNKNOWN, Unit, bytes, count};
 use crate::commands::mask::report::outcome::{Class, InstanceClass, SchemaOutcome};
 use crate::commands::mask::report::reason::Reasons;
 use crate::commands::mask::report::witness::Witness;
-use crate::commands::mask::report::{EngineSummary, RouteCount, Summary};
+use crate::commands::mask::report::{EngineSummary, Summary};
 use crate::engine::EngineName;
 use crate::printable::printable;
+use crate::render::{Align, Column, Document, Table};
 
 /// How many lines a person is shown; the file has the rest.
 const TAGS_SHOWN: usize = 20;
@@ -25,191 +26,146 @@ const BEFORE_CHARS: usize = 12;
 const FILE: &str = "the file of --json has more";
 
 /// Tags, those with the most faults first.
-pub(super) fn tags(summary: &Summary) -> Option<Section> {
+pub(super) fn add_tags(document: &mut Document, summary: &Summary) {
     let sorted = summary.tags.sorted();
-    let rows: Vec<Vec<String>> = sorted
-        .iter()
-        .take(TAGS_SHOWN)
-        .map(|tag| {
-            let cells = tag.engines.iter().map(|it| {
-                let other =
-                    it.sum(|it| it.is_fault() && !matches!(it, SchemaOutcome::RejectsValid | SchemaOutcome::AcceptsInvalid));
-                let figures = [
-                    it.get(SchemaOutcome::Pass),
-                    it.sum(SchemaOutcome::is_declined),
-                    it.get(SchemaOutcome::RejectsValid),
-                    it.get(SchemaOutcome::AcceptsInvalid),
-                    other,
-                ];
-                figures.map(|it| it.to_string()).join(" / ")
-            });
-            [printable(tag.tag, NAME_CHARS), count(tag.schemas())].into_iter().chain(cells).collect()
-        })
-        .collect();
-    let mut heads = head(summary, "tag");
-    heads.insert(1, "schemas".to_owned());
-    (!rows.is_empty()).then(|| Section {
-        title: format!("By keyword tag (unit: schema; spelling: {})", summary.headline.name()),
-        notes: vec![format!(
-            "pass / declined / rejects valid / accepts invalid / any other fault; {} of {} tags, most faults first",
-            rows.len(),
-            sorted.len()
-        )],
-        head: heads,
-        rows,
-        word_columns: 1,
-    })
+    let mut table = by_engine(summary, "tag");
+    table.columns.insert(1, Column { head: "schemas".to_owned(), align: Align::Right, max_chars: None });
+    for tag in sorted.iter().take(TAGS_SHOWN) {
+        let cells = tag.engines.iter().map(|counts| {
+            let is_wrong_mask = |outcome| matches!(outcome, SchemaOutcome::RejectsValid | SchemaOutcome::AcceptsInvalid);
+            let figures = [
+                counts.get(SchemaOutcome::Pass),
+                counts.sum(SchemaOutcome::is_declined),
+                counts.get(SchemaOutcome::RejectsValid),
+                counts.get(SchemaOutcome::AcceptsInvalid),
+                counts.sum(|outcome| outcome.is_fault() && !is_wrong_mask(outcome)),
+            ];
+            figures.map(|figure| figure.to_string()).join(" / ")
+        });
+        table.row([printable(tag.tag, NAME_CHARS), count(tag.schemas())].into_iter().chain(cells));
+    }
+    let title = format!("By keyword tag (unit: schema; spelling: {})", summary.headline.name());
+    let legend = format!(
+        "pass / declined / rejects valid / accepts invalid / any other fault; {} of {} tags, most faults first",
+        table.rows.len(),
+        sorted.len()
+    );
+    add_section(document, title, table, &[&legend]);
 }
 
 /// Where `auto` sent schemas.
-pub(super) fn routes(summary: &Summary) -> Option<Section> {
-    let mut rows: Vec<Vec<String>> = Vec::new();
-    for auto in summary.engines.iter().filter(|it| it.engine == EngineName::Auto) {
-        let named = |it: &RouteCount| vec![it.engine.name().to_owned(), printable(&it.why, 2 * WORDS_CHARS), count(it.schemas)];
-        rows.extend(auto.routes.iter().map(named));
-        let routed: u64 = auto.routes.iter().map(|it| it.schemas).sum();
+pub(super) fn add_routes(document: &mut Document, summary: &Summary) {
+    let mut table = Table::new(["engine", "why", "schemas"], 2);
+    for auto in summary.engines.iter().filter(|engine| engine.engine == EngineName::Auto) {
+        for route in &auto.routes {
+            table.row([route.engine.name().to_owned(), printable(&route.why, 2 * WORDS_CHARS), count(route.schemas)]);
+        }
+        let routed: u64 = auto.routes.iter().map(|route| route.schemas).sum();
         let none = auto.schemas.saturating_sub(routed);
         if none > 0 {
-            rows.push(vec!["none".to_owned(), "no engine took it; --explain says which and why".to_owned(), count(none)]);
+            table.row(["none", "no engine took it; --explain says which and why", &count(none)]);
         }
     }
-    (!rows.is_empty()).then(|| Section {
-        title: "Where auto sent schemas (unit: schema)".to_owned(),
-        notes: Vec::new(),
-        head: ["engine", "why", "schemas"].map(str::to_owned).to_vec(),
-        rows,
-        word_columns: 2,
-    })
+    add_section(document, "Where auto sent schemas (unit: schema)".to_owned(), table, &[]);
 }
 
 /// Why schemas were declined, and what ended rows, a table an engine.
-pub(super) fn reasons(summary: &Summary) -> Vec<Section> {
-    let of = |engine: &EngineSummary| {
+pub(super) fn add_reasons(document: &mut Document, summary: &Summary) {
+    for engine in &summary.engines {
         let name = engine.engine.name();
-        let declined = reasons_of(&engine.declines, format!("What {name} declared that it cannot do (unit: schema)"));
-        let stopped = reasons_of(&engine.stops, format!("What ended rows of {name} early (unit: schema, any spelling)"));
-        [declined, stopped]
+        add_reasons_of(document, &engine.declines, format!("What {name} declared that it cannot do (unit: schema)"));
+        add_reasons_of(document, &engine.stops, format!("What ended rows of {name} early (unit: schema, any spelling)"));
+    }
+}
+
+fn add_reasons_of(document: &mut Document, reasons: &Reasons, title: String) {
+    let sorted = reasons.sorted();
+    let rows = sorted.iter().take(REASONS_SHOWN).map(|reason| {
+        let words = [reason.outcome.title().to_owned(), printable(&reason.reason, WORDS_CHARS), end_of(&reason.entry)];
+        words.into_iter().chain([count(reason.schemas)])
+    });
+    let table = Table::new(["outcome", "reason", "first schema", "schemas"], 3).with_rows(rows);
+    let shown = table.rows.len();
+    let file = if shown < sorted.len() { format!("; {FILE}") } else { String::new() };
+    let beyond = match reasons.left_out() {
+        0 => String::new(),
+        left_out => format!("; {} schemas had further reasons that were not told apart", count(left_out)),
     };
-    summary.engines.iter().flat_map(of).flatten().collect()
+    let legend = format!("{shown} of {} reasons, the most frequent first{file}{beyond}", sorted.len());
+    add_section(document, title, table, &[&legend]);
 }
 
 /// Wrong masks, a table an engine.
-pub(super) fn witnesses(summary: &Summary) -> Vec<Section> {
-    summary.engines.iter().filter_map(witnesses_of).collect()
+pub(super) fn add_witnesses(document: &mut Document, summary: &Summary) {
+    for engine in &summary.engines {
+        let all: Vec<&Witness> = engine.witnesses.iter().collect();
+        let mut kinds: Vec<InstanceClass> = all.iter().map(|witness| witness.class).collect();
+        kinds.dedup();
+        // Every kind gets its share of the lines, so that many of the worst do not hide the others.
+        let each = WITNESSES_SHOWN / kinds.len().max(1);
+        let of_kind = |kind: InstanceClass| all.iter().filter(move |witness| witness.class == kind).take(each);
+        let mut table = Table::new(["kind", "schema", "instance", "spelling", "byte", "after", "what was wrong"], 7);
+        kinds.iter().flat_map(|kind| of_kind(*kind)).for_each(|witness| table.row(witness_cells(witness)));
+        let schemas = table.rows.len();
+        let file = if schemas < all.len() { format!("; {FILE}") } else { String::new() };
+        let title = format!("Wrong masks of {} (unit: schema, its first of a kind)", engine.engine.name());
+        let legend = format!(
+            "the first {schemas}, {each} of a kind at most{file}; instances count from 0; byte: bytes of the text before the wrong \
+             mask; after: the end of that text"
+        );
+        add_section(document, title, table, &[&legend]);
+    }
 }
 
-/// Instances that nobody is blamed for.
-pub(super) fn disputed(summary: &Summary) -> Option<Section> {
+/// Instances whose labels our evaluator disagrees with.
+pub(super) fn add_disputed(document: &mut Document, summary: &Summary) {
     let word = |verdict: Option<bool>| match verdict {
-        Some(true) => "valid",
-        Some(false) => "invalid",
-        None => UNKNOWN,
+        Some(true) => "valid".to_owned(),
+        Some(false) => "invalid".to_owned(),
+        None => UNKNOWN.to_owned(),
     };
     let names = |engines: &[EngineName]| {
-        let names: Vec<&str> = engines.iter().map(|it| it.name()).collect();
+        let names: Vec<&str> = engines.iter().map(|engine| engine.name()).collect();
         if names.is_empty() { "none".to_owned() } else { names.join(" ") }
     };
-    let rows: Vec<Vec<String>> = summary
-        .disputes
-        .iter()
-        .take(DISPUTED_SHOWN)
-        .map(|it| {
-            let place = [end_of(&it.entry), it.instance.to_string()];
-            let verdicts = [word(it.label).to_owned(), word(it.judged).to_owned(), names(&it.accepted_by)];
-            place.into_iter().chain(verdicts).collect()
-        })
-        .collect();
-    (!rows.is_empty()).then(|| Section {
-        title: "Disputed instances (unit: instance)".to_owned(),
-        notes: vec![format!(
-            "{} of {}; instances count from 0; the file of --json has them all",
-            rows.len(),
-            count(summary.disputes.total() as u64)
-        )],
-        head: ["schema", "instance", "corpus says", "evaluator says", "accepted by"].map(str::to_owned).to_vec(),
-        rows,
-        word_columns: 5,
-    })
+    let rows = summary.disputes.iter().take(DISPUTED_SHOWN).map(|disputed| {
+        let place = [end_of(&disputed.entry), disputed.instance.to_string()];
+        place.into_iter().chain([word(disputed.label), word(disputed.judged), names(&disputed.accepted_by)])
+    });
+    let table = Table::new(["schema", "instance", "corpus says", "evaluator says", "accepted by"], 5).with_rows(rows);
+    let legend = format!(
+        "{} of {}; instances count from 0; the file of --json has them all",
+        table.rows.len(),
+        count(summary.disputes.total() as u64)
+    );
+    add_section(document, "Disputed instances (unit: instance)".to_owned(), table, &[&legend]);
 }
 
 /// What was measured, and how long it took.
-pub(super) fn engines(summary: &Summary) -> Section {
-    let about = |it: &EngineSummary| summary.measurement.about.engines.iter().find(|about| about.engine == it.engine);
-    let seconds = |ns: u64| format!("{:.1}", ns as f64 / 1e9);
+pub(super) fn add_engines(document: &mut Document, summary: &Summary) {
+    let about = |engine: &EngineSummary| summary.measurement.about.engines.iter().find(|about| about.engine == engine.engine);
     let mut names: Vec<&str> = Vec::new();
-    for (name, _) in summary.measurement.about.engines.iter().flat_map(|it| &it.settings) {
+    for (name, _) in summary.measurement.about.engines.iter().flat_map(|about| &about.settings) {
         if !names.contains(&name.as_str()) {
             names.push(name);
         }
     }
-    let mut rows: Vec<Vec<String>> = Vec::new();
+    let mut table = by_engine(summary, "setting");
     for name in names {
-        rows.push(row(summary, printable(name, NAME_CHARS), |it| {
-            let setting = about(it).and_then(|it| it.settings.iter().find(|(key, _)| key == name));
+        table.row(row(summary, printable(name, NAME_CHARS), |engine| {
+            let setting = about(engine).and_then(|about| about.settings.iter().find(|(key, _)| key == name));
             setting.map_or_else(String::new, |(_, value)| printable(value, TOKEN_CHARS))
         }));
     }
-    let known = |value: Option<String>| value.unwrap_or_else(|| UNKNOWN.to_owned());
-    rows.push(row(summary, "opened over the vocabulary in (ms)", |it| {
-        Unit::Ms.of_ns(about(it).and_then(|it| it.open_ns).map(|ns| ns as f64))
+    let seconds = |ns: u64| format!("{:.1}", ns as f64 / 1e9);
+    table.row(row(summary, "opened over the vocabulary in (ms)", |engine| {
+        Unit::Ms.of_ns(about(engine).and_then(|about| about.open_ns).map(|ns| ns as f64))
     }));
-    rows.push(row(summary, "wall time of its rows (s)", |it| known(about(it).map(|it| seconds(it.wall_ns)))));
-    rows.push(row(summary, "most resident memory", |it| bytes(about(it).and_then(|it| it.peak_rss_bytes))));
-    Section {
-        title: "Engines and their settings".to_owned(),
-        notes: Vec::new(),
-        head: head(summary, "setting"),
-        rows,
-        word_columns: 1,
-    }
-}
-
-fn reasons_of(reasons: &Reasons, title: String) -> Option<Section> {
-    let sorted = reasons.sorted();
-    let rows: Vec<Vec<String>> = sorted
-        .iter()
-        .take(REASONS_SHOWN)
-        .map(|it| {
-            let words = [it.outcome.title().to_owned(), printable(&it.reason, WORDS_CHARS), end_of(&it.entry)];
-            words.into_iter().chain([count(it.schemas)]).collect()
-        })
-        .collect();
-    (!rows.is_empty()).then(|| {
-        let file = if rows.len() < sorted.len() { format!("; {FILE}") } else { String::new() };
-        let beyond = match reasons.left_out() {
-            0 => String::new(),
-            left_out => format!("; {} schemas had further reasons that were not told apart", count(left_out)),
-        };
-        Section {
-            title,
-            notes: vec![format!("{} of {} reasons, the most frequent first{file}{beyond}", rows.len(), sorted.len())],
-            head: ["outcome", "reason", "first schema", "schemas"].map(str::to_owned).to_vec(),
-            rows,
-            word_columns: 3,
-        }
-    })
-}
-
-fn witnesses_of(engine: &EngineSummary) -> Option<Section> {
-    let all: Vec<&Witness> = engine.witnesses.iter().collect();
-    let mut kinds: Vec<InstanceClass> = all.iter().map(|it| it.class).collect();
-    kinds.dedup();
-    // Every kind gets its share of the lines, so that many of the worst do not hide the others.
-    let each = WITNESSES_SHOWN / kinds.len().max(1);
-    let shown = kinds.iter().flat_map(|kind| all.iter().filter(move |it| it.class == *kind).take(each));
-    let rows: Vec<Vec<String>> = shown.map(|it| witness_cells(it)).collect();
-    let schemas = rows.len();
-    let file = if schemas < all.len() { format!("; {FILE}") } else { String::new() };
-    (!rows.is_empty()).then(|| Section {
-        title: format!("Wrong masks of {} (unit: schema, its first of a kind)", engine.engine.name()),
-        notes: vec![format!(
-            "the first {schemas}, {each} of a kind at most{file}; instances count from 0; byte: bytes of the text before the wrong \
-             mask; after: the end of that text"
-        )],
-        head: ["kind", "schema", "instance", "spelling", "byte", "after", "what was wrong"].map(str::to_owned).to_vec(),
-        rows,
-        word_columns: 7,
-    })
+    table.row(row(summary, "wall time of its rows (s)", |engine| {
+        about(engine).map_or_else(|| UNKNOWN.to_owned(), |about| seconds(about.wall_ns))
+    }));
+    table.row(row(summary, "most resident memory", |engine| bytes(about(engine).and_then(|about| about.peak_rss_bytes))));
+    add_section(document, "Engines and their settings".to_owned(), table, &[]);
 }
 
 fn witness_cells(witness: &Witness) -> Vec<String> {

@@ -1,4 +1,4 @@
-//! The tables of a measurement as cells, in reading order, for the text and the page alike. Knows no layout.
+//! The tables of a measurement, in reading order.
 
 mod lists;
 mod outcomes;
@@ -6,21 +6,10 @@ mod times;
 
 use super::{EngineSummary, Summary};
 use crate::printable::printable;
+use crate::render::{Document, Table};
 
 /// The most characters of a line in a table's head.
 const HEAD_CHARS: usize = 18;
-
-/// A table with what it is about.
-pub(super) struct Section {
-    pub title: String,
-    /// Sentences under the title.
-    pub notes: Vec<String>,
-    /// Lines of a cell are kept apart by line feeds.
-    pub head: Vec<String>,
-    pub rows: Vec<Vec<String>>,
-    /// How many columns from the left hold words; the others hold numbers.
-    pub word_columns: usize,
-}
 
 /// A label, and the part of a thing that it stands for.
 type Labelled<T, U> = (&'static str, fn(&T) -> &U);
@@ -28,29 +17,41 @@ type Labelled<T, U> = (&'static str, fn(&T) -> &U);
 /// A label, and the count of a thing that it stands for.
 type Counted<T> = (&'static str, fn(&T) -> u64);
 
-/// Every table that has something to say.
-pub(super) fn all(summary: &Summary) -> Vec<Section> {
-    let mut sections = vec![outcomes::schemas(summary), outcomes::instances(summary)];
-    sections.extend(outcomes::other_spellings(summary));
-    sections.extend(times::compile(summary));
-    sections.extend(times::masks(summary));
-    sections.extend(times::other_spellings(summary));
-    sections.extend(times::one_core(summary));
-    sections.extend(times::batches(summary));
-    sections.push(times::memory(summary));
-    sections.extend(times::maskbench(summary));
-    sections.extend(lists::tags(summary));
-    sections.extend(lists::routes(summary));
-    sections.extend(lists::reasons(summary));
-    sections.extend(lists::witnesses(summary));
-    sections.extend(lists::disputed(summary));
-    sections.push(lists::engines(summary));
-    sections
+/// Adds every table that has rows, with its heading and its legend.
+pub(super) fn add(document: &mut Document, summary: &Summary) {
+    outcomes::add_schemas(document, summary);
+    outcomes::add_instances(document, summary);
+    outcomes::add_other_spellings(document, summary);
+    times::add_compile(document, summary);
+    times::add_masks(document, summary);
+    times::add_other_spellings(document, summary);
+    times::add_one_core(document, summary);
+    times::add_batches(document, summary);
+    times::add_memory(document, summary);
+    times::add_maskbench(document, summary);
+    lists::add_tags(document, summary);
+    lists::add_routes(document, summary);
+    lists::add_reasons(document, summary);
+    lists::add_witnesses(document, summary);
+    lists::add_disputed(document, summary);
+    lists::add_engines(document, summary);
 }
 
-/// The head of a table with a column for each engine: name, library and version.
-fn head(summary: &Summary, first: &str) -> Vec<String> {
-    std::iter::once(first.to_owned()).chain(summary.engines.iter().map(engine_head)).collect()
+/// Adds a heading, a table and its legend, unless the table is empty.
+fn add_section(document: &mut Document, title: String, table: Table, legend: &[&str]) {
+    if table.is_empty() {
+        return;
+    }
+    document.heading(title);
+    document.table(table);
+    if !legend.is_empty() {
+        document.legend(legend.iter().copied());
+    }
+}
+
+/// A table with a column for each engine, headed by its name, library and version.
+fn by_engine(summary: &Summary, first: &str) -> Table {
+    Table::new(std::iter::once(first.to_owned()).chain(summary.engines.iter().map(engine_head)), 1)
 }
 
 fn engine_head(engine: &EngineSummary) -> String {

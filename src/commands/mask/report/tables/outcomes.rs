@@ -1,83 +1,80 @@
-//! Outcomes of schemas and of instances, an engine a column. Knows no durations.
+//! Outcomes of schemas and of instances, an engine a column.
 
-use super::{Counted, Section, head, row};
+use super::{Counted, add_section, by_engine, row};
 use crate::commands::mask::report::number::count;
 use crate::commands::mask::report::outcome::{Class, Counts, InstanceClass, SchemaOutcome};
 use crate::commands::mask::report::{EngineSummary, SpellingSummary, Summary};
+use crate::render::Document;
 
 /// Outcomes of schemas in the headline spelling.
-pub(super) fn schemas(summary: &Summary) -> Section {
+pub(super) fn add_schemas(document: &mut Document, summary: &Summary) {
     let of = |engine: &EngineSummary, outcome| share(engine.headline().schemas.get(outcome), engine.schemas);
-    let mut rows = vec![row(summary, "all that were measured", |it| count(it.schemas))];
-    let said = shown(summary, |it| &it.schemas, SchemaOutcome::Pass);
-    rows.extend(said.into_iter().map(|it| row(summary, it.title(), |engine| of(engine, it))));
-    Section {
-        title: format!("Outcomes of schemas (unit: schema; the worst instance decides; spelling: {})", summary.headline.name()),
-        notes: vec!["% of all that were measured".to_owned()],
-        head: head(summary, "schemas"),
-        rows,
-        word_columns: 1,
+    let mut table = by_engine(summary, "schemas");
+    table.row(row(summary, "all that were measured", |engine| count(engine.schemas)));
+    for outcome in shown(summary, |spelling| &spelling.schemas, SchemaOutcome::Pass) {
+        table.row(row(summary, outcome.title(), |engine| of(engine, outcome)));
     }
+    let title = format!("Outcomes of schemas (unit: schema; the worst instance decides; spelling: {})", summary.headline.name());
+    add_section(document, title, table, &["% of all that were measured"]);
 }
 
 /// Outcomes of instances in the headline spelling.
-pub(super) fn instances(summary: &Summary) -> Section {
-    let mut rows = vec![row(summary, "all that were reached", |it| count(it.headline().instances.total()))];
-    rows.extend(shown(summary, |it| &it.instances, InstanceClass::Pass).into_iter().map(|class| {
-        row(summary, class.title(), |it| {
-            let instances = &it.headline().instances;
+pub(super) fn add_instances(document: &mut Document, summary: &Summary) {
+    let mut table = by_engine(summary, "instances");
+    table.row(row(summary, "all that were reached", |engine| count(engine.headline().instances.total())));
+    for class in shown(summary, |spelling| &spelling.instances, InstanceClass::Pass) {
+        table.row(row(summary, class.title(), |engine| {
+            let instances = &engine.headline().instances;
             share(instances.get(class), instances.total())
-        })
-    }));
+        }));
+    }
     let details: [Counted<SpellingSummary>; 2] = [
-        ("rejects valid: only the end", |it| it.rejects_valid_at_end),
-        ("accepts invalid: valid text, early end", |it| it.accepts_invalid_early_end),
+        ("rejects valid: only the end", |spelling| spelling.rejects_valid_at_end),
+        ("accepts invalid: valid text, early end", |spelling| spelling.accepts_invalid_early_end),
     ];
     for (label, of) in details {
-        if summary.engines.iter().any(|it| of(it.headline()) > 0) {
-            rows.push(row(summary, label, |it| count(of(it.headline()))));
+        if summary.engines.iter().any(|engine| of(engine.headline()) > 0) {
+            table.row(row(summary, label, |engine| count(of(engine.headline()))));
         }
     }
-    Section {
-        title: format!("Outcomes of instances (unit: instance; spelling: {})", summary.headline.name()),
-        notes: vec!["% of all that were reached; a schema that was declined or stopped has instances that were not".to_owned()],
-        head: head(summary, "instances"),
-        rows,
-        word_columns: 1,
-    }
+    let title = format!("Outcomes of instances (unit: instance; spelling: {})", summary.headline.name());
+    let legend = "% of all that were reached; a schema that was declined or stopped has instances that were not";
+    add_section(document, title, table, &[legend]);
 }
 
 /// What the other spellings change in the outcomes of schemas.
-pub(super) fn other_spellings(summary: &Summary) -> Option<Section> {
-    let others = summary.engines.first().map_or(0, |it| it.spellings.len());
-    let mut rows = Vec::new();
+pub(super) fn add_other_spellings(document: &mut Document, summary: &Summary) {
+    let others = summary.engines.first().map_or(0, |engine| engine.spellings.len());
+    let mut table = by_engine(summary, "schemas");
     for place in 1..others {
         let name = summary.engines[0].spellings[place].spelling.name();
-        let differs = |class: SchemaOutcome| {
-            class == SchemaOutcome::Pass
-                || summary.engines.iter().any(|it| it.spellings[place].schemas.get(class) != it.spellings[0].schemas.get(class))
+        let counts = |engine: &EngineSummary, outcome| {
+            (engine.spellings[place].schemas.get(outcome), engine.spellings[0].schemas.get(outcome))
         };
-        for class in SchemaOutcome::ALL.iter().copied().filter(|it| differs(*it)) {
-            rows.push(row(summary, format!("{name}: {}", class.title()), |it| {
-                let (here, headline) = (it.spellings[place].schemas.get(class), it.spellings[0].schemas.get(class));
-                format!("{} ({:+})", count(here), here as i128 - i128::from(headline))
+        let differs = |outcome: SchemaOutcome| {
+            outcome == SchemaOutcome::Pass
+                || summary.engines.iter().any(|engine| {
+                    let (here, headline) = counts(engine, outcome);
+                    here != headline
+                })
+        };
+        for outcome in SchemaOutcome::ALL.iter().copied().filter(|outcome| differs(*outcome)) {
+            table.row(row(summary, format!("{name}: {}", outcome.title()), |engine| {
+                let (here, headline) = counts(engine, outcome);
+                format!("{} ({:+})", count(here), i128::from(here) - i128::from(headline))
             }));
         }
     }
-    (!rows.is_empty()).then(|| Section {
-        title: "Outcomes in the other spellings (unit: schema; only what differs)".to_owned(),
-        notes: vec![format!("in brackets: more or fewer than in {}", summary.headline.name())],
-        head: head(summary, "schemas"),
-        rows,
-        word_columns: 1,
-    })
+    let title = "Outcomes in the other spellings (unit: schema; only what differs)".to_owned();
+    let legend = format!("in brackets: more or fewer than in {}", summary.headline.name());
+    add_section(document, title, table, &[&legend]);
 }
 
 /// The word that always stands there, then the worse ones that some engine earned, then what says nothing about an engine.
 fn shown<K: Class>(summary: &Summary, of: impl Fn(&SpellingSummary) -> &Counts<K>, always: K) -> Vec<K> {
-    let earned = |class: K| summary.engines.iter().any(|it| of(it.headline()).get(class) > 0);
+    let earned = |class: K| summary.engines.iter().any(|engine| of(engine.headline()).get(class) > 0);
     let (apart, judged): (Vec<K>, Vec<K>) =
-        K::ALL.iter().copied().filter(|it| *it == always || earned(*it)).partition(|it| *it < always);
+        K::ALL.iter().copied().filter(|class| *class == always || earned(*class)).partition(|class| *class < always);
     judged.into_iter().chain(apart).collect()
 }
 

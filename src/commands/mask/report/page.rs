@@ -1,132 +1,81 @@
-//! What a person reads on the console. Knows no terminal: it returns a string, and every figure in it comes from the tables.
+//! The page of a measurement.
 
-use std::fmt::Write as _;
-
-use tabled::builder::Builder;
-use tabled::settings::object::Columns;
-use tabled::settings::{Alignment, Modify, Style};
-
+use super::conditions::conditions;
 use super::definitions::spoken_of;
-use super::number::{bytes, count};
+use super::number::count;
 use super::outcome::SchemaOutcome;
-use super::tables::{self, Section};
-use super::{EngineSummary, Summary};
-use crate::mask::record::{MaskRecord, RESERVED_BYTES};
+use super::{EngineSummary, Summary, charts, tables};
 use crate::mask::row::Spelling;
 use crate::printable::printable;
-use crate::report::wrap::add_wrapped;
+use crate::render::{Block, Document};
 
-/// The most characters of a name or a sentence that came from outside.
-const NAME_MAX_CHARS: usize = 200;
+/// The most characters of a notice.
 const NOTICE_MAX_CHARS: usize = 600;
 
-/// How much of a hash tells two corpora apart at a glance; the file has the whole.
-const HASH_SHOWN_CHARS: usize = 12;
+/// The order of a page's parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// For terminals: tables with their legends below, then the conditions.
+    TablesFirst,
+    /// For browsers: the conditions, charts, then tables with their legends above.
+    ConditionsFirst,
+}
 
-/// The whole console output, with a final line feed.
-pub fn render(summary: &Summary) -> String {
-    let mut page = String::new();
+/// The page.
+pub fn document(summary: &Summary, order: Order) -> Document {
+    let names: Vec<&str> = summary.engines.iter().map(|engine| engine.engine.name()).collect();
+    let mut document = Document::new(format!("sobench mask: {}", names.join(", ")));
+    document.style = charts::STYLE;
     if let Some(partial) = partial(summary) {
-        add_wrapped(&mut page, &partial);
-        page.push('\n');
+        document.alarm(partial);
     }
-    for (place, section) in tables::all(summary).into_iter().enumerate() {
-        let separator = if place == 0 { "" } else { "\n" };
-        let _ = write!(page, "{separator}{}\n{}\n", section.title, table(&section));
-        section.notes.iter().for_each(|note| add_wrapped(&mut page, note));
+    match order {
+        Order::TablesFirst => {
+            tables::add(&mut document, summary);
+            document.gap();
+            add_conditions(&mut document, summary);
+        }
+        Order::ConditionsFirst => {
+            add_conditions(&mut document, summary);
+            charts::add(&mut document, summary);
+            tables::add(&mut document, summary);
+            move_legends_above_tables(&mut document.blocks);
+        }
     }
-    page.push('\n');
-    for (name, condition) in conditions(summary) {
-        add_wrapped(&mut page, &format!("{name}: {condition}"));
-    }
-    let notes = notes(summary);
-    if !notes.is_empty() {
-        page.push('\n');
-        notes.iter().for_each(|note| add_wrapped(&mut page, &format!("note: {note}")));
-    }
-    let mut words = String::from("\nWhat the words mean\n");
-    spoken_of(&page).for_each(|(name, meaning)| add_wrapped(&mut words, &format!("{name}: {meaning}")));
-    page + &words
+    let definitions: Vec<_> = spoken_of(&document.words()).collect();
+    document.heading("What the words mean");
+    document.definitions(definitions);
+    document
 }
 
-/// Under which conditions the numbers hold, a name and a line each.
-pub(super) fn conditions(summary: &Summary) -> Vec<(&'static str, String)> {
-    let measurement = &summary.measurement;
-    let mut lines = conditions_of(&measurement.about, &measurement.sobench_version, measurement.date.as_deref());
-    if let Some(ns) = measurement.wall_ns {
-        lines.push(("wall time", format!("{:.1} s", ns as f64 / 1e9)));
+fn add_conditions(document: &mut Document, summary: &Summary) {
+    document.facts(conditions(summary));
+    document.gap();
+    document.notes(notes(summary));
+}
+
+fn move_legends_above_tables(blocks: &mut [Block]) {
+    for place in 1..blocks.len() {
+        if matches!(blocks[place - 1..=place], [Block::Table(_), Block::Legend(_)]) {
+            blocks.swap(place - 1, place);
+        }
     }
-    lines
 }
 
-/// As [`conditions`], for whatever was done with engines over a corpus.
-pub fn conditions_of(about: &MaskRecord, version: &str, date: Option<&str>) -> Vec<(&'static str, String)> {
-    let name = |text: &str| printable(text, NAME_MAX_CHARS);
-    let mut lines = Vec::new();
-    let date = date.map(|it| format!(", at {}", name(it))).unwrap_or_default();
-    lines.push(("sobench", format!("{}{date}", name(version))));
-    for corpus in &about.corpora {
-        let unreadable =
-            if corpus.unreadable > 0 { format!(", {} unreadable", count(corpus.unreadable as u64)) } else { String::new() };
-        lines.push((
-            "corpus",
-            format!(
-                "{} ({}), {} schemas, {} instances{unreadable}, sha256 {}",
-                name(&corpus.source),
-                corpus.kind.name(),
-                count(corpus.entries as u64),
-                count(corpus.instances as u64),
-                printable(&corpus.sha256, HASH_SHOWN_CHARS)
-            ),
-        ));
-    }
-    let filter = about.filter.as_deref().map(|it| format!(", filter {}", name(it))).unwrap_or_default();
-    let limit = about.limit.map(|it| format!(", limit {it}")).unwrap_or_default();
-    let sample =
-        about.sample.map(|it| format!(", a sample of {} by seed {}", count(it.entries as u64), it.seed)).unwrap_or_default();
-    lines.push(("selected", format!("{} schemas{filter}{limit}{sample}", count(about.selected as u64))));
-    let spellings: Vec<&str> = about.spellings.iter().map(|it| it.name()).collect();
-    let formats = if about.assert_formats { "asserted" } else { "not asserted" };
-    let walks = if about.warm { "cold and warm" } else { "cold only" };
-    lines.push(("spellings", format!("{}; walks {walks}; format {formats}", spellings.join(", "))));
-    lines.push(("vocabulary", format!("{}, {} ids", name(&about.vocabulary.name), count(about.vocabulary.ids as u64))));
-    let memory = about.memory_limit_bytes.map(address_space).unwrap_or_default();
-    lines.push(("limits", format!("{} ms a row{memory}; child processes at a time: {}", count(about.timeout_ms), about.jobs)));
-    let host = &about.host;
-    let cpu = host.cpu.as_deref().map(|it| format!(", {}", name(it))).unwrap_or_default();
-    lines.push((
-        "machine",
-        format!(
-            "{} {}{cpu}, {} threads; reading the clock takes {} ns, which is part of every duration",
-            name(&host.os),
-            name(&host.arch),
-            host.threads,
-            host.clock_ns
-        ),
-    ));
-    lines
-}
-
-/// What a child process really has: the limit that was asked for, and what everybody is granted beyond it.
-fn address_space(limit: u64) -> String {
-    let [whole, granted] = [limit.saturating_add(RESERVED_BYTES), RESERVED_BYTES].map(|it| bytes(Some(it)));
-    format!(", {whole} of address space ({} asked for, and {granted} for stacks and threads)", bytes(Some(limit)))
-}
-
-/// The line that stands before every figure of a measurement that was stopped.
-pub(super) fn partial(summary: &Summary) -> Option<String> {
+/// The line above all figures of a measurement that was stopped.
+fn partial(summary: &Summary) -> Option<String> {
     let wanted = summary.measurement.about.selected as u64 * summary.engines.len() as u64;
-    let done: u64 = summary.engines.iter().map(|it| it.schemas).sum();
+    let done: u64 = summary.engines.iter().map(|engine| engine.schemas).sum();
     let words = "PARTIAL: stopped before its end, with";
     summary.measurement.interrupted.then(|| format!("{words} {} of {} rows; see the notes", count(done), count(wanted)))
 }
 
-/// The caller's notices, and holes in the data.
-pub(super) fn notes(summary: &Summary) -> Vec<String> {
+/// The caller's notices, and what the data lack.
+fn notes(summary: &Summary) -> Vec<String> {
     let measurement = &summary.measurement;
-    let mut notes: Vec<String> = measurement.notices.iter().map(|it| printable(it, NOTICE_MAX_CHARS)).collect();
+    let mut notes: Vec<String> = measurement.notices.iter().map(|notice| printable(notice, NOTICE_MAX_CHARS)).collect();
     let selected = measurement.about.selected as u64;
-    for engine in summary.engines.iter().filter(|it| it.schemas != selected) {
+    for engine in summary.engines.iter().filter(|engine| engine.schemas != selected) {
         notes.push(format!("{} has rows of {} of {} schemas", engine.engine.name(), count(engine.schemas), count(selected)));
     }
     for engine in &summary.engines {
@@ -140,8 +89,9 @@ pub(super) fn notes(summary: &Summary) -> Vec<String> {
         }
     }
     if summary.common_schemas == 0 {
-        let passes = |it: &&EngineSummary| it.headline().schemas.get(SchemaOutcome::Pass) > 0;
-        let none: Vec<&str> = summary.engines.iter().filter(|it| !passes(it)).map(|it| it.engine.name()).collect();
+        let passes = |engine: &&EngineSummary| engine.headline().schemas.get(SchemaOutcome::Pass) > 0;
+        let none: Vec<&str> =
+            summary.engines.iter().filter(|engine| !passes(engine)).map(|engine| engine.engine.name()).collect();
         let who = if none.is_empty() { String::new() } else { format!("; none at all by {}", none.join(", ")) };
         notes.push(format!("the common set is empty, and not shown: no schema is passed by every engine{who}"));
     }
@@ -159,15 +109,6 @@ pub(super) fn notes(summary: &Summary) -> Vec<String> {
     notes
 }
 
-fn table(section: &Section) -> String {
-    let mut builder = Builder::default();
-    builder.push_record(&section.head);
-    section.rows.iter().for_each(|row| builder.push_record(row));
-    let mut table = builder.build();
-    table.with(Style::psql()).with(Modify::new(Columns::new(section.word_columns..)).with(Alignment::right()));
-    table.to_string().lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::testing::{eventful, measurement, row};
@@ -176,6 +117,16 @@ mod tests {
     use crate::engine::EngineName;
     use crate::error::Result;
     use crate::mask::row::{RouteRow, Row, Stage, StopCause};
+    use crate::render::html::testing::check_well_formed;
+    use crate::render::{html, text};
+
+    fn render(summary: &Summary) -> String {
+        text::render(&document(summary, Order::TablesFirst))
+    }
+
+    fn rendered_as_html(summary: &Summary) -> String {
+        html::render(&document(summary, Order::ConditionsFirst))
+    }
 
     #[test]
     fn a_page_shows_every_figure_with_unit_and_count() {
@@ -238,7 +189,7 @@ mod tests {
         let summary = Summary::build(stopped, || Ok([Ok(row(0, EngineName::Guidance))])).unwrap();
         let first = "PARTIAL: stopped before its end, with 1 of 5 rows; see the notes";
         assert_eq!(render(&summary).lines().next(), Some(first));
-        let html = super::super::html::render(&summary);
+        let html = rendered_as_html(&summary);
         assert!(html.find(first).unwrap() < html.find("<h2>").unwrap(), "{html}");
         assert!(!render(&eventful()).contains("PARTIAL"));
     }
@@ -294,11 +245,20 @@ mod tests {
             let page = render(&summary);
             assert!(!page.chars().any(|it| it.is_control() && it != '\n') && !page.contains('\u{202e}'), "{page}");
             for line in page.lines() {
-                assert!(
-                    line.chars().count() <= if summary.engines.len() > 3 { 190 } else { crate::report::wrap::PAGE_WIDTH + 10 },
-                    "{line}"
-                );
+                assert!(line.chars().count() <= if summary.engines.len() > 3 { 190 } else { 120 }, "{line}");
             }
         }
+    }
+
+    #[test]
+    fn a_page_is_well_formed_and_needs_nothing_else() {
+        let page = rendered_as_html(&eventful());
+        check_well_formed(&page);
+        for word in ["<script", "http:", "https:", "src=", "@import", "url(", "<link", "\u{1b}", "<b>&"] {
+            assert!(!page.contains(word), "{word} is in the page");
+        }
+        assert!(page.contains("&lt;script&gt;"), "strangers' words are there, escaped");
+        let classes = page.matches("<path class=\"curve").count();
+        assert_eq!(classes, 6 * 2 * 2, "six charts of two engines over two sets");
     }
 }

@@ -1,0 +1,198 @@
+//! The page of a proof.
+
+use std::collections::BTreeSet;
+
+use super::{EngineSummary, Share, Summary};
+use crate::commands::mask::report::conditions::conditions_of;
+use crate::mask::prove::cluster::Cluster;
+use crate::mask::prove::departure::DECLARED;
+use crate::mask::prove::finding::Proof;
+use crate::mask::prove::witness::Witness;
+use crate::printable::printable;
+use crate::render::{Block, Document, Table, Text};
+
+/// Clusters and tags that are shown; the JSON report has all.
+const CLUSTERS_SHOWN: usize = 20;
+const TAGS_SHOWN: usize = 20;
+
+/// Schemas that carry a tag before a share of them is shown.
+const MIN_TAGGED: u64 = 5;
+
+/// Proofs of which so few are decided that a rate says less than the counts.
+const IS_COUNTED: [Proof; 4] = [Proof::DiffersStrict, Proof::DiffersLoose, Proof::DeadEnd, Proof::Contradicts];
+
+/// What stands between a text and the token after it.
+const THEN: &str = " then ";
+
+/// Characters of a witness in a line.
+const MAX_CHARS: usize = 72;
+
+/// Characters of a notice.
+const NOTICE_MAX_CHARS: usize = 300;
+
+/// Characters of a label in a table.
+const LABEL_CHARS: usize = 56;
+
+/// The page.
+pub fn document(summary: &Summary) -> Document {
+    let mut document = Document::new("sobench mask --prove");
+    let proving = &summary.proving;
+    if proving.interrupted {
+        document.alarm("PARTIAL: stopped before its end; every figure is over the entries that were done by then");
+    }
+    document.heading("Proven errors in masks");
+    document.table(by_proof(summary));
+    document.legend([
+        "P1 to P4: errors per million decisions, a decision being a token or the end after a prefix; P5 to P7: errors of so many \
+         that were tried; then schemas with at least one",
+    ]);
+    document.heading("What the engines declare, and what it explains");
+    document.table(declared(summary));
+    document.legend(["findings that are no errors, by the departure that explains them, and the schemas that have any"]);
+    document.heading("How far it went");
+    document.table(effort(summary));
+    document.titled_table("Schemas with an error, by keyword", tags(summary).if_any());
+    add_clusters(&mut document, &proving.clusters);
+    document.heading("Declared departures");
+    let declared = DECLARED.iter().filter(|line| summary.engines.iter().any(|engine| engine.engine == Some(line.engine)));
+    document.definitions(declared.map(|line| {
+        let name = format!("{} {}", line.engine.name(), line.departure.name());
+        (name, format!("{} ({})", line.what, line.source))
+    }));
+    document.gap();
+    document.facts(conditions(summary));
+    document.gap();
+    document.notes(proving.notices.iter().map(|notice| printable(notice, NOTICE_MAX_CHARS)).collect());
+    document
+}
+
+fn conditions(summary: &Summary) -> Vec<(&'static str, String)> {
+    let proving = &summary.proving;
+    let mut lines: Vec<(&'static str, String)> = conditions_of(&proving.about, &proving.sobench_version, proving.date.as_deref())
+        .into_iter()
+        .filter(|(name, _)| *name != "spellings")
+        .collect();
+    lines.push(("effort", format!("seed {}, {} masks an entry and engine", proving.effort.seed, proving.effort.budget)));
+    let rate = summary.decisions_per_second().map(|it| format!(", {it:.0} decisions/s")).unwrap_or_default();
+    let shrinking = proving.shrink_ns as f64 / 1e9;
+    lines.push((
+        "wall time",
+        format!("{:.1} s{rate}; {shrinking:.1} s of it to make findings small", proving.wall_ns as f64 / 1e9),
+    ));
+    if proving.resumed > 0 {
+        lines.push(("resumed", format!("{} entries were proved before, in a time of their own", proving.resumed)));
+    }
+    lines
+}
+
+/// A table with a column for each engine.
+fn by_engine(summary: &Summary) -> Table {
+    let versions = summary.engines.iter().map(|engine| engine.version.clone());
+    Table::new(std::iter::once(String::new()).chain(versions), 1).wrapped(0, LABEL_CHARS)
+}
+
+fn row(summary: &Summary, label: impl Into<String>, cell: impl Fn(&EngineSummary) -> String) -> Vec<String> {
+    std::iter::once(label.into()).chain(summary.engines.iter().map(cell)).collect()
+}
+
+fn by_proof(summary: &Summary) -> Table {
+    let cell = |engine: &EngineSummary, proof: Option<Proof>, schemas: u64| match (engine.per_million(proof), proof) {
+        (None, _) => "-".to_owned(),
+        (Some(_), Some(proof)) if IS_COUNTED.contains(&proof) => {
+            let count = engine.counts.of(proof);
+            format!("{} of {}  {schemas}", count.wrong, count.decided)
+        }
+        (Some(rate), _) => format!("{}  {schemas}", rated(rate)),
+    };
+    let mut table = by_engine(summary);
+    for proof in Proof::ALL {
+        let schemas = |engine: &EngineSummary| engine.wrong_schemas_by_proof.get(&proof).copied().unwrap_or(0);
+        let label = format!("{} {}", proof.name(), proof.says());
+        table.row(row(summary, label, |engine| cell(engine, Some(proof), schemas(engine))));
+    }
+    table.row(row(summary, "all", |engine| cell(engine, None, engine.wrong_schemas)));
+    table.row(row(summary, "schemas of which something was decided", |engine| engine.decided_schemas.to_string()));
+    table
+}
+
+fn rated(rate: f64) -> String {
+    if rate == 0.0 || rate >= 100.0 { format!("{rate:.0}") } else { format!("{rate:.2}") }
+}
+
+fn declared(summary: &Summary) -> Table {
+    let names: BTreeSet<&String> = summary.engines.iter().flat_map(|engine| engine.declared_schemas.keys()).collect();
+    let mut table = by_engine(summary);
+    for name in names {
+        let findings = |engine: &EngineSummary| -> u64 {
+            engine.counts.iter().map(|(_, count)| count.declared.get(name).copied().unwrap_or(0)).sum()
+        };
+        table.row(row(summary, name, |engine| match engine.declared_schemas.get(name) {
+            None => "-".to_owned(),
+            Some(schemas) => format!("{}  {schemas}", findings(engine)),
+        }));
+    }
+    table.row(row(summary, "texts with two members of one name let through", |engine| {
+        format!("{} of {}", engine.duplicates.let_through, engine.duplicates.tried)
+    }));
+    table
+}
+
+fn effort(summary: &Summary) -> Table {
+    let line = |label: &str, of: fn(&EngineSummary) -> u64| row(summary, label, |engine| of(engine).to_string());
+    by_engine(summary).with_rows([
+        line("schemas", |engine| engine.schemas),
+        line("not compiled", |engine| engine.declined),
+        line("given out later: crashes, limits, time", |engine| engine.stopped),
+        line("masks", |engine| engine.masks),
+        line("texts", |engine| engine.texts),
+        line("decisions", |engine| engine.counts.totals().0),
+        line("ends on which the oracles do not agree", |engine| engine.open),
+        line("differences that led to no whole text", |engine| engine.unresolved),
+    ])
+}
+
+/// Tags with errors; no rows where there are none.
+fn tags(summary: &Summary) -> Table {
+    let part = |shares: &[Share]| shares.iter().map(|share| share.part).sum::<u64>();
+    let is_shown = |shares: &[Share]| part(shares) > 0 && shares.iter().any(|share| share.of >= MIN_TAGGED);
+    let mut tags: Vec<(&String, &Vec<Share>)> = summary.tags.iter().filter(|(_, shares)| is_shown(shares)).collect();
+    tags.sort_by_key(|(_, shares)| std::cmp::Reverse(part(shares)));
+    by_engine(summary).with_rows(tags.into_iter().take(TAGS_SHOWN).map(|(tag, shares)| {
+        let cells = shares.iter().map(|share| format!("{} of {}", share.part, share.of));
+        std::iter::once(printable(tag, MAX_CHARS)).chain(cells)
+    }))
+}
+
+fn add_clusters(document: &mut Document, clusters: &[Cluster]) {
+    if clusters.is_empty() {
+        return;
+    }
+    let witnesses = clusters.iter().filter(|cluster| cluster.witness.is_some()).count();
+    let (all, shown) = (clusters.len(), CLUSTERS_SHOWN.min(clusters.len()));
+    document.heading(format!("Kinds of errors: {all}, with {witnesses} witnesses; the {shown} most frequent"));
+    for (place, cluster) in clusters.iter().take(CLUSTERS_SHOWN).enumerate() {
+        let (engine, proof) = (cluster.engine.name(), cluster.proof);
+        let text = format!(
+            "{}. {engine} {} {}; {} schemas: {} [{}]",
+            place + 1,
+            proof.name(),
+            proof.says(),
+            cluster.schemas,
+            printable(&cluster.place, MAX_CHARS),
+            printable(&cluster.keywords.join(", "), MAX_CHARS)
+        );
+        let below = cluster.witness.as_ref().map(witness_lines).unwrap_or_default();
+        document.push(Block::Item { text: text.into(), below });
+    }
+}
+
+/// The constraint, then the text before the wrong mask.
+fn witness_lines(witness: &Witness) -> Vec<Text> {
+    let constraint = serde_json::to_string(&witness.constraint).unwrap_or_default();
+    let prefix = printable(&format!("{:?}", witness.prefix_text), MAX_CHARS);
+    let mut after = Text::default().plain("after ").code(prefix);
+    if let Some(token) = &witness.token_text {
+        after = after.plain(THEN).code(printable(&format!("{token:?}"), MAX_CHARS - THEN.len()));
+    }
+    vec![Text::default().code(printable(&constraint, 2 * MAX_CHARS)), after]
+}

@@ -1,0 +1,122 @@
+//! The charts of a page: outcomes as bars, durations as cumulative curves.
+
+use super::latency::{Set, passes};
+use super::outcome::{Class, SchemaOutcome};
+use super::{EngineSummary, Summary};
+use crate::metrics::distribution::Distribution;
+use crate::render::axis::Axis;
+use crate::render::svg::{self, Bar, COLOURS, Curve, Part, Shares};
+use crate::render::{Block, Chart, Charts, Document, Layout, LegendEntry};
+
+/// The colours of outcomes, light and dark.
+pub(super) const STYLE: &str = "
+:root{--good:#4c9f70;--rejects:#e8b93c;--declined:#9aa4b2;--ended:#8e6bbf;--accepts:#c8323c;--apart:#d5dbe2;--on-apart:#1b1f24}
+@media(prefers-color-scheme:dark){:root{--good:#3f8f63;--rejects:#b98f1d;--declined:#68727f;--ended:#8e6bbf;--accepts:#e0525b;
+--apart:#3b434d;--on-apart:#e6edf3}}
+svg .count{fill:#fff;font-size:13px;font-weight:600}svg .rejects+.count{fill:#1b1f24}svg .apart+.count{fill:var(--on-apart)}
+.good{fill:var(--good);background:var(--good)}.rejects{fill:var(--rejects);background:var(--rejects)}
+.declined{fill:var(--declined);background:var(--declined)}.ended{fill:var(--ended);background:var(--ended)}
+.accepts{fill:var(--accepts);background:var(--accepts)}.apart{fill:var(--apart);background:var(--apart)}
+";
+
+/// Adds all charts, under two headings.
+pub(super) fn add(document: &mut Document, summary: &Summary) {
+    let title = format!("Outcomes of schemas, {} spelling", summary.headline.name());
+    let outcomes = outcomes(summary, &title);
+    document.heading(title);
+    document.push(Block::Charts(outcomes));
+    document.heading("How many are done by when");
+    document.push(Block::Charts(durations(summary)));
+}
+
+fn outcomes(summary: &Summary, title: &str) -> Charts {
+    let legend = [
+        ("good", "pass"),
+        ("rejects", "rejects valid"),
+        ("declined", "declined"),
+        ("ended", "dead end, failed, timeout, out of memory or crash"),
+        ("accepts", "accepts invalid"),
+        ("apart", "no instance, or not judged"),
+    ];
+    let bars: Vec<Bar> = summary.engines.iter().map(bar).collect();
+    let svg = svg::stacked(&format!("{title} (unit: schema)"), &bars);
+    Charts {
+        legend: legend.map(|(class, label)| LegendEntry::Area { class, label: label.to_owned() }).to_vec(),
+        caption: String::new(),
+        charts: vec![Chart { title: String::new(), svg }],
+        layout: Layout::Wide,
+    }
+}
+
+fn bar(engine: &EngineSummary) -> Bar {
+    let schemas = &engine.headline().schemas;
+    let (apart, judged): (Vec<_>, Vec<_>) =
+        SchemaOutcome::ALL.iter().copied().partition(|outcome| *outcome < SchemaOutcome::Pass);
+    let part =
+        |outcome: SchemaOutcome| Part { name: outcome.title().to_owned(), class: class_of(outcome), count: schemas.get(outcome) };
+    Bar { name: engine.engine.name().to_owned(), parts: judged.into_iter().chain(apart).map(part).collect() }
+}
+
+fn class_of(outcome: SchemaOutcome) -> &'static str {
+    match outcome {
+        SchemaOutcome::NoInstance | SchemaOutcome::NotJudged => "apart",
+        SchemaOutcome::Pass => "good",
+        SchemaOutcome::RejectsValid => "rejects",
+        SchemaOutcome::DeclinedUnsupported | SchemaOutcome::DeclinedInvalid | SchemaOutcome::DeclinedTooLarge => "declined",
+        SchemaOutcome::DeadEnd
+        | SchemaOutcome::Failed
+        | SchemaOutcome::Timeout
+        | SchemaOutcome::OutOfMemory
+        | SchemaOutcome::Crash => "ended",
+        SchemaOutcome::AcceptsInvalid => "accepts",
+    }
+}
+
+/// The distribution that a chart shows of an engine over a set.
+type Shown = Box<dyn Fn(&EngineSummary, Set) -> &Distribution>;
+
+fn durations(summary: &Summary) -> Charts {
+    let mut legend = Vec::new();
+    for (place, engine) in summary.engines.iter().enumerate() {
+        legend.extend(summary.sets().iter().map(|set| LegendEntry::Curve {
+            colour: place % COLOURS,
+            dashed: *set == Set::Common,
+            label: format!("{}, {} set", engine.engine.name(), set.name()),
+        }));
+    }
+    let caption = "share of all that are not longer; a curve that ends below 100 % has timeouts, or goes on beyond 10 s. \
+                   The lower charts show the tail: each line up is one nine more.";
+    Charts { legend, caption: caption.to_owned(), charts: duration_charts(summary), layout: Layout::Grid }
+}
+
+fn duration_charts(summary: &Summary) -> Vec<Chart> {
+    let mut charts: Vec<(String, Shares, Shown)> = vec![
+        ("Cold compile (unit: schema)".to_owned(), Shares::Even, Box::new(|engine, set| &engine.compile.get(set).cold)),
+        (
+            "Compile and first mask (unit: schema)".to_owned(),
+            Shares::Even,
+            Box::new(|engine, set| &engine.compile.get(set).to_first_mask),
+        ),
+    ];
+    for (shares, tail) in [(Shares::Even, ""), (Shares::Nines, ": the tail")] {
+        charts.extend(passes(&summary.measurement.about).iter().map(|&(pass, of)| {
+            let shown: Shown = Box::new(move |engine, set| &of(engine.headline().masks.get(set)).mask);
+            (format!("Masks, {pass}{tail} (unit: token)"), shares, shown)
+        }));
+    }
+    let axis = Axis::microsecond_to_ten_seconds();
+    let chart = |(title, shares, shown): (String, Shares, Shown)| {
+        let engines = summary.engines.iter().enumerate();
+        let curves: Vec<Curve> = engines.flat_map(|(place, engine)| curves(engine, place, &shown)).collect();
+        Chart { svg: svg::cumulative(&title, &curves, shares, &axis), title }
+    };
+    charts.into_iter().map(chart).collect()
+}
+
+fn curves(engine: &EngineSummary, colour: usize, shown: &Shown) -> [Curve; 2] {
+    [Set::Own, Set::Common].map(|set| {
+        let distribution = shown(engine, set);
+        let name = format!("{}, {} set, n = {}", engine.engine.name(), set.name(), distribution.n());
+        Curve { name, colour, dashed: set == Set::Common, points: distribution.cumulative().collect() }
+    })
+}
