@@ -1,6 +1,13 @@
 //! Tables as comma-separated values (RFC 4180), by the crate `csv`: a header line, CRLF at line ends, cells quoted where they need it.
 
 use std::convert::Infallible;
+use std::io::Write;
+
+/// What writes lines as they come.
+pub fn writer<W: Write>(out: W) -> csv::Writer<W> {
+    // A row may be shorter than the header.
+    csv::WriterBuilder::new().terminator(csv::Terminator::CRLF).flexible(true).from_writer(out)
+}
 
 /// A header line and a line for each row.
 pub fn render<H, C>(header: impl IntoIterator<Item = H>, rows: impl IntoIterator<Item = Vec<C>>) -> Vec<u8>
@@ -14,7 +21,7 @@ where
     }
 }
 
-/// As [`render`], of rows that are read while the file is made. A row may be shorter than the header.
+/// As [`render`], of rows that are read while the file is made.
 ///
 /// # Errors
 /// The first error of a row.
@@ -26,9 +33,7 @@ where
     H: AsRef<[u8]>,
     C: AsRef<[u8]>,
 {
-    let mut builder = csv::WriterBuilder::new();
-    builder.terminator(csv::Terminator::CRLF).flexible(true);
-    let mut writer = builder.from_writer(Vec::new());
+    let mut writer = writer(Vec::new());
     writer.write_record(header).expect(IN_MEMORY);
     for row in rows {
         writer.write_record(row?).expect(IN_MEMORY);

@@ -158,9 +158,16 @@ pub struct Chart {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LegendEntry {
     /// An area, by its class in the style.
-    Area { class: &'static str, label: String },
+    Area {
+        class: &'static str,
+        label: String,
+    },
     /// A curve, by the number of its colour.
-    Curve { colour: usize, dashed: bool, label: String },
+    Curve {
+        colour: usize,
+        dashed: bool,
+        label: String,
+    },
     Words(String),
 }
 

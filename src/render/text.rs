@@ -2,8 +2,8 @@
 
 use tabled::builder::Builder;
 use tabled::settings::formatting::AlignmentStrategy;
-use tabled::settings::object::{Columns, Object, Rows};
-use tabled::settings::{Alignment, Modify, Style, Width};
+use tabled::settings::object::Columns;
+use tabled::settings::{Alignment, Modify, Style};
 use textwrap::{Options, WordSeparator, WordSplitter, WrapAlgorithm};
 
 use super::{Align, Block, Document, Table};
@@ -94,7 +94,10 @@ fn drawn(table: &Table) -> String {
         builder.push_record(table.columns.iter().map(|column| column.head.as_str()));
     }
     for row in &table.rows {
-        builder.push_record(row.iter().map(|cell| cell.lines().join("\n")));
+        builder.push_record(table.columns.iter().zip(row).map(|(column, cell)| {
+            let width = column.max_chars.unwrap_or(usize::MAX);
+            cell.lines().into_iter().map(|line| wrap(line, width, "")).collect::<Vec<_>>().join("\n")
+        }));
     }
     let mut drawn = builder.build();
     if table.has_head() {
@@ -105,10 +108,6 @@ fn drawn(table: &Table) -> String {
     for (place, column) in table.columns.iter().enumerate() {
         if column.align == Align::Right {
             drawn.with(Modify::new(Columns::one(place)).with(Alignment::right()).with(AlignmentStrategy::PerLine));
-        }
-        if let Some(width) = column.max_chars {
-            let body = Columns::one(place).intersect(Rows::new(usize::from(table.has_head())..));
-            drawn.with(Modify::new(body).with(Width::wrap(width).keep_words(true)));
         }
     }
     drawn.to_string()

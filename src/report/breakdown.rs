@@ -1,4 +1,4 @@
-//! A run by kind of constraint and by tag: the same figures over each part. Knows no layout.
+//! A run by kind of constraint and by tag: the same figures over each part.
 
 use std::collections::BTreeMap;
 
@@ -10,6 +10,7 @@ use crate::metrics::latency::Latency;
 use crate::metrics::quality::Quality;
 use crate::metrics::stats::Rate;
 use crate::printable::printable;
+use crate::render::Table;
 
 /// The most parts that a table shows; the largest come first.
 const PARTS_MAX: usize = 60;
@@ -17,24 +18,17 @@ const PARTS_MAX: usize = 60;
 /// The most characters of a tag.
 const NAME_MAX_CHARS: usize = 80;
 
-/// A table of parts, and how many are not in it.
-pub(super) struct Parts {
-    pub head: Vec<String>,
-    pub rows: Vec<Vec<String>>,
-    pub left_out: usize,
-}
-
-/// By kind of constraint.
-pub(super) fn by_kind(view: &View<'_>) -> Parts {
+/// By kind of constraint: a table of parts, and how many are not in it.
+pub(super) fn by_kind(view: &View<'_>) -> (Table, usize) {
     parts(view, "kind", |sample| vec![sample.constraint().map_or("none", |it| it.kind())])
 }
 
 /// By tag; a request with several is in several parts. Empty where nothing has a tag.
-pub(super) fn by_tag(view: &View<'_>) -> Parts {
+pub(super) fn by_tag(view: &View<'_>) -> (Table, usize) {
     parts(view, "tag", |sample| sample.question().tags.iter().map(String::as_str).collect())
 }
 
-fn parts<'s>(view: &View<'s>, name: &str, names: impl Fn(&Sample<'s>) -> Vec<&'s str>) -> Parts {
+fn parts<'s>(view: &View<'s>, name: &str, names: impl Fn(&Sample<'s>) -> Vec<&'s str>) -> (Table, usize) {
     let mut members: BTreeMap<&str, Vec<Sample<'s>>> = BTreeMap::new();
     for sample in view.samples {
         names(sample).into_iter().for_each(|name| members.entry(name).or_default().push(*sample));
@@ -49,8 +43,8 @@ fn parts<'s>(view: &View<'s>, name: &str, names: impl Fn(&Sample<'s>) -> Vec<&'s
         std::iter::once(format!("{latency} median (ms)")).chain(percentiles).collect::<Vec<_>>()
     });
     let fixed = [name, "requests", "correct %", "95 % interval", "valid", "control %", "no answer"].map(str::to_owned);
-    let head = fixed.into_iter().chain(of_latency.concat()).collect();
-    Parts { head, rows: members.iter().map(|(name, samples)| row(view, name, samples)).collect(), left_out }
+    let table = Table::new(fixed.into_iter().chain(of_latency.concat()), 1);
+    (table.with_rows(members.iter().map(|(name, samples)| row(view, name, samples))), left_out)
 }
 
 fn row(view: &View<'_>, name: &str, samples: &[Sample<'_>]) -> Vec<String> {

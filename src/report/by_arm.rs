@@ -1,29 +1,32 @@
-//! The latencies as rows of a table: one for each, and for each arm where there are several. Knows no layout.
+//! The table of latencies: a row for each, and for each arm where there are several.
 
 use super::text::figure;
 use super::{Report, certainty};
 use crate::metrics::ArmMetrics;
 use crate::metrics::LatencyMetric;
 use crate::metrics::stats::Summary;
+use crate::render::Table;
 
-/// The head and the rows; no rows where there are no latencies.
-pub(super) fn latencies(report: &Report) -> (Vec<String>, Vec<Vec<String>>) {
+/// The table; `None` where there are no latencies.
+pub(super) fn latencies(report: &Report) -> Option<Table> {
     let percentiles = &report.metrics.overall.latency.e2el_ms.percentiles;
     let names = percentiles.iter().flat_map(|it| [format!("p{}", it.word()), "95 % interval".to_owned()]);
-    let head = ["latency (ms)", "n", "mean", "median"].map(str::to_owned).into_iter().chain(names).collect();
+    let heads = ["latency (ms)", "n", "mean", "median"].map(str::to_owned).into_iter().chain(names);
+    let mut table = Table::new(heads, 1);
     let mut arms: Vec<(&str, &ArmMetrics)> = report.metrics.arms.iter().collect();
     if arms.len() < 2 {
         arms = vec![("", &report.metrics.overall)];
     }
-    let mut rows = Vec::new();
     for metric in LatencyMetric::ALL {
         for (arm, of) in &arms {
             let summary = of.latency.summary(metric);
             let name = if arm.is_empty() { metric.name().to_owned() } else { format!("{}, {arm}", metric.name()) };
-            rows.extend((summary.n > 0).then(|| row(name, summary)));
+            if summary.n > 0 {
+                table.row(row(name, summary));
+            }
         }
     }
-    (head, rows)
+    table.if_any()
 }
 
 fn row(name: String, summary: &Summary) -> Vec<String> {

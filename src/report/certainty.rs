@@ -1,38 +1,28 @@
 //! How sure the latencies are: standard errors of means, intervals of percentiles, and which percentiles the sample cannot carry.
 //! Knows no formula.
 
-use tabled::builder::Builder;
-use tabled::settings::object::Columns;
-use tabled::settings::{Alignment, Modify, Style};
-
 use super::Report;
 use super::text::figure;
 use crate::metrics::stats::{Percentile, Summary};
+use crate::render::Table;
 
 /// The title of the table.
 pub(super) const TITLE: &str = "How sure these latencies are (ms)";
 
 /// A row for each mean and percentile of the latencies that the console shows; `None` where there are none.
-pub(super) fn table(report: &Report) -> Option<String> {
+pub(super) fn table(report: &Report) -> Option<Table> {
     let latency = &report.metrics.overall.latency;
     let shown = report.percentile_metrics().iter().map(|&metric| (metric.name(), latency.summary(metric)));
-    let mut builder = Builder::default();
-    builder.push_record(["", "n", "value", "standard error", "95 % interval"]);
-    let head = builder.count_records();
+    let mut table = Table::new(["", "n", "value", "standard error", "95 % interval"], 1);
     for (name, summary) in shown.filter(|(_, summary)| summary.n > 0) {
         let error = figure(summary.standard_error);
-        builder.push_record([format!("{name} mean"), summary.n.to_string(), figure(summary.mean), error, String::new()]);
+        table.row([format!("{name} mean"), summary.n.to_string(), figure(summary.mean), error, String::new()]);
         for percentile in &summary.percentiles {
             let cells = [summary.n.to_string(), figure(percentile.value), String::new(), interval(percentile, summary)];
-            builder.push_record(std::iter::once(format!("{name} p{}", percentile.word())).chain(cells));
+            table.row(std::iter::once(format!("{name} p{}", percentile.word())).chain(cells));
         }
     }
-    if builder.count_records() == head {
-        return None;
-    }
-    let mut table = builder.build();
-    table.with(Style::psql()).with(Modify::new(Columns::new(1..)).with(Alignment::right()));
-    Some(table.to_string())
+    table.if_any()
 }
 
 /// The bounds as far as the sample has them, or why it has none.
@@ -61,7 +51,10 @@ mod tests {
         let run: Vec<Made<'_>> = (1..=requests).map(|at| Made { chunks: vec![at, at + 1, at + 3], ..made() }).collect();
         let options = MetricsOptions { percentiles: vec![50.0, 99.0], ..MetricsOptions::default() };
         let metrics = with_samples(&run, |samples| summarise(samples, 1, &options));
-        table(&Report::new(record(), metrics))
+        let table = table(&Report::new(record(), metrics))?;
+        let mut page = crate::render::Document::default();
+        page.table(table);
+        Some(crate::render::text::render(&page))
     }
 
     fn row<'t>(table: &'t str, name: &str) -> Vec<&'t str> {

@@ -1,16 +1,13 @@
 //! The client's own part on the console, and the sentence on it. Knows no formula.
 
-use tabled::builder::Builder;
-use tabled::settings::object::Columns;
-use tabled::settings::{Alignment, Modify, Style};
-
 use super::Report;
 use super::text::figure;
 use crate::metrics::client::{ClientPart, ClientVerdict, Doubt, Measure};
+use crate::render::{Document, Table};
 
-/// The table; `None` where nothing was measured.
-pub(crate) fn table(report: &Report) -> Option<String> {
-    let part = report.client.as_ref()?;
+/// Adds the table under its title; nothing where nothing was measured.
+pub(super) fn add(page: &mut Document, report: &Report, title: &str) {
+    let Some(part) = &report.client else { return };
     let cost = &part.cost;
     let whole = |count: Option<u64>| count.map_or_else(|| "n/a".to_owned(), |count| count.to_string());
     let delay = |p: f64| part.own_delay_ms.percentiles.iter().find(|it| it.p == p).and_then(|it| it.value);
@@ -35,19 +32,15 @@ pub(crate) fn table(report: &Report) -> Option<String> {
     ]);
     // What this run or this system does not tell takes no line.
     rows.retain(|(_, value)| value.split(" / ").any(|figure| figure != "n/a"));
-    let mut builder = Builder::default();
-    rows.into_iter().for_each(|(name, value)| builder.push_record([name.to_owned(), value]));
-    let mut table = builder.build();
-    table.with(Style::psql().remove_horizontals()).with(Modify::new(Columns::new(1..)).with(Alignment::right()));
-    let mut shared = String::new();
+    page.heading(title);
+    page.table(Table::of_names_and_values(rows));
     if cost.includes_server {
-        shared.push_str("\nCPU and memory include the embedded server, which runs in this process");
+        page.paragraph("CPU and memory include the embedded server, which runs in this process");
     }
     if cost.other_runs > 0 {
-        shared
-            .push_str(&format!("\nCPU and memory include the other runs of this process at the same time: {}", cost.other_runs));
+        page.paragraph(format!("CPU and memory include the other runs of this process at the same time: {}", cost.other_runs));
     }
-    Some(format!("{table}{shared}\n{}", sentence(part)))
+    page.paragraph(sentence(part));
 }
 
 /// The verdict in words, for console and stderr.

@@ -3,7 +3,6 @@
 
 use std::io::Write;
 
-use super::rfc4180::add_line;
 use super::view::View;
 use crate::case::Arm;
 use crate::error::Result;
@@ -11,7 +10,8 @@ use crate::metrics::excerpt::cut;
 use crate::metrics::latency::chunk_gaps_ms;
 use crate::metrics::{Sample, TokenSource};
 use crate::observation::failure_words;
-use crate::report::format::put;
+use crate::render;
+use crate::report::format::lost;
 use crate::verdict::Verdict;
 
 /// Every column; docs/reports.md says what each holds.
@@ -53,15 +53,13 @@ const DETAIL_MAX_BYTES: usize = 400;
 /// # Errors
 /// What is written to gives out.
 pub fn write(view: &View<'_>, out: &mut dyn Write) -> Result<()> {
-    let mut line = String::new();
-    add_line(&mut line, COLUMNS.map(str::to_owned));
-    put(out, &line)?;
+    let mut file = render::csv::writer(out);
+    let gave_out = |error: csv::Error| lost(&error.into());
+    file.write_record(COLUMNS).map_err(gave_out)?;
     for sample in view.samples {
-        line.clear();
-        add_line(&mut line, cells(view, sample));
-        put(out, &line)?;
+        file.write_record(cells(view, sample)).map_err(gave_out)?;
     }
-    Ok(())
+    file.flush().map_err(|error| lost(&error))
 }
 
 fn cells(view: &View<'_>, sample: &Sample<'_>) -> [String; COLUMNS.len()] {

@@ -7,12 +7,12 @@
 use std::io::Write;
 
 use super::csv::arm_name;
-use crate::render::escape::escape;
 use super::view::{Standing, View};
 use crate::error::Result;
 use crate::metrics::Sample;
 use crate::metrics::excerpt::cut;
 use crate::printable::printable;
+use crate::render::escape::escape;
 use crate::report::format;
 
 /// What one test is.

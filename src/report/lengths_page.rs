@@ -3,11 +3,11 @@
 
 use std::fmt::Write as _;
 
-use super::page;
 use super::text::figure;
 use super::view::View;
 use crate::metrics::Sample;
 use crate::metrics::stats::Summary;
+use crate::render::{self, Block, Chart, Charts, Document, Table};
 
 /// Bars of a histogram.
 const BARS: usize = 40;
@@ -24,7 +24,8 @@ const STYLE: &str = "\nrect.b{fill:var(--c0)}\n";
 
 /// The page.
 pub fn render(view: &View<'_>) -> String {
-    let mut page = page::open("Lengths of prompts and answers", STYLE);
+    let mut page = Document::new("Lengths of prompts and answers");
+    page.style = STYLE;
     let of = |tokens: fn(&Sample<'_>) -> Option<u64>| -> Vec<u64> { view.samples.iter().filter_map(tokens).collect() };
     let output: fn(&Sample<'_>) -> Option<u64> = |it| it.tokens().output.filter(|_| it.outcome().is_answer());
     let both: fn(&Sample<'_>) -> Option<u64> = |it| {
@@ -34,18 +35,13 @@ pub fn render(view: &View<'_>) -> String {
     let columns =
         [("tokens of the prompt", of(|it| it.tokens().input)), ("tokens of the answer", of(output)), ("both together", of(both))];
     let all = view.samples.len();
-    let _ = write!(page, "<p>{all} requests; those whose tokens nobody counted, and answers that did not come, are left out</p>");
-    let head = ["", "n", "min", "mean", "median", "p90", "p99", "max"].map(str::to_owned);
-    let rows: Vec<Vec<String>> = columns.iter().map(|(name, values)| row(name, values)).collect();
-    page::add_table(&mut page, &head, &rows, 1);
-    page.push_str("<div class=\"charts\">");
-    for (name, values) in columns.iter().filter(|(_, values)| !values.is_empty()) {
-        let _ = write!(page, "<div><h3>{name}</h3>");
-        add_histogram(&mut page, name, values);
-        page.push_str("</div>");
-    }
-    page.push_str("</div>");
-    page::close(page)
+    page.paragraph(format!("{all} requests; those whose tokens nobody counted, and answers that did not come, are left out"));
+    let heads = ["", "n", "min", "mean", "median", "p90", "p99", "max"];
+    page.table(Table::new(heads, 1).with_rows(columns.iter().map(|(name, values)| row(name, values))));
+    let charts = columns.iter().filter(|(_, values)| !values.is_empty());
+    let charts = charts.map(|(name, values)| Chart { title: (*name).to_owned(), svg: histogram(name, values) });
+    page.push(Block::Charts(Charts { charts: charts.collect(), ..Charts::default() }));
+    render::html::render(&page)
 }
 
 fn row(name: &str, values: &[u64]) -> Vec<String> {
@@ -63,7 +59,8 @@ fn row(name: &str, values: &[u64]) -> Vec<String> {
     ]
 }
 
-fn add_histogram(page: &mut String, title: &str, values: &[u64]) {
+fn histogram(title: &str, values: &[u64]) -> String {
+    let mut page = String::new();
     let (least, most) = (values.iter().min().copied().unwrap_or(0), values.iter().max().copied().unwrap_or(0));
     let counts = counts(values, least, most);
     let tallest = counts.iter().copied().max().unwrap_or(0).max(1);
@@ -80,6 +77,7 @@ fn add_histogram(page: &mut String, title: &str, values: &[u64]) {
     let label = HEIGHT - 6.0;
     let _ = write!(page, "<text class=\"axis\" x=\"0\" y=\"{label}\">{least}</text>");
     let _ = write!(page, "<text class=\"axis\" x=\"{WIDTH}\" y=\"{label}\" text-anchor=\"end\">{most}</text></svg>");
+    page
 }
 
 /// How many values are in each of bars of equal width; of as many bars as there are whole numbers, if those are fewer.
@@ -100,7 +98,7 @@ mod tests {
     use crate::metrics::testing::{Made, made};
     use crate::observation::Outcome;
     use crate::record::testing::record;
-    use crate::report::page::testing::check_well_formed;
+    use crate::render::html::testing::check_well_formed;
     use crate::report::view::testing::with_view;
 
     #[test]

@@ -2,9 +2,6 @@
 
 use serde::Serialize;
 use serde_json::{Map, Value};
-use tabled::builder::Builder;
-use tabled::settings::object::Columns;
-use tabled::settings::{Alignment, Modify, Style};
 
 use super::cold;
 use super::json::{Rps, put, to_value};
@@ -15,6 +12,7 @@ use crate::metrics::cold_load::ColdLoad;
 use crate::metrics::offered::Offered;
 use crate::metrics::steady::SteadyState;
 use crate::record::RunRecord;
+use crate::render::{Document, Table};
 use crate::schedule::{Pace, Rate};
 
 /// Figures of the load of a run.
@@ -97,20 +95,19 @@ impl LoadFigures {
         }
     }
 
-    /// The tables on the console.
-    pub(super) fn tables(&self, record: &RunRecord) -> [(&'static str, Option<String>); 4] {
-        [
-            ("The load", Some(self.offered_table(record))),
-            ("The steady state, beside the whole run", self.steady_table(record.own_cap())),
-            (
-                "First uses of a constraint against later ones: TTFT (ms)",
-                self.first_uses.as_ref().and_then(|uses| cold::first_uses(uses, self.cold_load.is_some())),
-            ),
-            ("Requests beside a new schema against those beside a known one (ms)", self.cold_load.as_ref().map(cold::load)),
-        ]
+    /// Adds the tables on the console.
+    pub(super) fn add_tables(&self, page: &mut Document, record: &RunRecord) {
+        self.add_offered(page, record);
+        self.add_steady(page, record.own_cap());
+        if let Some(uses) = &self.first_uses {
+            cold::add_first_uses(page, uses, self.cold_load.is_some());
+        }
+        if let Some(load) = &self.cold_load {
+            cold::add_load(page, load);
+        }
     }
 
-    fn offered_table(&self, record: &RunRecord) -> String {
+    fn add_offered(&self, page: &mut Document, record: &RunRecord) {
         let offered = &self.offered;
         let load = &record.settings.load;
         let asked = match load.pace {
@@ -126,16 +123,20 @@ impl LoadFigures {
             row("sent, off the schedule by", offered.deviation_percent.map(|percent| format!("{percent:+.2} %"))),
         ];
         // What this run does not tell takes no line.
-        let table = lay_out(["requests per second", ""], rows.into_iter().flatten());
+        page.heading("The load");
+        page.table(Table::new(["requests per second", ""], 1).with_rows(rows.into_iter().flatten()));
         let limits = load.error_limits.phrases("enough requests");
-        if limits.is_empty() { table } else { format!("{table}\nthe run was to give up {}", limits.join(", or ")) }
+        if !limits.is_empty() {
+            page.paragraph(format!("the run was to give up {}", limits.join(", or ")));
+        }
     }
 
     /// Figures of the window; a sentence where there is none in a closed loop.
-    fn steady_table(&self, cap: Option<usize>) -> Option<String> {
-        let cap = cap?;
+    fn add_steady(&self, page: &mut Document, cap: Option<usize>) {
+        let Some(cap) = cap else { return };
+        page.heading("The steady state, beside the whole run");
         let Some(steady) = &self.steady_state else {
-            return Some(format!("the run never had its {cap} requests under way: it has no steady state"));
+            return page.paragraph(format!("the run never had its {cap} requests under way: it has no steady state"));
         };
         let window = &steady.window;
         let mut rows = vec![
@@ -157,17 +158,7 @@ impl LoadFigures {
             let percentiles = summary.percentiles.iter().enumerate();
             rows.extend(percentiles.map(|(place, it)| [format!("{name} p{} (ms)", it.word()), percentile_cell(summary, place)]));
         }
-        let table = lay_out(["steady state", ""], rows);
-        Some(window.warning.as_ref().map_or_else(|| table.clone(), |warning| format!("{table}\n{warning}")))
+        page.table(Table::new(["steady state", ""], 1).with_rows(rows));
+        page.paragraphs(window.warning.clone());
     }
-}
-
-/// Names on the left, figures on the right.
-fn lay_out(head: [&str; 2], rows: impl IntoIterator<Item = [String; 2]>) -> String {
-    let mut builder = Builder::default();
-    builder.push_record(head);
-    rows.into_iter().for_each(|row| builder.push_record(row));
-    let mut table = builder.build();
-    table.with(Style::psql()).with(Modify::new(Columns::new(1..)).with(Alignment::right()));
-    table.to_string()
 }

@@ -1,15 +1,14 @@
 //! A run in few lines, for the comment on a pull request: what ran, how right, how fast, what went wrong, and whether the client can be
-//! trusted. GitHub's Markdown. What strangers said is code, so that it calls nobody and is no markup. Knows no request.
-
-use std::fmt::Write as _;
+//! trusted.
 
 use super::conditions::{lines, notes};
-use crate::render::escape::{markdown_code, markdown_text};
-use super::tables::{RATE_COLUMNS, is_judged, rate_rows};
+use super::tables::{is_judged, rates};
 use super::text::figure;
 use super::{Report, by_arm, client_sentence};
 use crate::metrics::excerpt::{Excerpt, Group};
 use crate::metrics::stats::Rate;
+use crate::printable::printable;
+use crate::render::{self, Block, Cell, Document, Table, Text};
 
 /// The most characters of a name, and of an example of an answer.
 const NAME_MAX_CHARS: usize = 80;
@@ -20,106 +19,83 @@ const NOTES_MAX: usize = 12;
 
 /// The whole comment.
 pub fn render(report: &Report) -> String {
-    let mut page = String::new();
-    add_title(&mut page, report);
+    render::markdown::render(&document(report), 3)
+}
+
+fn document(report: &Report) -> Document {
+    let record = &report.record;
+    let (model, dataset) = (&record.server.model_id, record.settings.dataset.name.name());
+    let [model, dataset] = [model, dataset].map(|name| printable(name, NAME_MAX_CHARS));
+    let mut page = Document::new(Text::default().plain("sobench: ").code(model).plain(" on ").code(dataset));
+    add_summary(&mut page, report);
     if is_judged(report) {
-        add_quality(&mut page, report);
+        let mut rates = rates(&report.metrics.quality);
+        rates.rows.retain(|row| row[1] != Cell::from("n/a"));
+        page.table(rates);
     }
-    add_latency(&mut page, report);
+    if let Some(latencies) = by_arm::latencies(report) {
+        page.table(latencies);
+    }
     let (quality, metrics) = (&report.metrics.quality, &report.metrics);
     add_groups(&mut page, "Why constrained answers are not valid", &quality.reasons, quality.constrained);
     add_groups(&mut page, "Requests without an answer, in all arms", &metrics.failures, metrics.overall.requests);
     if let Some(part) = &report.client {
-        let _ = writeln!(page, "**Client:** {}\n", markdown_text(&client_sentence(part)));
+        page.paragraph(Text::default().strong("Client:").plain(format!(" {}", client_sentence(part))));
     }
     add_notes(&mut page, report);
-    page.push_str("<details><summary>What ran</summary>\n\n");
-    for (name, known) in lines(report) {
-        let _ = writeln!(page, "- {name}: {}", markdown_text(&known));
-    }
-    page.push_str("\n</details>\n");
+    let facts = lines(report).into_iter().map(|(name, known)| (name.to_owned(), known)).collect();
+    page.push(Block::Details { summary: "What ran".to_owned(), blocks: vec![Block::Facts(facts)] });
     page
 }
 
-fn add_title(page: &mut String, report: &Report) {
-    let record = &report.record;
-    let model = markdown_code(&record.server.model_id, NAME_MAX_CHARS);
-    let dataset = markdown_code(record.settings.dataset.name.name(), NAME_MAX_CHARS);
-    let _ = writeln!(page, "### sobench: {model} on {dataset}\n");
-    if let Some(stamp) = record.enforcement.stamp() {
-        let _ = writeln!(page, "> **{}**\n", markdown_text(&stamp));
+fn add_summary(page: &mut Document, report: &Report) {
+    if let Some(stamp) = report.record.enforcement.stamp() {
+        page.alarm(stamp);
     }
     if report.partial {
-        page.push_str("> **Partial:** the run did not come to its end\n\n");
+        page.alarm(Text::default().strong("Partial:").plain(" the run did not come to its end"));
     }
     let overall = &report.metrics.overall;
     let seconds = report.metrics.duration_ns as f64 / 1e9;
-    let _ = write!(page, "{} requests in {seconds:.2} s", overall.requests);
-    let _ = write!(page, ", {} answered, {} refused or failed", overall.completed, overall.failed);
+    let mut summary = format!(
+        "{} requests in {seconds:.2} s, {} answered, {} refused or failed",
+        overall.requests, overall.completed, overall.failed
+    );
     let rates = [("answers/s", overall.throughput.request_throughput), ("output tokens/s", overall.throughput.output_throughput)];
     for (unit, rate) in rates {
         if let Some(rate) = rate {
-            let _ = write!(page, ", {rate:.2} {unit}");
+            summary.push_str(&format!(", {rate:.2} {unit}"));
         }
     }
-    page.push_str("\n\n");
+    page.paragraph(summary);
 }
 
-fn add_quality(page: &mut String, report: &Report) {
-    add_row(page, &RATE_COLUMNS.map(str::to_owned));
-    page.push_str("|---|--:|--:|--:|---|\n");
-    for row in rate_rows(&report.metrics.quality).iter().filter(|row| row[1] != "n/a") {
-        add_row(page, row);
-    }
-    page.push('\n');
-}
-
-fn add_latency(page: &mut String, report: &Report) {
-    let (head, rows) = by_arm::latencies(report);
-    if rows.is_empty() {
-        return;
-    }
-    add_row(page, &head);
-    let _ = writeln!(page, "|---|{}", "--:|".repeat(head.len() - 1));
-    rows.iter().for_each(|row| add_row(page, row));
-    page.push('\n');
-}
-
-fn add_groups(page: &mut String, title: &str, groups: &[Group], whole: usize) {
+fn add_groups(page: &mut Document, title: &str, groups: &[Group], whole: usize) {
     if groups.is_empty() {
         return;
     }
-    let _ = writeln!(page, "**{title}**\n\n| | count | share % | the first one |\n|---|--:|--:|---|");
-    for group in groups {
+    page.minor_heading(title);
+    page.table(Table::new(["", "count", "share %", "the first one"], 1).words(3).with_rows(groups.iter().map(|group| {
         let share = figure(Rate::of(group.count, whole).map(|rate| rate.percent));
-        let example = group.excerpts.first().map(example).unwrap_or_default();
-        let _ = writeln!(page, "| {} | {} | {share} | {example} |", markdown_text(group.name), group.count);
-    }
-    page.push('\n');
+        let examples = group.excerpts.first().map_or_else(Vec::new, example);
+        [group.name.into(), group.count.to_string().into(), share.into(), Cell::Code(examples)]
+    })));
 }
 
-fn example(excerpt: &Excerpt) -> String {
+fn example(excerpt: &Excerpt) -> Vec<String> {
     let parts = [(excerpt.case_id.as_str(), true), (&excerpt.words, true), (&excerpt.text, excerpt.text_bytes > 0)];
     let shown = parts.into_iter().filter(|(text, is_there)| *is_there && !text.is_empty());
-    shown.map(|(text, _)| markdown_code(text, EXAMPLE_MAX_CHARS)).collect::<Vec<_>>().join("<br>")
+    shown.map(|(text, _)| printable(text, EXAMPLE_MAX_CHARS)).collect()
 }
 
-fn add_notes(page: &mut String, report: &Report) {
-    let notes = notes(report);
-    for note in notes.iter().take(NOTES_MAX) {
-        let _ = writeln!(page, "- {}", markdown_text(note));
+fn add_notes(page: &mut Document, report: &Report) {
+    let mut notes = notes(report);
+    let more = notes.len().saturating_sub(NOTES_MAX);
+    notes.truncate(NOTES_MAX);
+    if more > 0 {
+        notes.push(format!("and {more} more notes, in the other forms of this report"));
     }
-    if notes.len() > NOTES_MAX {
-        let _ = writeln!(page, "- and {} more notes, in the other forms of this report", notes.len() - NOTES_MAX);
-    }
-    if !notes.is_empty() {
-        page.push('\n');
-    }
-}
-
-/// Cells of ours: figures and fixed words, of which a bound may have a sign.
-fn add_row(page: &mut String, cells: &[String]) {
-    let _ = writeln!(page, "| {} |", cells.iter().map(|it| it.replace('<', "&lt;")).collect::<Vec<_>>().join(" | "));
+    page.notes(notes);
 }
 
 #[cfg(test)]

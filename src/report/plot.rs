@@ -4,13 +4,13 @@
 use std::fmt::Write as _;
 
 use super::Report;
-use crate::render::axis::round_step;
 use super::timeline::{Count, Timeline};
 use super::view::View;
 use crate::metrics::Answers;
 use crate::metrics::LatencyMetric;
 use crate::metrics::latency::RequestLatency;
 use crate::metrics::stats::percentile;
+use crate::render::axis::round_step;
 
 /// The widest line.
 const WIDTH: usize = 80;

@@ -2,11 +2,11 @@
 
 use std::fmt::Write as _;
 
-use crate::render::escape::escape;
-use super::page;
 use super::view::View;
 use crate::metrics::Sample;
 use crate::observation::failure_words;
+use crate::render::escape::escape;
+use crate::render::{self, Block, Chart, Charts, Document, Layout, LegendEntry};
 
 /// The most requests that the page shows; the others are counted on it.
 const MAX_ROWS: usize = 1000;
@@ -68,30 +68,32 @@ impl Part {
 
 /// The page.
 pub fn render(view: &View<'_>, thresholds: Thresholds) -> String {
-    let mut page = page::open("What each request did when", STYLE);
     let mut sent: Vec<&Sample<'_>> = view.samples.iter().filter(|it| it.moments().sent_ns.is_some()).collect();
     sent.sort_by_key(|it| it.moments().sent_ns);
     let shown = &sent[..sent.len().min(MAX_ROWS)];
-    let _ = write!(page, "<p>{} of {} requests, in the order in which they were sent</p>", shown.len(), view.samples.len());
+    let mut page = Document::new("What each request did when");
+    page.style = STYLE;
+    page.paragraph(format!("{} of {} requests, in the order in which they were sent", shown.len(), view.samples.len()));
     let Thresholds { low_ms, high_ms } = thresholds;
-    page.push_str("<ul class=\"legend\">");
-    for (part, name) in [
+    let parts = [
         (Part::Waiting, "due, not sent".to_owned()),
         (Part::First, "to the first chunk (TTFT)".to_owned()),
         (Part::Fast, format!("gaps below {low_ms} ms")),
         (Part::Middling, format!("gaps up to {high_ms} ms")),
         (Part::Slow, format!("gaps above {high_ms} ms")),
         (Part::Failed, "no answer".to_owned()),
-    ] {
-        let _ = write!(page, "<li><i class=\"{}\"></i>{name}</li>", part.class());
-    }
-    page.push_str("</ul><div class=\"scroll\">");
-    add_picture(&mut page, view, shown, thresholds);
-    page.push_str("</div>");
-    page::close(page)
+    ];
+    page.push(Block::Charts(Charts {
+        legend: parts.into_iter().map(|(part, label)| LegendEntry::Area { class: part.class(), label }).collect(),
+        charts: vec![Chart { title: String::new(), svg: picture(view, shown, thresholds) }],
+        layout: Layout::Wide,
+        ..Charts::default()
+    }));
+    render::html::render(&page)
 }
 
-fn add_picture(page: &mut String, view: &View<'_>, shown: &[&Sample<'_>], thresholds: Thresholds) {
+fn picture(view: &View<'_>, shown: &[&Sample<'_>], thresholds: Thresholds) -> String {
+    let mut page = String::new();
     let ends = shown.iter().filter_map(|it| it.moments().end_ns.or(it.moments().last_content_ns));
     let last_ns = ends.max().unwrap_or(0).max(1);
     let scale = WIDTH / last_ns as f64;
@@ -126,6 +128,7 @@ fn add_picture(page: &mut String, view: &View<'_>, shown: &[&Sample<'_>], thresh
         page.push_str("</g>");
     }
     page.push_str("</svg>");
+    page
 }
 
 /// The stretches of a line from left to right; neighbours of one colour are one, and so are those too narrow to be seen.
@@ -193,7 +196,7 @@ mod tests {
     use crate::metrics::testing::{Made, made};
     use crate::observation::Outcome;
     use crate::record::testing::record;
-    use crate::report::page::testing::check_well_formed;
+    use crate::render::html::testing::check_well_formed;
     use crate::report::view::testing::with_view;
 
     const THRESHOLDS: Thresholds = Thresholds { low_ms: 25.0, high_ms: 50.0 };

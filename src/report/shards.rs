@@ -1,14 +1,12 @@
 //! The shards of a load that several clients carried: what each did, how its clock agreed, whether it stood in the way. Knows no formula.
 
 use serde::Serialize;
-use tabled::builder::Builder;
-use tabled::settings::object::Columns;
-use tabled::settings::{Alignment, Modify, Style};
 
 use super::text::figure;
 use crate::metrics::Sample;
 use crate::metrics::client::{ClientPart, ClientVerdict};
 use crate::record::{Host, MergedShard, RunRecord};
+use crate::render::Table;
 use crate::shard::{ClockOffset, Shard, Start};
 
 /// One shard of a merged run.
@@ -59,10 +57,8 @@ impl ShardEnding {
 }
 
 /// A row a shard; `None` where there are none.
-pub(crate) fn table(shards: &[ShardReport]) -> Option<String> {
-    shards.first()?;
-    let mut builder = Builder::default();
-    builder.push_record([
+pub(crate) fn table(shards: &[ShardReport]) -> Option<Table> {
+    let heads = [
         "shard",
         "requests",
         "ended",
@@ -73,11 +69,12 @@ pub(crate) fn table(shards: &[ShardReport]) -> Option<String> {
         "CPU (%)",
         "memory (MiB)",
         "client",
-    ]);
+    ];
+    let mut table = Table::new(heads, 1).words(9);
     for shard in shards {
         let client = shard.client.as_ref();
         let delay = client.and_then(|it| it.own_delay_ms.percentiles.iter().find(|it| it.p == 99.0)?.value);
-        builder.push_record([
+        table.row([
             shard.number.to_string(),
             shard.requests.to_string(),
             shard.end.words().to_owned(),
@@ -95,9 +92,7 @@ pub(crate) fn table(shards: &[ShardReport]) -> Option<String> {
             .to_owned(),
         ]);
     }
-    let mut table = builder.build();
-    table.with(Style::psql()).with(Modify::new(Columns::new(1..9)).with(Alignment::right()));
-    Some(table.to_string())
+    table.if_any()
 }
 
 fn milliseconds(ns: Option<f64>) -> String {

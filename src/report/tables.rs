@@ -1,10 +1,4 @@
-//! The tables under vLLM's block: rates, reasons, failures, arms, the client's own part. Knows how to lay out; the only
-//! sums it does are shares of the counts it is given.
-
-use tabled::builder::Builder;
-use tabled::settings::object::Columns;
-use tabled::settings::width::Wrap;
-use tabled::settings::{Alignment, Modify, Style, Width};
+//! The tables of a run on the console, in reading order.
 
 use super::text::figure;
 use super::{Report, certainty};
@@ -15,7 +9,11 @@ use crate::metrics::quality::Quality;
 use crate::metrics::stats::{Percentile, Rate, Summary};
 use crate::metrics::{Answers, ArmMetrics};
 use crate::printable::printable;
+use crate::render::{Document, Table};
 use crate::verdict::NotScored;
+
+/// The width of a column of names of groups.
+const NAME_WIDTH: usize = 16;
 
 /// The width of a column of examples.
 const EXAMPLE_WIDTH: usize = 44;
@@ -30,28 +28,27 @@ pub(crate) const RATE_COLUMNS: [&str; 5] = ["rate", "%", "95 % interval", "count
 const CLIENT: &str = "What the client took, and whether it stood in the way";
 const WORST_CLIENT: &str = "What the worst of the shards' clients took, and whether it stood in the way";
 
-/// Every table that has something to say, with its title, in reading order.
-pub(crate) fn all(report: &Report) -> Vec<(&'static str, String)> {
+/// Adds every table that has something to say, with its title.
+pub(crate) fn add_all(page: &mut Document, report: &Report) {
     let quality = &report.metrics.quality;
-    let load = report.load.iter().flat_map(|load| load.tables(&report.record));
-    let tables = [
-        ("Quality of the answers", is_judged(report).then(|| rates(quality))),
-        ("Why constrained answers are not valid (share of the constrained requests)", reasons(quality)),
-        ("Constrained requests that could not be judged (share of the constrained requests)", unjudged(quality)),
-        (
-            "Requests without an answer, in all arms (share of all requests)",
-            groups(&report.metrics.failures, "outcome", report.metrics.overall.requests),
-        ),
-        ("Where the vLLM script's formula says something else (share of those it scores)", disagreements(quality)),
-        ("Reasoning before the answers", reasoning(report)),
-        ("By arm", arms(report)),
-        ("By dataset of the mix", parts(report)),
-        (certainty::TITLE, certainty::table(report)),
-        ("The client's own part", Some(client(report))),
-        (if report.shards.is_empty() { CLIENT } else { WORST_CLIENT }, super::client::table(report)),
-        ("The shards, each with its client", super::shards::table(&report.shards)),
-    ];
-    tables.into_iter().chain(load).filter_map(|(title, table)| Some((title, trimmed(&table?)))).collect()
+    page.titled_table("Quality of the answers", is_judged(report).then(|| rates(quality)));
+    page.titled_table("Why constrained answers are not valid (share of the constrained requests)", reasons(quality));
+    page.titled_table("Constrained requests that could not be judged (share of the constrained requests)", unjudged(quality));
+    page.titled_table(
+        "Requests without an answer, in all arms (share of all requests)",
+        groups(&report.metrics.failures, "outcome", report.metrics.overall.requests),
+    );
+    page.titled_table("Where the vLLM script's formula says something else (share of those it scores)", disagreements(quality));
+    add_reasoning(page, report);
+    page.titled_table("By arm", arms(report));
+    page.titled_table("By dataset of the mix", parts(report));
+    page.titled_table(certainty::TITLE, certainty::table(report));
+    add_client(page, report);
+    super::client::add(page, report, if report.shards.is_empty() { CLIENT } else { WORST_CLIENT });
+    page.titled_table("The shards, each with its client", super::shards::table(&report.shards));
+    if let Some(load) = &report.load {
+        load.add_tables(page, &report.record);
+    }
 }
 
 /// Whether requests have constraints, sent or not, that answers are judged by.
@@ -60,18 +57,9 @@ pub(crate) fn is_judged(report: &Report) -> bool {
     arms.constrained.is_some() || arms.control.is_some() || arms.free.is_none()
 }
 
-/// The table without the padding at the end of its lines.
-pub(crate) fn trimmed(table: &str) -> String {
-    table.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
-}
-
-fn rates(quality: &Quality) -> String {
-    let mut builder = Builder::default();
-    builder.push_record(RATE_COLUMNS);
-    rate_rows(quality).into_iter().for_each(|row| builder.push_record(row));
-    let mut table = builder.build();
-    table.with(Style::psql()).with(Modify::new(Columns::new(1..4)).with(Alignment::right()));
-    table.to_string()
+/// The table of the rates.
+pub(crate) fn rates(quality: &Quality) -> Table {
+    Table::new(RATE_COLUMNS, 1).words(4).with_rows(rate_rows(quality))
 }
 
 /// Every rate with its interval, under [`RATE_COLUMNS`].
@@ -118,19 +106,19 @@ pub(crate) fn rate_cells(name: &str, rate: Option<Rate>, of_what: &str) -> [Stri
     [name.to_owned(), percent, interval, count, of_what.to_owned()]
 }
 
-pub(crate) fn reasons(quality: &Quality) -> Option<String> {
+pub(crate) fn reasons(quality: &Quality) -> Option<Table> {
     groups(&quality.reasons, "reason", quality.constrained)
 }
 
 /// Why there is no verdict, where the correct rate leaves the request out. The refused, the failed, the cancelled and the unsent are in
 /// the table of requests without an answer.
-pub(crate) fn unjudged(quality: &Quality) -> Option<String> {
+pub(crate) fn unjudged(quality: &Quality) -> Option<Table> {
     let elsewhere = [NotScored::Refused, NotScored::Failed, NotScored::Cancelled, NotScored::NotSent].map(|it| it.name());
     let unjudged: Vec<Group> = quality.not_scored.iter().filter(|it| !elsewhere.contains(&it.name)).cloned().collect();
     groups(&unjudged, "why", quality.constrained)
 }
 
-pub(crate) fn disagreements(quality: &Quality) -> Option<String> {
+pub(crate) fn disagreements(quality: &Quality) -> Option<Table> {
     let only_script = Group { name: "only the script says correct", ..quality.vllm.only_script.clone() };
     let only_ours = Group { name: "only sobench says valid", ..quality.vllm.only_ours.clone() };
     let differing: Vec<Group> = [only_script, only_ours].into_iter().filter(|it| it.count > 0).collect();
@@ -138,27 +126,21 @@ pub(crate) fn disagreements(quality: &Quality) -> Option<String> {
 }
 
 /// A table of groups with one example each; `None` where there are no groups.
-pub(crate) fn groups(groups: &[Group], name: &str, whole: usize) -> Option<String> {
-    if groups.is_empty() {
-        return None;
-    }
-    let mut builder = Builder::default();
-    builder.push_record([name, "count", "share %", "the first one"]);
-    for group in groups {
+pub(crate) fn groups(groups: &[Group], name: &str, whole: usize) -> Option<Table> {
+    let row = |group: &Group| {
         let share = figure(Rate::of(group.count, whole).map(|rate| rate.percent));
         let example = group.excerpts.first().map(example).unwrap_or_default();
-        builder.push_record([group.name.to_owned(), group.count.to_string(), share, example]);
-    }
-    let mut table = builder.build();
-    table
-        .with(Style::psql())
-        .with(Modify::new(Columns::one(0)).with(Width::wrap(16).keep_words(true)))
-        .with(Modify::new(Columns::new(1..3)).with(Alignment::right()));
-    Some(table.to_string())
+        [group.name.to_owned(), group.count.to_string(), share, example]
+    };
+    Table::new([name, "count", "share %", "the first one"], 1)
+        .words(3)
+        .wrapped(0, NAME_WIDTH)
+        .wrapped(3, EXAMPLE_WIDTH)
+        .with_rows(groups.iter().map(row))
+        .if_any()
 }
 
-/// Where it is from, what was said, and what is wrong with it. Each line is wrapped by itself: wrapping the cell as a whole would
-/// count a line's width from the line before.
+/// Where it is from, what was said, and what is wrong with it, a line each.
 fn example(excerpt: &Excerpt) -> String {
     let case = printable(&excerpt.case_id, EXAMPLE_MAX_CHARS);
     let words = printable(&excerpt.words, EXAMPLE_MAX_CHARS);
@@ -179,12 +161,11 @@ fn example(excerpt: &Excerpt) -> String {
     if !words.is_empty() {
         lines.push(format!("-> {words}"));
     }
-    let wrapped: Vec<String> = lines.iter().map(|line| Wrap::wrap(line, EXAMPLE_WIDTH, true)).collect();
-    wrapped.iter().flat_map(|line| line.lines()).map(str::trim_end).collect::<Vec<_>>().join("\n")
+    lines.join("\n")
 }
 
 /// The arms side by side, unless the constrained one is the only one, or no arm can be: the other tables have its figures.
-fn arms(report: &Report) -> Option<String> {
+fn arms(report: &Report) -> Option<Table> {
     let arms: Vec<(&str, &ArmMetrics)> = report.metrics.arms.iter().collect();
     let is_alone = arms.iter().all(|(name, _)| *name == "constrained") || report.metrics.options.answers == Answers::Computed;
     if is_alone {
@@ -197,7 +178,7 @@ fn arms(report: &Report) -> Option<String> {
 type RateOf = fn(&Quality) -> Option<Rate>;
 
 /// The datasets of a mix beside each other; nothing of a run that has one.
-fn parts(report: &Report) -> Option<String> {
+fn parts(report: &Report) -> Option<Table> {
     if report.parts.is_empty() {
         return None;
     }
@@ -212,10 +193,10 @@ fn parts(report: &Report) -> Option<String> {
 }
 
 /// Groups of requests beside each other, a column each; `more` rows come last.
-fn columns(report: &Report, head: &str, arms: &[(&str, &ArmMetrics)], more: &[Vec<String>]) -> String {
-    let mut builder = Builder::default();
+fn columns(report: &Report, head: &str, arms: &[(&str, &ArmMetrics)], more: &[Vec<String>]) -> Table {
+    let mut table = Table::new(std::iter::once(head).chain(arms.iter().map(|(name, _)| *name)), 1);
     let mut push = |name: String, cell: &dyn Fn(&ArmMetrics) -> String| {
-        builder.push_record(std::iter::once(name).chain(arms.iter().map(|(_, arm)| cell(arm))));
+        table.row(std::iter::once(name).chain(arms.iter().map(|(_, arm)| cell(arm))));
     };
     push("requests".to_owned(), &|arm| arm.requests.to_string());
     push("answers".to_owned(), &|arm| arm.completed.to_string());
@@ -230,38 +211,31 @@ fn columns(report: &Report, head: &str, arms: &[(&str, &ArmMetrics)], more: &[Ve
         }
     }
     push("output tok/s of the whole run".to_owned(), &|arm| figure(arm.throughput.output_throughput));
-    more.iter().for_each(|row| builder.push_record(row.clone()));
-    builder.insert_record(0, std::iter::once(head.to_owned()).chain(arms.iter().map(|(name, _)| (*name).to_owned())));
-    let mut table = builder.build();
-    table.with(Style::psql()).with(Modify::new(Columns::new(1..)).with(Alignment::right()));
-    table.to_string()
+    more.iter().for_each(|row| table.row(row));
+    table
 }
 
 /// When reasoning began and when answers did; nothing where no answer has reasoning.
-fn reasoning(report: &Report) -> Option<String> {
-    let reasoning = report.metrics.overall.latency.reasoning.as_ref()?;
-    let table = summaries(&[
+fn add_reasoning(page: &mut Document, report: &Report) {
+    let Some(reasoning) = &report.metrics.overall.latency.reasoning else { return };
+    page.heading("Reasoning before the answers");
+    page.table(summaries(&[
         ("TTFT of the reasoning (ms)", &reasoning.ttft_reasoning_ms),
         ("TTFT of the answer (ms)", &reasoning.ttft_answer_ms),
-    ]);
-    let counts =
-        format!("answers with reasoning: {}, without anything behind it: {}", reasoning.answers, reasoning.without_answer);
-    Some(format!("{table}\n{counts}"))
+    ]));
+    let (answers, alone) = (reasoning.answers, reasoning.without_answer);
+    page.paragraph(format!("answers with reasoning: {answers}, without anything behind it: {alone}"));
 }
 
 /// A line for each summary.
-fn summaries(rows: &[(&str, &Summary)]) -> String {
-    let mut builder = Builder::default();
+fn summaries(rows: &[(&str, &Summary)]) -> Table {
     let percentiles = rows.iter().take(1).flat_map(|(_, summary)| &summary.percentiles).map(|it| format!("p{}", it.word()));
-    builder.push_record(["", "n", "mean", "median"].map(str::to_owned).into_iter().chain(percentiles));
-    for (name, summary) in rows {
+    let heads = ["", "n", "mean", "median"].map(str::to_owned).into_iter().chain(percentiles);
+    Table::new(heads, 1).with_rows(rows.iter().map(|(name, summary)| {
         let figures = [(*name).to_owned(), summary.n.to_string(), figure(summary.mean), figure(summary.median)];
         let percentiles = (0..summary.percentiles.len()).map(|place| percentile_cell(summary, place));
-        builder.push_record(figures.into_iter().chain(percentiles));
-    }
-    let mut table = builder.build();
-    table.with(Style::psql()).with(Modify::new(Columns::new(1..)).with(Alignment::right()));
-    table.to_string()
+        figures.into_iter().chain(percentiles).collect::<Vec<_>>()
+    }))
 }
 
 /// A percentile in a narrow cell, marked where the sample is too small for it.
@@ -276,7 +250,7 @@ pub(crate) fn percentile_cell(summary: &Summary, place: usize) -> String {
 }
 
 /// What happened between the schedule and the wire, and the figures that count from the schedule.
-fn client(report: &Report) -> String {
+fn add_client(page: &mut Document, report: &Report) {
     let overall = &report.metrics.overall;
     let latency = &overall.latency;
     let mut rows = vec![("schedule lag: due to sent (ms)", &latency.schedule_lag_ms)];
@@ -290,7 +264,8 @@ fn client(report: &Report) -> String {
     if latency.itl_counted_ms.n > 0 {
         rows.push(("ITL of counted tokens (ms)", &latency.itl_counted_ms));
     }
-    let table = summaries(&rows);
+    page.heading("The client's own part");
+    page.table(summaries(&rows));
     let in_flight = overall.throughput.max_in_flight.map_or_else(|| "n/a".to_owned(), |it| it.to_string());
-    format!("{table}\nmost requests under way at one instant: {in_flight}")
+    page.paragraph(format!("most requests under way at one instant: {in_flight}"));
 }

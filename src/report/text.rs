@@ -1,36 +1,36 @@
-//! What a person reads on the console: vLLM's block, then quality, then the conditions. Knows no terminal: it returns a string.
+//! What a run prints on the console: vLLM's block, then quality, then the conditions.
 //!
 //! The block has the width, the rows and the number formats of `vllm bench serve`, so that eyes and scripts find what they know.
 //! What is not known is `n/a`, never 0.
 
 use std::fmt::Write as _;
 
-use tabled::settings::width::Wrap;
-
 use super::{Report, conditions, tables};
 use crate::metrics::Answers;
 use crate::metrics::stats::{Percentile, Summary};
 use crate::metrics::{LatencyMetric, QueueMetric};
+use crate::render::{self, Block, Document};
 
 /// The width of vLLM's block, and of every heading.
 const BLOCK_WIDTH: usize = 50;
 
-/// The width that sentences are wrapped at.
-const PAGE_WIDTH: usize = 80;
-
 /// The whole console output, with a final line feed.
 pub fn render(report: &Report) -> String {
-    let mut page = String::new();
+    render::text::render(&document(report))
+}
+
+fn document(report: &Report) -> Document {
+    let mut page = Document::default();
     if let Some(stamp) = report.record.enforcement.stamp() {
-        add_wrapped(&mut page, &stamp);
-        page.push('\n');
+        page.alarm(stamp);
+        page.gap();
     }
-    add_block(&mut page, report);
-    for (title, table) in tables::all(report) {
-        let _ = write!(page, "\n{title}\n{table}\n");
-    }
-    add_conditions(&mut page, report);
-    add_notes(&mut page, report);
+    page.push(Block::Preformatted(vllm_block(report)));
+    tables::add_all(&mut page, report);
+    page.gap();
+    page.facts(conditions::lines(report));
+    page.gap();
+    page.notes(conditions::notes(report));
     page
 }
 
@@ -49,7 +49,9 @@ fn percentile_figure(percentile: &Percentile, n: usize) -> String {
     }
 }
 
-fn add_block(page: &mut String, report: &Report) {
+fn vllm_block(report: &Report) -> String {
+    let mut block = String::new();
+    let page = &mut block;
     let (metrics, record) = (&report.metrics, &report.record);
     let (overall, throughput) = (&metrics.overall, &metrics.overall.throughput);
     heading(page, " Serving Benchmark Result ", '=');
@@ -105,6 +107,7 @@ fn add_block(page: &mut String, report: &Report) {
         add_latency(page, (metric.name(), metric.title()), metric.summary(&overall.latency));
     }
     let _ = writeln!(page, "{}", "=".repeat(BLOCK_WIDTH));
+    block
 }
 
 fn add_latency(page: &mut String, (name, title): (&str, &str), summary: &Summary) {
@@ -131,32 +134,6 @@ fn row(page: &mut String, name: &str, value: &str) {
 
 fn count(value: Option<u64>) -> String {
     value.map_or_else(|| "n/a".to_owned(), |value| value.to_string())
-}
-
-/// Under which conditions the numbers hold, a line for each part of the experiment that is known.
-fn add_conditions(page: &mut String, report: &Report) {
-    page.push('\n');
-    for (name, known) in conditions::lines(report) {
-        add_wrapped(page, &format!("{name}: {known}"));
-    }
-}
-
-fn add_notes(page: &mut String, report: &Report) {
-    let notes = conditions::notes(report);
-    if notes.is_empty() {
-        return;
-    }
-    page.push('\n');
-    for note in notes {
-        add_wrapped(page, &format!("note: {note}"));
-    }
-}
-
-fn add_wrapped(page: &mut String, sentence: &str) {
-    let wrapped = Wrap::wrap(sentence, PAGE_WIDTH, true);
-    for line in wrapped.lines() {
-        let _ = writeln!(page, "{}", line.trim_end());
-    }
 }
 
 #[cfg(test)]

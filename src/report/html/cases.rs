@@ -10,8 +10,8 @@ use crate::error::Result;
 use crate::metrics::Sample;
 use crate::metrics::excerpt::cut;
 use crate::printable::{is_invisible, printable};
-use crate::report::csv::arm_name;
 use crate::render::escape::escape;
+use crate::report::csv::arm_name;
 use crate::report::place::{Marked, mark};
 use crate::report::view::{Standing, View, failing_as};
 
@@ -26,8 +26,8 @@ const ANSWER_SIDE_MAX_BYTES: usize = 3000;
 const WORDS_MAX_CHARS: usize = 160;
 
 /// The table, and a filter over it; a sentence where nothing failed.
-pub(super) fn add(page: &mut String, view: &View<'_>) -> Result<()> {
-    page.push_str("<h2>Failing cases</h2>");
+pub(super) fn markup(view: &View<'_>) -> Result<String> {
+    let mut page = String::new();
     let mut by_name: BTreeMap<&'static str, Vec<usize>> = BTreeMap::new();
     for (place, sample) in view.samples.iter().enumerate() {
         failing_as(sample).into_iter().for_each(|name| by_name.entry(name).or_default().push(place));
@@ -35,13 +35,13 @@ pub(super) fn add(page: &mut String, view: &View<'_>) -> Result<()> {
     let total: usize = by_name.values().map(Vec::len).sum();
     if total == 0 {
         page.push_str("<p>none: every constrained answer is valid, and every request was answered</p>");
-        return Ok(());
+        return Ok(page);
     }
     let shown = choose(&by_name);
-    add_filter(page, &by_name, &shown, total);
+    add_filter(&mut page, &by_name, &shown, total);
     page.push_str("<div class=\"cases\">");
     for (place, name) in &shown {
-        add_case(page, view, *place, name)?;
+        add_case(&mut page, view, *place, name)?;
     }
     page.push_str("</div>");
     if shown.len() < total {
@@ -52,7 +52,7 @@ pub(super) fn add(page: &mut String, view: &View<'_>) -> Result<()> {
             shown.len()
         );
     }
-    Ok(())
+    Ok(page)
 }
 
 /// As many cases as a page holds, in plan order: a fair share of each reason, so that a rare one is not crowded out.

@@ -1,4 +1,4 @@
-//! The charts of a run: cumulative latencies by arm, and the run over its time. Knows no layout of the page around them.
+//! The charts of a run: cumulative latencies by arm, and the run over its time.
 
 use std::fmt::Write as _;
 
@@ -7,8 +7,9 @@ use crate::metrics::LatencyMetric;
 use crate::metrics::distribution::Distribution;
 use crate::metrics::latency::chunk_gaps_ms;
 use crate::render::axis::{Axis, round_step};
-use crate::report::csv::arm_name;
 use crate::render::svg::{self, Curve, Shares};
+use crate::render::{Block, Chart, Charts, Document, Layout, LegendEntry};
+use crate::report::csv::arm_name;
 use crate::report::timeline::{Count, Step, Timeline};
 use crate::report::view::View;
 
@@ -31,28 +32,30 @@ const PANEL: f64 = 110.0;
 const GAP: f64 = 30.0;
 const MARKS: f64 = 14.0;
 
-/// Distributions of the four latencies, an arm a curve.
-pub(super) fn add_curves(page: &mut String, view: &View<'_>) {
+/// The cumulative distribution of every latency, a curve for each arm.
+pub(super) fn curves(view: &View<'_>) -> Charts {
     let present: Vec<Arm> = ARMS.into_iter().filter(|arm| view.samples.iter().any(|it| it.arm() == *arm)).collect();
-    page.push_str("<ul class=\"legend\">");
-    for arm in &present {
-        let line = format!("<line class=\"curve c{}\" x1=\"0\" y1=\"6\" x2=\"32\" y2=\"6\"/>", colour(*arm));
-        let _ = write!(page, "<li><svg viewBox=\"0 0 32 12\">{line}</svg>{}</li>", arm_name(*arm));
+    let entry = |arm: &Arm| LegendEntry::Curve { colour: colour(*arm), dashed: false, label: arm_name(*arm).to_owned() };
+    Charts {
+        legend: present.iter().map(entry).collect(),
+        caption:
+            "share of all that are not longer, over a logarithmic axis; a curve that begins above 0 % has values too short for it"
+                .to_owned(),
+        charts: LatencyMetric::ALL.into_iter().filter_map(|metric| cumulative(view, &present, metric)).collect(),
+        layout: Layout::Grid,
     }
-    page.push_str("</ul><p>share of all that are not longer, over a logarithmic axis; a curve that begins above 0 % has values too short for it</p>");
-    page.push_str("<div class=\"charts\">");
-    for metric in LatencyMetric::ALL {
-        let distributions: Vec<(Arm, Distribution)> =
-            present.iter().map(|arm| (*arm, distribution(view, *arm, metric))).filter(|(_, it)| it.n() > 0).collect();
-        let begins = distributions.iter().filter_map(|(_, it)| it.cumulative().find(|(_, share)| *share >= AXIS_FROM_SHARE));
-        let ends = distributions.iter().filter_map(|(_, it)| it.cumulative().last());
-        let (Some(low), Some(high)) = (begins.map(|(ns, _)| ns).min(), ends.map(|(ns, _)| ns).max()) else { continue };
-        let title = format!("{} ({})", metric.title(), metric.name());
-        let curves: Vec<Curve> = distributions.iter().map(|(arm, it)| curve(*arm, it)).collect();
-        let chart = svg::cumulative(&title, &curves, Shares::Even, &Axis::around(low, high));
-        let _ = write!(page, "<div><h3>{title}</h3>{chart}</div>");
-    }
-    page.push_str("</div>");
+}
+
+fn cumulative(view: &View<'_>, arms: &[Arm], metric: LatencyMetric) -> Option<Chart> {
+    let distributions: Vec<(Arm, Distribution)> =
+        arms.iter().map(|arm| (*arm, distribution(view, *arm, metric))).filter(|(_, it)| it.n() > 0).collect();
+    let begins = distributions.iter().filter_map(|(_, it)| it.cumulative().find(|(_, share)| *share >= AXIS_FROM_SHARE));
+    let ends = distributions.iter().filter_map(|(_, it)| it.cumulative().last());
+    let (low, high) = (begins.map(|(ns, _)| ns).min()?, ends.map(|(ns, _)| ns).max()?);
+    let title = format!("{} ({})", metric.title(), metric.name());
+    let curves: Vec<Curve> = distributions.iter().map(|(arm, it)| curve(*arm, it)).collect();
+    let svg = svg::cumulative(&title, &curves, Shares::Even, &Axis::around(low, high));
+    Some(Chart { title, svg })
 }
 
 fn colour(arm: Arm) -> usize {
@@ -84,19 +87,24 @@ fn distribution(view: &View<'_>, arm: Arm, metric: LatencyMetric) -> Distributio
 }
 
 /// Requests under way and output over time, with a mark where an answer was not valid or none came.
-pub(super) fn add_timeline(page: &mut String, view: &View<'_>) {
+pub(super) fn add_timeline(page: &mut Document, view: &View<'_>) {
     let Some(timeline) = Timeline::of(view.samples, view.report.metrics.duration_ns, STEPS) else { return };
-    page.push_str("<h2>Over time</h2><ul class=\"legend\">");
-    let totals: [(&str, &str, Count); 2] = [
+    let totals: [(&'static str, &str, Count); 2] = [
         ("swatch-bad", "invalid answer, when it ended", |it| it.invalid),
         ("swatch-none", "refused or failed, when it ended", |it| it.no_answer),
     ];
-    for (class, name, of) in totals {
+    let area = |(class, name, of): (&'static str, &str, Count)| {
         let total: u64 = timeline.steps.iter().map(of).sum();
-        let _ = write!(page, "<li><i class=\"{class}\"></i>{name}: {total}</li>");
-    }
-    let _ = write!(page, "<li>at most {} requests under way at once</li>", timeline.most_in_flight());
-    let _ = write!(page, "</ul><div class=\"scroll\">{}</div>", chart(&timeline));
+        LegendEntry::Area { class, label: format!("{name}: {total}") }
+    };
+    let most = LegendEntry::Words(format!("at most {} requests under way at once", timeline.most_in_flight()));
+    page.heading("Over time");
+    page.push(Block::Charts(Charts {
+        legend: totals.into_iter().map(area).chain([most]).collect(),
+        charts: vec![Chart { title: String::new(), svg: chart(&timeline) }],
+        layout: Layout::Wide,
+        ..Charts::default()
+    }));
 }
 
 fn chart(timeline: &Timeline) -> String {

@@ -1,32 +1,25 @@
-//! One page that holds a run: what ran, how right and why not, how fast, when, and the failing cases with a line that sends each again. No
-//! script and nothing from elsewhere; every word that came from outside is escaped. Knows no browser.
+//! One page that holds a run: what ran, how right and why not, how fast, when, and the failing cases with a line that sends each again.
 
 mod cases;
 mod charts;
 
-use std::fmt::Write as _;
-
-use super::breakdown::{self, Parts};
+use super::breakdown;
 use super::conditions::{lines, notes};
-use crate::render::escape::escape;
-use super::tables::{RATE_COLUMNS, is_judged, rate_rows};
+use super::tables::{is_judged, rates};
 use super::text::figure;
 use super::view::View;
-use super::{Report, by_arm, client_sentence, page};
+use super::{Report, by_arm, client_sentence};
 use crate::error::Result;
 use crate::metrics::client::ClientVerdict;
 use crate::metrics::excerpt::Group;
 use crate::metrics::stats::Rate;
 use crate::printable::printable;
+use crate::render::{self, Block, Document, Table, Tone};
 
 /// What this page has beyond others. Cases fold open without a script, and a filter is a choice among radio buttons.
 const STYLE: &str = "
-:root{--bad:#c8323c;--fill:#0072b222;--mark:#ffd33d;--on-mark:#1b1f24}
-@media(prefers-color-scheme:dark){:root{--bad:#ff7b72;--fill:#56b4e933;--mark:#d29922;--on-mark:#0d1117}}
-.lead{font-size:1.05rem;color:var(--ink)}.alarm{color:var(--bad);font-weight:600}
-.said td:last-child,.said th:last-child{text-align:left;white-space:normal;overflow-wrap:anywhere;min-width:9rem}
-dl.facts{display:grid;grid-template-columns:max-content 1fr;gap:.1rem 1rem;margin:.5rem 0;font-size:.9rem}
-dl.facts dt{font-weight:400;color:var(--soft)}dl.facts dd{margin:0;color:var(--ink);min-width:0;overflow-wrap:anywhere}
+:root{--fill:#0072b222;--mark:#ffd33d;--on-mark:#1b1f24}
+@media(prefers-color-scheme:dark){:root{--fill:#56b4e933;--mark:#d29922;--on-mark:#0d1117}}
 .area{fill:var(--fill)}.bad{fill:var(--bad)}.none{fill:var(--c1)}
 .swatch-bad{background:var(--bad)}.swatch-none{background:var(--c1)}
 .pick{position:absolute;opacity:0}
@@ -43,7 +36,7 @@ pre{margin:.25rem 0;padding:.6rem;background:var(--band);border:1px solid var(--
 overflow-wrap:anywhere;font:13px/1.45 ui-monospace,monospace;max-height:26rem;overflow:auto;unicode-bidi:isolate}
 pre .gone{color:var(--soft);font-style:italic}pre .code{color:var(--bad)}
 mark{background:var(--mark);color:var(--on-mark);border-radius:2px}
-@media(max-width:40rem){body{padding:1rem}th,td{padding:.2rem .4rem}td.word{min-width:6.5rem}dl.facts{grid-template-columns:1fr}dl.facts dd{margin-bottom:.3rem}
+@media(max-width:40rem){
 details.case>summary{grid-template-columns:1.2rem 1fr 1fr}details.case>summary>.words{grid-column:2/-1}
 details.case>div{padding-left:0}}
 ";
@@ -57,32 +50,41 @@ const WORDS_MAX_CHARS: usize = 400;
 /// # Errors
 /// An answer that is shown cannot be read from the log.
 pub fn render(view: &View<'_>) -> Result<String> {
+    Ok(render::html::render(&document(view)?))
+}
+
+fn document(view: &View<'_>) -> Result<Document> {
     let report = view.report;
     let record = &report.record;
     let model = printable(&record.server.model_id, NAME_MAX_CHARS);
-    let title = format!("sobench: {model} on {}", record.settings.dataset.name);
-    let mut page = page::open(&title, STYLE);
+    let mut page = Document::new(format!("sobench: {model} on {}", record.settings.dataset.name));
+    page.style = STYLE;
     add_head(&mut page, report);
     if is_judged(report) {
         add_quality(&mut page, report);
     }
-    add_latency(&mut page, view);
+    if let Some(latencies) = by_arm::latencies(report) {
+        page.heading("Latency");
+        page.table(latencies);
+        page.push(Block::Charts(charts::curves(view)));
+    }
     charts::add_timeline(&mut page, view);
-    add_parts(&mut page, "By kind of constraint", &breakdown::by_kind(view));
-    add_parts(&mut page, "By tag", &breakdown::by_tag(view));
-    cases::add(&mut page, view)?;
+    add_parts(&mut page, "By kind of constraint", breakdown::by_kind(view));
+    add_parts(&mut page, "By tag", breakdown::by_tag(view));
+    page.heading("Failing cases");
+    page.push(Block::Html(cases::markup(view)?));
     add_conditions(&mut page, report);
-    Ok(page::close(page))
+    Ok(page)
 }
 
 /// What the reader must not miss, and the run in a sentence.
-fn add_head(page: &mut String, report: &Report) {
+fn add_head(page: &mut Document, report: &Report) {
     let overall = &report.metrics.overall;
     if let Some(stamp) = report.record.enforcement.stamp() {
-        let _ = write!(page, "<p class=\"alarm\">{}</p>", escape(&stamp));
+        page.alarm(stamp);
     }
     if report.partial {
-        page.push_str("<p class=\"alarm\">Partial: the run did not come to its end</p>");
+        page.alarm("Partial: the run did not come to its end");
     }
     let seconds = report.metrics.duration_ns as f64 / 1e9;
     let mut sentence = format!(
@@ -90,82 +92,61 @@ fn add_head(page: &mut String, report: &Report) {
         overall.requests, overall.completed, overall.failed
     );
     if overall.cancelled > 0 {
-        let _ = write!(sentence, ", {} cancelled", overall.cancelled);
+        sentence.push_str(&format!(", {} cancelled", overall.cancelled));
     }
     let rates = [("answers/s", overall.throughput.request_throughput), ("output tokens/s", overall.throughput.output_throughput)];
     for (unit, rate) in rates {
         rate.iter().for_each(|rate| sentence.push_str(&format!(", {rate:.2} {unit}")));
     }
-    let _ = write!(page, "<p class=\"lead\">{}</p>", escape(&sentence));
+    page.push(Block::Paragraph { tone: Tone::Lead, text: sentence.into() });
     if let Some(part) = &report.client {
-        let class = if part.verdict == ClientVerdict::DoNotTrust { " class=\"alarm\"" } else { "" };
-        let _ = write!(page, "<p{class}>{}</p>", escape(&client_sentence(part)));
+        let tone = if part.verdict == ClientVerdict::DoNotTrust { Tone::Alarm } else { Tone::Plain };
+        page.push(Block::Paragraph { tone, text: client_sentence(part).into() });
     }
-    for note in notes(report) {
-        let _ = write!(page, "<p>note: {}</p>", escape(&note));
-    }
+    page.notes(notes(report));
 }
 
-fn add_quality(page: &mut String, report: &Report) {
+fn add_quality(page: &mut Document, report: &Report) {
     let quality = &report.metrics.quality;
-    page.push_str("<h2>Quality of the answers</h2>");
-    let rows: Vec<Vec<String>> = rate_rows(quality).into_iter().map(Vec::from).collect();
-    page.push_str("<div class=\"said\">");
-    page::add_table(page, &RATE_COLUMNS.map(str::to_owned), &rows, 1);
-    page.push_str("</div>");
+    page.heading("Quality of the answers");
+    page.table(rates(quality));
     add_groups(page, "Why constrained answers are not valid", &quality.reasons, quality.constrained);
     add_groups(page, "Constrained requests without a verdict", &quality.not_scored, quality.constrained);
 }
 
-fn add_groups(page: &mut String, title: &str, groups: &[Group], whole: usize) {
+fn add_groups(page: &mut Document, title: &str, groups: &[Group], whole: usize) {
     if groups.is_empty() {
         return;
     }
-    let head = ["reason", "count", "share %", "the first one"].map(str::to_owned);
+    page.minor_heading(title);
     let row = |group: &Group| {
         let first = group
             .excerpts
             .first()
             .map_or_else(String::new, |it| printable(&format!("{}: {}", it.case_id, it.words), WORDS_MAX_CHARS));
         let share = figure(Rate::of(group.count, whole).map(|rate| rate.percent));
-        vec![group.name.to_owned(), group.count.to_string(), share, first]
+        [group.name.to_owned(), group.count.to_string(), share, first]
     };
-    let _ = write!(page, "<h3>{title}</h3><div class=\"said\">");
-    page::add_table(page, &head, &groups.iter().map(row).collect::<Vec<_>>(), 1);
-    page.push_str("</div>");
+    let heads = ["reason", "count", "share %", "the first one"];
+    page.table(Table::new(heads, 1).words(3).with_rows(groups.iter().map(row)));
 }
 
-fn add_latency(page: &mut String, view: &View<'_>) {
-    let (head, rows) = by_arm::latencies(view.report);
-    if rows.is_empty() {
+fn add_parts(page: &mut Document, title: &str, (parts, left_out): (Table, usize)) {
+    if parts.is_empty() {
         return;
     }
-    page.push_str("<h2>Latency</h2>");
-    page::add_table(page, &head, &rows, 1);
-    charts::add_curves(page, view);
-}
-
-fn add_parts(page: &mut String, title: &str, parts: &Parts) {
-    if parts.rows.is_empty() {
-        return;
-    }
-    let _ = write!(page, "<h2>{title}</h2>");
-    page::add_table(page, &parts.head, &parts.rows, 1);
-    if parts.left_out > 0 {
-        let _ = write!(page, "<p>{} more, each with fewer requests, are left out</p>", parts.left_out);
+    page.heading(title);
+    page.table(parts);
+    if left_out > 0 {
+        page.paragraph(format!("{left_out} more, each with fewer requests, are left out"));
     }
 }
 
-fn add_conditions(page: &mut String, report: &Report) {
-    page.push_str("<h2>What ran</h2><dl class=\"facts\">");
-    for (name, known) in lines(report) {
-        let _ = write!(page, "<dt>{}</dt><dd>{}</dd>", escape(name), escape(&known));
-    }
+fn add_conditions(page: &mut Document, report: &Report) {
+    page.heading("What ran");
     let shown = |text: &str| printable(text, WORDS_MAX_CHARS);
-    for (name, value) in &report.record.settings.report.metadata {
-        let _ = write!(page, "<dt>{}</dt><dd>{}</dd>", escape(&shown(name)), escape(&shown(value)));
-    }
-    page.push_str("</dl>");
+    let metadata = report.record.settings.report.metadata.iter().map(|(name, value)| (shown(name), shown(value)));
+    page.facts(lines(report).into_iter().map(|(name, known)| (name.to_owned(), known)).chain(metadata));
 }
 
 #[cfg(test)]
@@ -175,7 +156,7 @@ mod tests {
     use crate::metrics::testing::{Made, made};
     use crate::observation::Outcome;
     use crate::record::testing::record;
-    use crate::report::page::testing::check_well_formed;
+    use crate::render::html::testing::check_well_formed;
     use crate::report::view::testing::with_view;
     use crate::verdict::{NotScored, Reason, Verdict};
 

@@ -1,19 +1,26 @@
 //! A comparison as text, Markdown and JSON. Knows no statistics: everything was decided before.
 
-mod blocks;
 mod json;
-mod markdown;
-mod text;
+mod page;
 mod words;
 
 pub use json::{FORMAT_VERSION, render as json};
-pub use markdown::render as markdown;
-pub use text::render as text;
 
 use crate::compare::Comparison;
 use crate::compare::comparable::Finding;
 use crate::compare::gate::Ruling;
 use crate::printable::printable;
+use crate::render;
+
+/// The comparison on a terminal.
+pub fn text(comparison: &Comparison) -> String {
+    render::text::render(&page::document(comparison))
+}
+
+/// The comparison for a comment on a pull request.
+pub fn markdown(comparison: &Comparison) -> String {
+    render::markdown::render(&page::document(comparison), 2)
+}
 
 /// What is said on stderr in the end: what stopped the comparison, or what became of the gate.
 pub fn closing(comparison: &Comparison) -> Vec<String> {

@@ -12,8 +12,8 @@ use super::{EngineSummary, Summary};
 use crate::metrics::distribution::Distribution;
 use crate::render::axis::Axis;
 use crate::render::escape::escape;
-use crate::report::page;
 use crate::render::svg::{self, Bar, COLOURS, Curve, Part, Shares};
+use crate::report::page;
 
 /// The colours of outcomes, light and dark.
 const STYLE: &str = "

@@ -1,4 +1,4 @@
-//! What is said about a comparison, in reading order, without a layout: headings, lines and tables of cells.
+//! The page of a comparison.
 
 use super::words;
 use crate::compare::changed::{Changed, ChangedCase, Seen};
@@ -7,63 +7,43 @@ use crate::compare::gate::FALSE_ALARMS;
 use crate::compare::side::Side;
 use crate::compare::{Against, Comparison, Method};
 use crate::printable::printable;
-
-/// A piece of the page.
-pub(super) enum Block {
-    Heading(String),
-    Lines(Vec<String>),
-    /// The first row is the head; the first column stands left, the others right where they are figures.
-    Table {
-        rows: Vec<Vec<String>>,
-        figures: std::ops::Range<usize>,
-    },
-    /// A case, what A made of it, what the other made of it.
-    Case {
-        title: String,
-        seen: [String; 2],
-    },
-}
+use crate::render::{Block, Document, Level, Table, Text};
 
 /// The most characters of a value in the table of conditions.
 const CONDITION_CHARS: usize = 60;
 
-pub(super) fn all(comparison: &Comparison) -> Vec<Block> {
-    let mut blocks = vec![Block::Heading("Comparison".to_owned()), sides(&comparison.sides)];
-    blocks.extend(conditions(comparison));
+pub(super) fn document(comparison: &Comparison) -> Document {
+    let mut page = Document::default();
+    page.push(Block::Heading { level: Level::Page, text: "Comparison".into() });
+    page.table(sides(&comparison.sides));
+    add_conditions(&mut page, comparison);
     for against in &comparison.against {
-        blocks.extend(one(comparison, against));
+        add_side(&mut page, comparison, against);
     }
-    blocks
+    page
 }
 
-fn sides(sides: &[Side]) -> Block {
-    let mut rows = vec![["", "side", "runs", "requests", "of"].map(str::to_owned).to_vec()];
+fn sides(sides: &[Side]) -> Table {
+    let mut table = Table::new(["", "side", "runs", "requests", "of"], 2).words(4);
     for (place, side) in sides.iter().enumerate() {
         let requests = side.requests().map_or_else(|| "not kept".to_owned(), |requests| requests.len().to_string());
         let mut kinds: Vec<&str> = side.runs.iter().map(|run| words::kind(run.kind)).collect();
         kinds.dedup();
-        rows.push(vec![
-            words::side(place),
-            printable(&side.name, CONDITION_CHARS),
-            side.runs.len().to_string(),
-            requests,
-            kinds.join(", "),
-        ]);
+        let name = printable(&side.name, CONDITION_CHARS);
+        table.row([words::side(place), name, side.runs.len().to_string(), requests, kinds.join(", ")]);
     }
-    Block::Table { rows, figures: 2..4 }
+    table
 }
 
-fn conditions(comparison: &Comparison) -> Vec<Block> {
-    let mut blocks = Vec::new();
+fn add_conditions(page: &mut Document, comparison: &Comparison) {
     let differing: Vec<&Condition> =
         comparison.conditions.iter().filter(|it| !matches!(it.finding, Finding::Same | Finding::NotKnown)).collect();
     if !comparison.is_comparable() {
-        blocks
-            .push(Block::Lines(vec!["NOT COMPARABLE: what is marked below differs, and figures would say nothing.".to_owned()]));
+        page.paragraph("NOT COMPARABLE: what is marked below differs, and figures would say nothing.");
     }
     if !differing.is_empty() {
-        blocks.push(Block::Heading("What differs beside the figures".to_owned()));
-        blocks.push(condition_table(comparison, &differing));
+        page.heading("What differs beside the figures");
+        page.table(condition_table(comparison, &differing));
     }
     let unknown: Vec<&str> = comparison
         .conditions
@@ -72,28 +52,22 @@ fn conditions(comparison: &Comparison) -> Vec<Block> {
         .filter(|it| it.field.weight() != crate::record::condition::Weight::Listed)
         .map(|it| it.field.name())
         .collect();
-    let mut lines = Vec::new();
     if !unknown.is_empty() {
-        lines.push(format!("Not known on every side, and so not checked: {}.", unknown.join(", ")));
+        page.paragraph(format!("Not known on every side, and so not checked: {}.", unknown.join(", ")));
     }
     for (place, side) in comparison.sides.iter().enumerate() {
         for run in &side.runs {
-            lines.extend(
-                run.notices
-                    .iter()
-                    .map(|notice| format!("{} ({}): {notice}", words::side(place), printable(&run.file, CONDITION_CHARS))),
-            );
+            let file = printable(&run.file, CONDITION_CHARS);
+            page.paragraphs(run.notices.iter().map(|notice| format!("{} ({file}): {notice}", words::side(place))));
         }
     }
-    if !lines.is_empty() {
-        blocks.push(Block::Lines(lines));
-    }
-    blocks
 }
 
-fn condition_table(comparison: &Comparison, differing: &[&Condition]) -> Block {
+fn condition_table(comparison: &Comparison, differing: &[&Condition]) -> Table {
     let names = (0..comparison.sides.len()).map(words::side);
-    let mut rows = vec![std::iter::once("condition".to_owned()).chain(names).chain(["so".to_owned()]).collect::<Vec<_>>()];
+    let heads: Vec<String> = std::iter::once("condition".to_owned()).chain(names).chain(["so".to_owned()]).collect();
+    let columns = heads.len();
+    let mut table = Table::new(heads, columns);
     for condition in differing {
         let so = match condition.finding {
             Finding::Stops => "STOPS",
@@ -104,26 +78,18 @@ fn condition_table(comparison: &Comparison, differing: &[&Condition]) -> Block {
         let value =
             |value: &Option<String>| value.as_ref().map_or_else(|| "not known".to_owned(), |it| printable(it, CONDITION_CHARS));
         let values = condition.values.iter().map(value);
-        rows.push(std::iter::once(condition.field.name().to_owned()).chain(values).chain([so.to_owned()]).collect());
+        table.row(std::iter::once(condition.field.name().to_owned()).chain(values).chain([so.to_owned()]));
     }
-    Block::Table { rows, figures: 0..0 }
+    table
 }
 
-fn one(comparison: &Comparison, against: &Against) -> Vec<Block> {
+fn add_side(page: &mut Document, comparison: &Comparison, against: &Against) {
     let other = words::side(against.other);
-    let level = percent(comparison.method.level);
-    let mut blocks = vec![Block::Heading(format!("{other} against A"))];
-    let head = [
-        "figure".to_owned(),
-        "A".to_owned(),
-        other.clone(),
-        "difference".to_owned(),
-        format!("{level} % interval"),
-        "so".to_owned(),
-    ];
+    let interval = format!("{} % interval", percent(comparison.method.level));
+    page.heading(format!("{other} against A"));
     let rows = against.rows.iter().map(|row| {
         let metric = row.measured.metric;
-        vec![
+        [
             metric.to_string(),
             metric.text(row.measured.a),
             metric.text(row.measured.b),
@@ -132,13 +98,12 @@ fn one(comparison: &Comparison, against: &Against) -> Vec<Block> {
             words::word(row),
         ]
     });
-    blocks.push(Block::Table { rows: std::iter::once(head.to_vec()).chain(rows).collect(), figures: 1..5 });
-    blocks.push(Block::Lines(notes(comparison, against)));
-    blocks.extend(rulings(comparison, against));
+    page.table(Table::new(["figure", "A", &other, "difference", &interval, "so"], 1).words(5).with_rows(rows));
+    page.paragraphs(notes(comparison, against));
+    add_rulings(page, comparison, against);
     if let Some(changed) = &against.changed {
-        blocks.extend(cases(changed, &other));
+        add_cases(page, changed, &other);
     }
-    blocks
 }
 
 fn notes(comparison: &Comparison, against: &Against) -> Vec<String> {
@@ -187,15 +152,13 @@ fn spread_of_runs(comparison: &Comparison, against: &Against) -> String {
     }
 }
 
-fn rulings(comparison: &Comparison, against: &Against) -> Vec<Block> {
-    let mut blocks = Vec::new();
+fn add_rulings(page: &mut Document, comparison: &Comparison, against: &Against) {
     let other = words::side(against.other);
     if let Some(level) = comparison.method.gate_level.filter(|_| !against.changes.is_empty()) {
-        let head =
-            ["rule", "A", &other, "change", &format!("{} % interval", percent(level)), "ruling"].map(str::to_owned).to_vec();
+        let interval = format!("{} % interval", percent(level));
         let rows = against.changes.iter().map(|it| {
             let metric = it.rule.metric;
-            vec![
+            [
                 it.rule.to_string(),
                 metric.text(it.a),
                 metric.text(it.b),
@@ -204,38 +167,32 @@ fn rulings(comparison: &Comparison, against: &Against) -> Vec<Block> {
                 it.ruling.to_string(),
             ]
         });
-        blocks.push(Block::Heading(format!("Gate: changes from A to {other}")));
-        blocks.push(Block::Table { rows: std::iter::once(head).chain(rows).collect(), figures: 1..5 });
-        blocks.push(Block::Lines(vec![format!(
+        page.heading(format!("Gate: changes from A to {other}"));
+        page.table(Table::new(["rule", "A", &other, "change", &interval, "ruling"], 1).words(5).with_rows(rows));
+        page.paragraph(format!(
             "A rule is broken where the change is past its size and the whole interval is beyond nothing. The intervals are so wide that of \
              gates over equal sides at most {} % fail by chance, the spread between runs of a side with one run aside.",
             percent(FALSE_ALARMS)
-        )]));
+        ));
     }
     if !against.limits.is_empty() {
-        let head = ["bound", &other, "ruling"].map(str::to_owned).to_vec();
-        let rows =
-            against.limits.iter().map(|it| vec![it.rule.to_string(), it.rule.metric.text(it.value), it.ruling.to_string()]);
-        blocks.push(Block::Heading(format!("Gate: bounds on {other}")));
-        blocks.push(Block::Table { rows: std::iter::once(head).chain(rows).collect(), figures: 1..2 });
+        let rows = against.limits.iter().map(|it| [it.rule.to_string(), it.rule.metric.text(it.value), it.ruling.to_string()]);
+        page.heading(format!("Gate: bounds on {other}"));
+        page.table(Table::new(["bound", &other, "ruling"], 1).words(2).with_rows(rows));
     }
-    blocks
 }
 
-fn cases(changed: &Changed, other: &str) -> Vec<Block> {
-    let mut blocks = vec![
-        Block::Heading("Cases that changed their verdict".to_owned()),
-        Block::Lines(vec![format!(
-            "{} right in A and wrong in {other}, {} the other way round, of {} that are judged on both sides.",
-            changed.worse, changed.better, changed.judged
-        )]),
-    ];
-    blocks.extend(changed.cases.iter().map(|case| one_case(case, other)));
+fn add_cases(page: &mut Document, changed: &Changed, other: &str) {
+    page.heading("Cases that changed their verdict");
+    page.paragraph(format!(
+        "{} right in A and wrong in {other}, {} the other way round, of {} that are judged on both sides.",
+        changed.worse, changed.better, changed.judged
+    ));
+    changed.cases.iter().for_each(|case| page.push(one_case(case, other)));
     let more = changed.worse + changed.better - changed.cases.len();
     if more > 0 {
-        blocks.push(Block::Lines(vec![format!("{more} more: --changed {}", changed.worse + changed.better)]));
+        page.paragraph(format!("{more} more: --changed {}", changed.worse + changed.better));
     }
-    blocks
 }
 
 fn one_case(case: &ChangedCase, other: &str) -> Block {
@@ -254,9 +211,9 @@ fn one_case(case: &ChangedCase, other: &str) -> Block {
             None => format!("{name}{runs}: the file keeps no answers"),
         }
     };
-    Block::Case {
-        title: format!("{} ({way})", printable(&case.case, CONDITION_CHARS)),
-        seen: [seen("A", &case.a), seen(other, &case.b)],
+    Block::Item {
+        text: Text::default().strong(format!("{} ({way})", printable(&case.case, CONDITION_CHARS))),
+        below: vec![Text::default().code(seen("A", &case.a)), Text::default().code(seen(other, &case.b))],
     }
 }
 
