@@ -47,10 +47,8 @@ pub fn document(calibration: &Calibration) -> Document {
         ("CPU", "of the client's whole process, start and end included"),
     ]);
     if rows.iter().any(|row| row.client == FLOOR) {
-        document.definitions([(
-            FLOOR,
-            "a loop that waits, reads and looks at nothing, in one thread: what no client can go below",
-        )]);
+        document
+            .definitions([(FLOOR, "a loop that waits, reads and looks at nothing, in one thread: what no client can go below")]);
     }
     document
 }

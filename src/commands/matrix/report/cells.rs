@@ -77,7 +77,9 @@ fn columns(comparison: &Comparison, swept: bool) -> Vec<(&'static str, Show)> {
         columns.push(("overhead\nTTFT %", |figures| overhead(figures, |control| control.ttft_overhead.as_ref())));
         columns.push(("overhead\nTPOT %", |figures| overhead(figures, |control| control.tpot_overhead.as_ref())));
     }
-    columns.push(("cold/warm\nTTFT ms", |figures| two(&uses(figures, &figures.cold_ttft_ms), &uses(figures, &figures.warm_ttft_ms))));
+    columns.push(("cold/warm\nTTFT ms", |figures| {
+        two(&uses(figures, &figures.cold_ttft_ms), &uses(figures, &figures.warm_ttft_ms))
+    }));
     columns
 }
 

@@ -211,7 +211,10 @@ pub(crate) mod tests {
     fn a_page_carries_nothing_that_a_terminal_obeys_and_nothing_unknown_as_a_zero() {
         for found in [eventful(), preflight(Vec::new())] {
             let page = text::render(&document(&found));
-            assert!(!page.chars().any(|character| character.is_control() && character != '\n') && !page.contains('\u{202e}'), "{page}");
+            assert!(
+                !page.chars().any(|character| character.is_control() && character != '\n') && !page.contains('\u{202e}'),
+                "{page}"
+            );
             assert!(page.lines().all(|line| line.chars().count() <= 120), "{page}");
         }
         let nothing = text::render(&document(&preflight(vec![cell(Kind::Regex, ResponseFormat, Class::NotCarried)])));

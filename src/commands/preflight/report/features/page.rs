@@ -48,9 +48,8 @@ pub(crate) fn document(survey: &Survey) -> Document {
 /// The table of one server.
 fn with_evidence(server: &Surveyed) -> Table {
     let width = |cell: fn(&Found) -> usize| server.found.iter().map(cell).max().unwrap_or(0);
-    let beside = width(|found| found.id.chars().count())
-        + width(|found| found.verdict.name().len())
-        + width(|found| counted(found).len());
+    let beside =
+        width(|found| found.id.chars().count()) + width(|found| found.verdict.name().len()) + width(|found| counted(found).len());
     let room = TABLE_WIDTH.saturating_sub(beside + BETWEEN_CELLS).max(MIN_EVIDENCE_CHARS);
     let row = |found: &Found| {
         // The ellipsis takes a place of its own.
@@ -172,7 +171,10 @@ mod tests {
     #[test]
     fn a_page_carries_nothing_that_a_terminal_obeys() {
         let page = text::render(&document(&survey()));
-        assert!(!page.chars().any(|character| character.is_control() && character != '\n') && !page.contains('\u{202e}'), "{page}");
+        assert!(
+            !page.chars().any(|character| character.is_control() && character != '\n') && !page.contains('\u{202e}'),
+            "{page}"
+        );
         assert!(page.lines().all(|line| line.chars().count() <= TABLE_WIDTH), "{page}");
     }
 }
