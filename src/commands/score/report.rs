@@ -48,7 +48,7 @@ fn add(document: &mut Document, score: &Score) {
     let disagreements = disagreements(quality);
     document.titled_table("Where the vLLM script's formula says something else (share of those it scores)", disagreements);
     document.gap();
-    document.paragraphs(score.assumptions.iter().map(|words| format!("assumed: {}", printable(words, MAX_CHARS))));
+    document.facts(score.assumptions.iter().map(|words| ("assumed", printable(words, MAX_CHARS))));
     document.notes(score.notices.iter().map(|words| printable(words, MAX_CHARS)).collect());
 }
 
