@@ -1,6 +1,6 @@
 //! How a command ends: what goes to stdout and stderr, and the exit code.
 
-use serde_json::Value;
+use serde::Serialize;
 
 /// The output of a command that came to its end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,8 +25,8 @@ impl CommandOutput {
 }
 
 /// A value as JSON for people, with a line end.
-pub(crate) fn pretty(value: &Value) -> String {
-    let mut text = serde_json::to_string_pretty(value).expect("a value of strings, numbers and lists is written");
+pub(crate) fn pretty(value: &impl Serialize) -> String {
+    let mut text = serde_json::to_string_pretty(value).expect("all keys are strings");
     text.push('\n');
     text
 }

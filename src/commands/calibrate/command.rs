@@ -13,10 +13,11 @@ use super::options::CalibrateOptions;
 use super::server::{Ask, Log, MODEL, Timetable};
 use super::{Calibration, FLOOR, Load, Measured, Point, Row};
 use crate::commands::calibrate::report;
-use crate::commands::output::CommandOutput;
+use crate::commands::output::{CommandOutput, pretty};
 use crate::error::{Error, Result};
 use crate::exit_codes::{COULD_NOT, DONE};
 use crate::output_format::OutputFormat;
+use crate::render::text;
 use crate::terminal;
 
 /// The file in which a client saves its result.
@@ -47,7 +48,10 @@ pub fn run(options: &CalibrateOptions) -> Result<CommandOutput> {
     let some_failed = rows.iter().any(|row| row.failure.is_some());
     let calibration =
         Calibration { machine: machine(), ttft_ms: options.ttft_ms, itl_ms: options.itl_ms, repeat: options.repeat, rows };
-    let stdout = if options.format == OutputFormat::Json { report::json(&calibration) } else { report::text(&calibration) };
+    let stdout = match options.format {
+        OutputFormat::Json => pretty(&calibration),
+        _ => text::render(&report::document(&calibration)),
+    };
     Ok(CommandOutput { stdout, exit_code: if some_failed { COULD_NOT } else { DONE }, ..CommandOutput::default() })
 }
 

@@ -7,7 +7,7 @@ use tokio::runtime::Runtime;
 use crate::commands::output::CommandOutput;
 use crate::commands::preflight::options::{FeatureOptions, PreflightOptions, PreflightTarget};
 use crate::commands::preflight::output;
-use crate::commands::preflight::report::features::{json, text};
+use crate::commands::preflight::report::features::{json, page};
 use crate::commands::preflight::target::Target;
 use crate::driver::Stop;
 use crate::error::{Error, Result};
@@ -38,7 +38,7 @@ pub(super) fn run(options: &PreflightOptions, features: &FeatureOptions) -> Resu
     }
     label(&mut servers);
     let survey = Survey { settings, features: features.features.clone(), servers };
-    Ok(output(options, exit_code(&survey), &json::render(&survey), || text::render(&survey)))
+    Ok(output(options, exit_code(&survey), &json::render(&survey), &page::document(&survey)))
 }
 
 fn asked(

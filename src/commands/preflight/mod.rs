@@ -16,12 +16,13 @@ use self::options::PreflightOptions;
 use self::target::Target;
 use crate::commands::flags::environment;
 use crate::commands::output::{CommandOutput, pretty};
-use crate::commands::preflight::report::{json, text};
+use crate::commands::preflight::report::{json, page};
 use crate::driver::Stop;
 use crate::error::{Error, Result};
 use crate::exit_codes::{COULD_NOT, DONE, NOT_KEPT};
 use crate::output_format::OutputFormat;
 use crate::preflight::{Preflight, ask};
+use crate::render::{Document, text};
 use crate::terminal;
 
 /// Asks, prints, writes.
@@ -42,7 +43,7 @@ pub fn run(flags: &PreflightArgs) -> Result<CommandOutput> {
         }
     };
     let preflight = runtime.block_on(ask::run(&target.client, &target.options, Stop::never(), told))?;
-    Ok(output(options, exit_code(&preflight), &json::render(&preflight), || text::render(&preflight)))
+    Ok(output(options, exit_code(&preflight), &json::render(&preflight), &page::document(&preflight)))
 }
 
 /// Nothing was learnt where the same request fails without a constraint.
@@ -56,7 +57,7 @@ fn exit_code(preflight: &Preflight) -> u8 {
 
 /// The end of a command that found something: its file written where one is wanted, its page or its JSON printed. A file that
 /// cannot be written costs the exit code and nothing else.
-pub(super) fn output(options: &PreflightOptions, exit_code: u8, found: &Value, page: impl FnOnce() -> String) -> CommandOutput {
+pub(super) fn output(options: &PreflightOptions, exit_code: u8, found: &Value, page: &Document) -> CommandOutput {
     let file = pretty(found);
     let mut output = CommandOutput { exit_code, ..CommandOutput::default() };
     if let Some(path) = &options.json {
@@ -68,7 +69,7 @@ pub(super) fn output(options: &PreflightOptions, exit_code: u8, found: &Value, p
             }
         }
     }
-    output.stdout = if options.format == OutputFormat::Json { file } else { page() };
+    output.stdout = if options.format == OutputFormat::Json { file } else { text::render(page) };
     output
 }
 

@@ -27,6 +27,7 @@ use crate::metrics::stats::Rate;
 use crate::metrics::{Judged, Sample, Tokens};
 use crate::observation::{Observation, Outcome, Timing};
 use crate::output_format::OutputFormat;
+use crate::render::text;
 use crate::verdict::{NotScored, Verdict};
 
 /// Judges stored answers again.
@@ -42,7 +43,7 @@ pub fn run(flags: &ScoreArgs) -> Result<CommandOutput> {
     }
     let stdout = match options.format {
         OutputFormat::Json => report::json(&scores, options.evaluate.assert_formats),
-        _ => report::text(&scores),
+        _ => text::render(&report::document(&scores)),
     };
     Ok(CommandOutput { stdout, lines: Vec::new(), exit_code: DONE, ..CommandOutput::default() })
 }

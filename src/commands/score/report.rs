@@ -1,13 +1,13 @@
-//! Stored answers judged again, as text and as JSON. Knows no file and no verdict's origin.
-//!
-//! The JSON's contract is `schemas/contracts/score.schema.json`.
+//! The page and the JSON of scored answers. The JSON's contract is `schemas/contracts/score.schema.json`.
 
+use serde_json::json;
+
+use crate::commands::output::pretty;
 use crate::commands::score::{Agreement, Score};
 use crate::metrics::excerpt::Group;
 use crate::printable::printable;
-use crate::render::{self, Document, Table};
+use crate::render::{Block, Document, Level, Table};
 use crate::report::tables::{RATE_COLUMNS, disagreements, groups, rate_cells, reasons, unjudged};
-use serde_json::json;
 
 /// The version of the JSON, raised whenever a key changes its meaning or goes away.
 const FORMAT_VERSION: u32 = 1;
@@ -15,11 +15,11 @@ const FORMAT_VERSION: u32 = 1;
 /// The most characters of a name or sentence from outside.
 const MAX_CHARS: usize = 400;
 
-/// The page that a person reads.
-pub fn text(scores: &[Score]) -> String {
-    let mut page = Document::default();
-    scores.iter().for_each(|score| add_file(&mut page, score));
-    render::text::render(&page)
+/// The page of all files.
+pub fn document(scores: &[Score]) -> Document {
+    let mut document = Document::new("sobench: scored answers");
+    scores.iter().for_each(|score| add(&mut document, score));
+    document
 }
 
 /// The whole of it as one JSON value.
@@ -31,30 +31,27 @@ pub fn json(scores: &[Score], assert_formats: bool) -> String {
         "assert_formats": assert_formats,
         "files": scores,
     });
-    format!("{}\n", serde_json::to_string_pretty(&value).expect("a value is JSON"))
+    pretty(&value)
 }
 
-fn add_file(page: &mut Document, score: &Score) {
+fn add(document: &mut Document, score: &Score) {
+    let quality = &score.quality;
     let kinds: Vec<String> = score.constraints.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
     let kinds = if kinds.is_empty() { "none".to_owned() } else { kinds.join(", ") };
-    page.heading(printable(&score.file, MAX_CHARS));
-    page.paragraph(format!("{}: {} answers, by constraint: {kinds}", score.kind.name(), score.answers));
-    let quality = &score.quality;
-    page.titled_table("What the answers are worth", Some(rates(score)));
-    page.titled_table("Why constrained answers are not valid (share of the constrained)", reasons(quality));
-    page.titled_table("Constrained answers that could not be judged (share of the constrained)", unjudged(quality));
-    page.titled_table(
-        "Today's verdicts against the file's own (share of those that have both)",
-        score.agreement.as_ref().and_then(against),
-    );
-    page.titled_table("Where the vLLM script's formula says something else (share of those it scores)", disagreements(quality));
-    page.gap();
-    page.facts(score.assumptions.iter().map(|words| ("assumed", printable(words, MAX_CHARS))));
-    page.notes(score.notices.iter().map(|words| printable(words, MAX_CHARS)).collect());
-    page.gap();
+    document.push(Block::Heading { level: Level::Page, text: printable(&score.file, MAX_CHARS).into() });
+    document.facts([(score.kind.name(), format!("{} answers, by constraint: {kinds}", score.answers))]);
+    document.titled_table("What the answers are worth", Some(rates(score)));
+    document.titled_table("Why constrained answers are not valid (share of the constrained)", reasons(quality));
+    document.titled_table("Constrained answers that could not be judged (share of the constrained)", unjudged(quality));
+    let against = score.agreement.as_ref().and_then(against);
+    document.titled_table("Today's verdicts against the file's own (share of those that have both)", against);
+    let disagreements = disagreements(quality);
+    document.titled_table("Where the vLLM script's formula says something else (share of those it scores)", disagreements);
+    document.gap();
+    document.facts(score.assumptions.iter().map(|words| ("assumed", printable(words, MAX_CHARS))));
+    document.notes(score.notices.iter().map(|words| printable(words, MAX_CHARS)).collect());
 }
 
-/// The rates that stored answers have.
 fn rates(score: &Score) -> Table {
     let quality = &score.quality;
     let mut table = Table::new(RATE_COLUMNS, 1).words(4);

@@ -38,6 +38,10 @@ fn scored(text: &str, dataset: Option<DatasetPlan>) -> Result<Score> {
     read::answers(&path, &options).map(|answers| score("answers".to_owned(), answers, evaluate))
 }
 
+fn page(score: Score) -> String {
+    text::render(&report::document(&[score]))
+}
+
 /// Kind, answers, hits of how many, reasons.
 type Counts<'a> = (FileKind, usize, Option<(usize, usize)>, Vec<(&'a str, usize)>);
 
@@ -68,7 +72,7 @@ fn what_an_old_100_percent_was_worth() {
     assert_eq!((agreement.compared, agreement.only_file.count, agreement.only_ours.count), (5, 3, 0));
     assert_eq!(agreement.only_file.excerpts[0].case_id, "outputs[1]");
     assert_eq!((score.quality.failed, score.assumptions.len()), (1, 3));
-    let page = crate::commands::score::report::text(&[score]);
+    let page = page(score);
     assert!(page.contains("the file's correct_rate(%)") && page.contains("Today's verdicts against the file's own"), "{page}");
 }
 
@@ -112,7 +116,7 @@ fn rows_bring_their_constraints() {
     assert_eq!((single.kind, single.answers, single.notices.len()), (FileKind::Rows, 1, 0));
     let named = scored(&text[0], Some(dataset(DatasetName::Json))).unwrap();
     assert_eq!((named.kind, named.notices.len()), (FileKind::Rows, 1));
-    let page = crate::commands::score::report::text(&[named]);
+    let page = page(named);
     assert!(page.contains("--dataset json says nothing of it"), "{page}");
 }
 

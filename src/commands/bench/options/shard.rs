@@ -9,7 +9,7 @@ use crate::commands::bench::args::BenchArgs;
 use crate::commands::flags::checks::seconds;
 use crate::commands::flags::environment::variable;
 use crate::commands::flags::shard::shard;
-use crate::dates::unix_s_of;
+use crate::dates::since_1970;
 use crate::driver::CoordinatorOptions;
 use crate::error::{Error, Result};
 use crate::load::Load;
@@ -107,34 +107,20 @@ pub(crate) fn start(flags: &ShardArgs) -> Result<StartPlan> {
         return Ok(StartPlan::Coordinator(CoordinatorOptions { address: address.clone(), timeout }));
     }
     let Some(text) = &flags.start_at else { return Ok(StartPlan::Own) };
-    let start = since_1970(text).and_then(|since| SystemTime::UNIX_EPOCH.checked_add(since));
+    let since = since_1970(text).or_else(|| decimal_seconds(text));
+    let start = since.and_then(|since| SystemTime::UNIX_EPOCH.checked_add(since));
     start.map(StartPlan::At).ok_or_else(|| {
         Error::usage(format!("--start-at is no instant: {text}"))
             .hint("give RFC 3339 in UTC, e.g. 2026-03-01T12:00:00Z, or seconds since 1970, e.g. \"$(($(date +%s) + 60))\"")
     })
 }
 
-/// Seconds with or without decimals, or a date with its time in UTC (RFC 3339).
-fn since_1970(text: &str) -> Option<Duration> {
-    let (whole, decimals) = match text.strip_suffix(['Z', 'z']).or_else(|| text.strip_suffix("+00:00")) {
-        Some(utc) => {
-            let (second, decimals) = utc.split_once('.').map_or((utc, None), |(second, decimals)| (second, Some(decimals)));
-            (u64::try_from(unix_s_of(second)?).ok()?, decimals)
-        }
-        None => {
-            let (second, decimals) = text.split_once('.').map_or((text, None), |(second, decimals)| (second, Some(decimals)));
-            let is_whole = !second.is_empty() && second.bytes().all(|byte| byte.is_ascii_digit());
-            (second.parse().ok().filter(|_| is_whole)?, decimals)
-        }
-    };
-    let nanoseconds = match decimals {
-        None => 0,
-        Some(digits) if (1..=9).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit()) => {
-            format!("{digits:0<9}").parse().ok()?
-        }
-        Some(_) => return None,
-    };
-    Some(Duration::new(whole, nanoseconds))
+/// Seconds with or without decimals.
+fn decimal_seconds(text: &str) -> Option<Duration> {
+    let is_digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let (whole, decimals) = text.split_once('.').unwrap_or((text, "0"));
+    let is_number = is_digits(whole) && is_digits(decimals) && decimals.len() <= 9;
+    is_number.then(|| Some(Duration::new(whole.parse().ok()?, format!("{decimals:0<9}").parse().ok()?)))?
 }
 
 /// Refuses what several clients cannot do as one would.

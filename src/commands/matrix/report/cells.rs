@@ -1,24 +1,16 @@
-//! The table as cells, for every form alike; lines of a cell are kept apart by line feeds. Knows no layout.
+//! The table of a comparison; lines of a cell are separated by line feeds.
 
-use super::words::reasons;
 use super::{ColdFrom, Comparison, Control, Fate, Figures, Load, Row};
 use crate::metrics::overhead::Overhead;
 use crate::metrics::stats::{Rate, Summary};
 use crate::printable::printable;
+use crate::render::Table;
 
 /// What stands where nothing is known.
 const UNKNOWN: &str = "n/a";
 
 /// The most characters of a name.
 const NAME_CHARS: usize = 40;
-
-/// The one table.
-pub(super) struct Table {
-    pub(super) head: Vec<String>,
-    pub(super) rows: Vec<Vec<String>>,
-    /// How many columns from the left hold words; the others hold numbers.
-    pub(super) word_columns: usize,
-}
 
 /// What a line shows in a column.
 type Show = fn(&Figures) -> String;
@@ -27,10 +19,10 @@ type Show = fn(&Figures) -> String;
 pub(super) fn table(comparison: &Comparison) -> Table {
     let swept = comparison.rows.iter().any(|row| row.load != Load::AsGiven);
     let columns = columns(comparison, swept);
-    let mut head = vec!["dataset".to_owned(), "backend".to_owned()];
-    head.extend(swept.then(|| "load".to_owned()));
+    let mut head = vec!["dataset", "backend"];
+    head.extend(swept.then_some("load"));
     let word_columns = head.len();
-    head.extend(columns.iter().map(|(name, _)| (*name).to_owned()));
+    head.extend(columns.iter().map(|(name, _)| *name));
     let reasons = reasons(comparison);
     let row = |row: &Row| {
         let mut cells = vec![printable(&row.dataset, NAME_CHARS), printable(&row.contender, NAME_CHARS)];
@@ -38,41 +30,56 @@ pub(super) fn table(comparison: &Comparison) -> Table {
         match &row.fate {
             Fate::Measured(figures) => cells.extend(columns.iter().map(|(_, show)| show(figures))),
             Fate::DidNotRun { reason } => {
-                let number = reasons.iter().position(|it| it == reason).map_or(0, |place| place + 1);
+                let number = reasons.iter().position(|known| known == reason).map_or(0, |place| place + 1);
                 cells.push(format!("did not\nrun ({number})"));
                 cells.extend(columns.iter().skip(1).map(|_| String::new()));
             }
         }
         cells
     };
-    Table { rows: comparison.rows.iter().map(row).collect(), head, word_columns }
+    Table::new(head, word_columns).with_rows(comparison.rows.iter().map(row))
+}
+
+/// The reasons of rows without figures, numbered as in the table.
+pub(super) fn reasons(comparison: &Comparison) -> Vec<String> {
+    let mut known: Vec<String> = Vec::new();
+    for row in &comparison.rows {
+        if let Fate::DidNotRun { reason } = &row.fate
+            && !known.contains(reason)
+        {
+            known.push(reason.clone());
+        }
+    }
+    known
 }
 
 fn columns(comparison: &Comparison, swept: bool) -> Vec<(&'static str, Show)> {
     let mut columns: Vec<(&'static str, Show)> = vec![
-        ("correct\n%", |it| with_interval(it.correct_rate)),
-        ("compl.\n%", |it| percent(it.compliance)),
-        ("cover.\n%", |it| percent(it.coverage)),
+        ("correct\n%", |figures| with_interval(figures.correct_rate)),
+        ("compl.\n%", |figures| percent(figures.compliance)),
+        ("cover.\n%", |figures| percent(figures.coverage)),
     ];
     if comparison.about.control {
-        columns.push(("control\n%", |it| percent(it.control.as_ref().and_then(|control| control.control_rate))));
+        columns.push(("control\n%", |figures| percent(figures.control.as_ref().and_then(|control| control.control_rate))));
     }
     columns.extend([
-        ("TTFT ms\np50/p99", (|it| latency(it, &it.ttft_ms)) as Show),
-        ("TPOT ms\np50/p99", |it| latency(it, &it.tpot_ms)),
-        ("out\ntok/s", |it| figure(it.output_throughput)),
+        ("TTFT ms\np50/p99", (|figures| latency(figures, &figures.ttft_ms)) as Show),
+        ("TPOT ms\np50/p99", |figures| latency(figures, &figures.tpot_ms)),
+        ("out\ntok/s", |figures| figure(figures.output_throughput)),
     ]);
     if swept {
-        columns.push(("req/s\nvalid", |it| two(&figure(it.request_throughput), &figure(it.valid_throughput))));
+        columns.push(("req/s\nvalid", |figures| two(&figure(figures.request_throughput), &figure(figures.valid_throughput))));
     }
     if comparison.about.goodput.is_some() {
-        columns.push(("valid in\nobj. %", |it| with_interval(it.valid_within_objectives)));
+        columns.push(("valid in\nobj. %", |figures| with_interval(figures.valid_within_objectives)));
     }
     if comparison.about.control {
-        columns.push(("overhead\nTTFT %", |it| overhead(it, |control| control.ttft_overhead.as_ref())));
-        columns.push(("overhead\nTPOT %", |it| overhead(it, |control| control.tpot_overhead.as_ref())));
+        columns.push(("overhead\nTTFT %", |figures| overhead(figures, |control| control.ttft_overhead.as_ref())));
+        columns.push(("overhead\nTPOT %", |figures| overhead(figures, |control| control.tpot_overhead.as_ref())));
     }
-    columns.push(("cold/warm\nTTFT ms", |it| two(&uses(it, &it.cold_ttft_ms), &uses(it, &it.warm_ttft_ms))));
+    columns.push(("cold/warm\nTTFT ms", |figures| {
+        two(&uses(figures, &figures.cold_ttft_ms), &uses(figures, &figures.warm_ttft_ms))
+    }));
     columns
 }
 

@@ -1,24 +1,23 @@
-//! Runs held side by side, as a value and in its forms. Pure: who ran them and how is none of its business.
+//! The comparison of the runs of a matrix, and its output formats.
 //!
-//! [`Comparison`] is one table, backend by dataset, with what the answers were worth beside what they cost. The forms are functions of it.
+//! [`Comparison`] is one table, backend by dataset: rates of the answers beside latencies and throughputs. As JSON its contract is
+//! `schemas/contracts/matrix.schema.json`; the other formats render the page of `page.rs`.
 
 mod cells;
-mod html;
-mod json;
-mod markdown;
-mod text;
-mod words;
+mod page;
 
 use std::fmt;
 
 use serde::{Serialize, Serializer};
 
+use crate::commands::output::pretty;
 use crate::error::Result;
 use crate::metrics::Slo;
 use crate::metrics::knee::Knee;
 use crate::metrics::overhead::Overhead;
 use crate::metrics::stats::{Rate, Summary};
 use crate::output_format::OutputFormat;
+use crate::render::{Document, html, markdown, text};
 
 /// What the file says that it is.
 pub const FORMAT: &str = "sobench-arms";
@@ -199,10 +198,13 @@ pub enum Treatment {
 /// There is no such format of a comparison.
 pub fn render(comparison: &Comparison, format: OutputFormat) -> Result<String> {
     match format {
-        OutputFormat::Json => Ok(json::render(comparison)),
-        OutputFormat::Markdown => Ok(markdown::render(comparison)),
-        OutputFormat::Html => Ok(html::render(comparison)),
-        OutputFormat::Text => Ok(text::render(comparison)),
+        OutputFormat::Json => Ok(pretty(comparison)),
+        OutputFormat::Markdown => {
+            let document = Document { title: "sobench: backends side by side".into(), ..page::document(comparison) };
+            Ok(markdown::render(&document, 3))
+        }
+        OutputFormat::Html => Ok(html::render(&page::document(comparison))),
+        OutputFormat::Text => Ok(text::render(&page::document(comparison))),
         OutputFormat::Csv | OutputFormat::Junit | OutputFormat::VllmServe | OutputFormat::VllmStructured => {
             Err(format.unsupported("a comparison"))
         }

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::testing::eventful;
 use super::*;
-use crate::report::page::testing::check_well_formed;
+use crate::render::html::testing::check_well_formed;
 
 const CONTRACT: &str = include_str!("../../../../schemas/contracts/matrix.schema.json");
 

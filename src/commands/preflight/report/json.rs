@@ -79,7 +79,7 @@ fn to_value(value: impl serde::Serialize) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::super::text::tests::eventful;
+    use super::super::page::tests::eventful;
     use super::*;
     use crate::preflight::testing::preflight;
 

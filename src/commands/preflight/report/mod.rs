@@ -1,6 +1,6 @@
-//! A preflight as text and as JSON. Of `preflight` it sees only its plain data; it asks nobody.
+//! The page and the JSON file of a preflight; `features` has those of a survey of JSON-Schema features.
 
 pub(super) mod features;
 pub(super) mod json;
-pub(super) mod text;
+pub(super) mod page;
 mod words;

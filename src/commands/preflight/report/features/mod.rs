@@ -1,6 +1,6 @@
-//! A survey of JSON-Schema features as text and as JSON. Of `preflight` it sees only its plain data; it asks nobody.
+//! The page and the JSON file of a survey of JSON-Schema features.
 
 pub(crate) mod json;
+pub(crate) mod page;
 #[cfg(test)]
 mod testing;
-pub(crate) mod text;

@@ -1,15 +1,51 @@
-//! The sentences around the table, the same in every form. Knows no layout.
+//! The comparison as a page: the conditions, the table of `cells.rs`, and the sentences below it.
 
+use super::cells::{reasons, table};
 use super::{ColdFrom, Comparison, Fate, Row};
 use crate::metrics::knee::Knee;
 use crate::metrics::stats::Rate;
 use crate::printable::printable;
+use crate::render::{Document, Text};
 
-/// The most characters of a reason or a notice, which may quote a stranger.
+/// The most characters of a reason or a notice, which may quote a server.
 const REASON_CHARS: usize = 900;
 
-/// What ran, as name and description.
-pub(super) fn conditions(comparison: &Comparison) -> Vec<(&'static str, String)> {
+/// The one table is wide: its words are short, and it gets the room.
+const STYLE: &str = "body{max-width:92rem}th,td{padding:.2rem .45rem}th.word,td.word{min-width:4rem}";
+
+/// The page. Its title names the contenders.
+pub(super) fn document(comparison: &Comparison) -> Document {
+    let mut document = Document { style: STYLE, ..Document::new(title(comparison)) };
+    let strong = |words: String| Text::default().strong(words);
+    if comparison.about.partial {
+        document.paragraph(strong("PARTIAL: stopped before its end; what did not run has no figure".to_owned()));
+    }
+    document.facts(conditions(comparison));
+    document.gap();
+    document.table(table(comparison));
+    let reasons = reasons(comparison);
+    let reason = |(place, reason): (usize, &String)| format!("({}) did not run: {}", place + 1, shown(reason));
+    document.paragraphs(reasons.iter().enumerate().map(reason));
+    document.gap();
+    document.paragraphs(knees(comparison).iter().map(|knee| strong(shown(knee))));
+    document.gap();
+    document.notes(comparison.notices.iter().map(|notice| shown(notice)).collect());
+    document.legend(legend(comparison));
+    document
+}
+
+fn title(comparison: &Comparison) -> String {
+    let mut names: Vec<&str> = Vec::new();
+    for row in &comparison.rows {
+        if !names.contains(&row.contender.as_str()) {
+            names.push(&row.contender);
+        }
+    }
+    format!("sobench: {}", names.join(", "))
+}
+
+/// The settings that all lines share.
+fn conditions(comparison: &Comparison) -> Vec<(&'static str, String)> {
     let about = &comparison.about;
     let date = about.date.as_deref().map(|date| format!(", at {date}")).unwrap_or_default();
     let repeats = if about.repeats == 1 { "one run".to_owned() } else { format!("{} runs", about.repeats) };
@@ -41,7 +77,7 @@ pub(super) fn conditions(comparison: &Comparison) -> Vec<(&'static str, String)>
 }
 
 /// What the columns mean.
-pub(super) fn legend(comparison: &Comparison) -> Vec<&'static str> {
+fn legend(comparison: &Comparison) -> Vec<&'static str> {
     let mut lines = vec![
         "correct: valid answers of all constrained requests that can be judged, with a 95 % Wilson interval; compl.: of those that ended by \
          themselves; cover.: accepted by the server",
@@ -72,31 +108,13 @@ pub(super) fn legend(comparison: &Comparison) -> Vec<&'static str> {
     lines
 }
 
-/// The line that stands before every figure of a comparison that was stopped.
-pub(super) fn partial(comparison: &Comparison) -> Option<&'static str> {
-    comparison.about.partial.then_some("PARTIAL: stopped before its end; what did not run has no figure")
-}
-
-/// Why what did not run did not, numbered as in the table.
-pub(super) fn reasons(comparison: &Comparison) -> Vec<String> {
-    let mut known: Vec<String> = Vec::new();
-    for row in &comparison.rows {
-        if let Fate::DidNotRun { reason } = &row.fate
-            && !known.contains(reason)
-        {
-            known.push(reason.clone());
-        }
-    }
-    known
-}
-
 /// A reason or a notice, fit to be shown.
-pub(super) fn shown(words: &str) -> String {
+fn shown(words: &str) -> String {
     printable(words, REASON_CHARS)
 }
 
 /// The knees, a sentence each.
-pub(super) fn knees(comparison: &Comparison) -> Vec<String> {
+fn knees(comparison: &Comparison) -> Vec<String> {
     let wanted = comparison.about.goodput_share_percent;
     let share = |share: Rate| {
         let Rate { percent, low_percent, high_percent, hits, of } = share;

@@ -1,71 +1,61 @@
-//! What a person reads: a table of classes, what the server said where it is not as it should be, what to use. Knows no file.
+//! The page of a preflight: a table of classes, the server's words where a constraint is not enforced, and what to use.
 
 use std::fmt::Write as _;
-
-use tabled::builder::Builder;
-use tabled::settings::Style;
 
 use super::words::message;
 use crate::backend::ConstraintDialect;
 use crate::constraint::GrammarDialect;
 use crate::preflight::{Cell, Class, Kind, Preflight, label};
 use crate::printable::printable;
-use crate::report::wrap::add_wrapped;
+use crate::render::{Document, Table};
 
 /// The most characters of a name, of an answer and of a sentence that came from outside.
 const NAME_CHARS: usize = 200;
 const ANSWER_CHARS: usize = 120;
 const WORDS_CHARS: usize = 400;
 
-/// The whole console output, with a final line feed.
-pub(crate) fn render(preflight: &Preflight) -> String {
-    let mut page = String::from("Which constraints are enforced\n");
-    page.push_str(&table(preflight));
+/// The page.
+pub(crate) fn document(preflight: &Preflight) -> Document {
+    let mut document = Document::new("sobench: preflight");
+    document.heading("Which constraints are enforced");
+    document.table(table(preflight));
     let bare = bare_dialects(preflight);
     if !bare.is_empty() {
         let names = bare.iter().map(|dialect| dialect.name()).collect::<Vec<_>>().join(", ");
-        add_wrapped(&mut page, &format!("with no place for any of these here: {names}"));
+        document.paragraph(format!("with no place for any of these here: {names}"));
     }
-    add_details(&mut page, preflight);
-    page.push_str("\nWhat to use\n");
-    for line in recommendation(preflight) {
-        add_wrapped(&mut page, &line);
+    let details = details(preflight);
+    if !details.is_empty() {
+        document.heading("Why");
+        document.paragraphs(details);
     }
-    page.push_str("\nThe server\n");
-    for (name, fact) in facts(preflight) {
-        add_wrapped(&mut page, &format!("{name}: {fact}"));
-    }
-    if !preflight.notices.is_empty() {
-        page.push('\n');
-        preflight
-            .notices
-            .iter()
-            .for_each(|it| add_wrapped(&mut page, &format!("note: {}", printable(it, WORDS_CHARS + ANSWER_CHARS))));
-    }
-    page.push_str("\nWhat the words mean\n");
-    for class in Class::ALL.into_iter().filter(|class| preflight.cells.iter().any(|cell| cell.finding.class == *class)) {
-        add_wrapped(&mut page, &format!("{}: {}", class.name(), class.meaning()));
-    }
-    page
+    document.heading("What to use");
+    document.paragraphs(recommendation(preflight));
+    document.heading("The server");
+    document.facts(facts(preflight));
+    document.gap();
+    document.notes(preflight.notices.iter().map(|notice| printable(notice, WORDS_CHARS + ANSWER_CHARS)).collect());
+    document.heading("What the words mean");
+    let appears = |class: &Class| preflight.cells.iter().any(|cell| cell.finding.class == *class);
+    document.definitions(Class::ALL.into_iter().filter(appears).map(|class| (class.name(), class.meaning())));
+    document
 }
 
 /// Rows are kinds (grammars by notation), columns are dialects.
-fn table(preflight: &Preflight) -> String {
+fn table(preflight: &Preflight) -> Table {
     let bare = bare_dialects(preflight);
     let dialects: Vec<ConstraintDialect> =
         preflight.about.dialects.iter().copied().filter(|dialect| !bare.contains(dialect)).collect();
-    let mut builder = Builder::default();
-    builder.push_record(std::iter::once("constraint").chain(dialects.iter().map(|dialect| dialect.name())));
+    let heads = std::iter::once("constraint").chain(dialects.iter().map(|dialect| dialect.name()));
+    let mut table = Table::new(heads, 1 + dialects.len());
     for (kind, notation) in rows(preflight) {
         let cell = |dialect: &ConstraintDialect| {
-            preflight.cells.iter().find(|it| (it.kind, it.notation, it.dialect) == (kind, notation, *dialect))
+            preflight.cells.iter().find(|cell| (cell.kind, cell.notation, cell.dialect) == (kind, notation, *dialect))
         };
         let cells = dialects.iter().map(|dialect| cell(dialect).map_or_else(|| "-".to_owned(), short));
-        builder.push_record(std::iter::once(label(kind, notation)).chain(cells));
+        table.row(std::iter::once(label(kind, notation)).chain(cells));
     }
-    let mut table = builder.build();
-    table.with(Style::psql());
-    table.to_string().lines().map(|line| format!("{}\n", line.trim_end())).collect()
+    table
 }
 
 /// Kinds and notations in the order asked, each once.
@@ -101,29 +91,26 @@ fn short(cell: &Cell) -> String {
     }
 }
 
-/// A line for every cell that says more than its class.
-fn add_details(page: &mut String, preflight: &Preflight) {
-    let telling = |cell: &&Cell| cell.finding.class != Class::NotCarried && !cell.finding.words.is_empty();
-    let mut cells = preflight.cells.iter().filter(telling).peekable();
-    if cells.peek().is_none() {
-        return;
+/// A line for every cell with an explanation.
+fn details(preflight: &Preflight) -> Vec<String> {
+    let is_explained = |cell: &&Cell| cell.finding.class != Class::NotCarried && !cell.finding.words.is_empty();
+    preflight.cells.iter().filter(is_explained).map(detail).collect()
+}
+
+fn detail(cell: &Cell) -> String {
+    let finding = &cell.finding;
+    let again = if cell.asked_again { ", asked twice" } else { "" };
+    let mut line = format!(
+        "{} in {}: {}{again}: {}",
+        cell.label(),
+        cell.dialect,
+        short(cell),
+        printable(&message(&finding.words), WORDS_CHARS)
+    );
+    if let Some(answer) = &finding.answer {
+        let _ = write!(line, "; the answer: {}", printable(answer, ANSWER_CHARS));
     }
-    page.push_str("\nWhy\n");
-    for cell in cells {
-        let finding = &cell.finding;
-        let again = if cell.asked_again { ", asked twice" } else { "" };
-        let mut line = format!(
-            "{} in {}: {}{again}: {}",
-            cell.label(),
-            cell.dialect,
-            short(cell),
-            printable(&message(&finding.words), WORDS_CHARS)
-        );
-        if let Some(answer) = &finding.answer {
-            let _ = write!(line, "; the answer: {}", printable(answer, ANSWER_CHARS));
-        }
-        add_wrapped(page, &line);
-    }
+    line
 }
 
 fn recommendation(preflight: &Preflight) -> Vec<String> {
@@ -179,6 +166,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::preflight::testing::{cell, preflight};
     use crate::preflight::{Cause, Finding, Product, ServerFacts, Spelling};
+    use crate::render::text;
     use ConstraintDialect::{Guided, ResponseFormat, StructuredOutputs};
 
     /// A preflight in which everything happened.
@@ -216,17 +204,20 @@ pub(crate) mod tests {
 
     #[test]
     fn a_page_shows_every_cell_and_what_to_use() {
-        insta::assert_snapshot!(render(&eventful()));
+        insta::assert_snapshot!(text::render(&document(&eventful())));
     }
 
     #[test]
     fn a_page_carries_nothing_that_a_terminal_obeys_and_nothing_unknown_as_a_zero() {
         for found in [eventful(), preflight(Vec::new())] {
-            let page = render(&found);
-            assert!(!page.chars().any(|it| it.is_control() && it != '\n') && !page.contains('\u{202e}'), "{page}");
+            let page = text::render(&document(&found));
+            assert!(
+                !page.chars().any(|character| character.is_control() && character != '\n') && !page.contains('\u{202e}'),
+                "{page}"
+            );
             assert!(page.lines().all(|line| line.chars().count() <= 120), "{page}");
         }
-        let nothing = render(&preflight(vec![cell(Kind::Regex, ResponseFormat, Class::NotCarried)]));
+        let nothing = text::render(&document(&preflight(vec![cell(Kind::Regex, ResponseFormat, Class::NotCarried)])));
         assert!(nothing.contains("nothing that was asked is enforced") && nothing.contains("no place for any"), "{nothing}");
     }
 }

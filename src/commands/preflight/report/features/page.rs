@@ -1,0 +1,180 @@
+//! The page of a survey: keyword, verdict, n and evidence; several servers side by side, the evidence below.
+
+use crate::commands::preflight::report::words::message;
+use crate::preflight::features::{FeatureVerdict, Found, Survey, Surveyed};
+use crate::printable::printable;
+use crate::render::{Document, Table};
+
+/// The width of the table of one server.
+const TABLE_WIDTH: usize = 120;
+
+/// The least width that evidence gets, however long the names beside it are.
+const MIN_EVIDENCE_CHARS: usize = 40;
+
+/// What a row of the table takes beside its cells: three bars and the blanks around the four of them.
+const BETWEEN_CELLS: usize = 12;
+
+/// The most characters of a name that came from outside, and of an answer, and of a server's words.
+const NAME_CHARS: usize = 200;
+const ANSWER_CHARS: usize = 90;
+const WORDS_CHARS: usize = 160;
+
+/// The page.
+pub(crate) fn document(survey: &Survey) -> Document {
+    let mut document = Document::new("sobench: JSON-Schema features");
+    document.heading("How much of JSON Schema is enforced");
+    match survey.servers.as_slice() {
+        [one] => document.table(with_evidence(one)),
+        several => {
+            document.table(side_by_side(several));
+            several.iter().for_each(|server| add_evidence(&mut document, server));
+        }
+    }
+    document.heading("In short");
+    document.facts(survey.servers.iter().map(|server| (label(server), counts(server))));
+    add_conditions(&mut document, survey);
+    document.heading("What the words mean");
+    let appears = |verdict: &FeatureVerdict| survey.servers.iter().any(|server| server.count(*verdict) > 0);
+    let verdicts = FeatureVerdict::ALL.into_iter().filter(appears).map(|verdict| (verdict.name(), verdict.meaning()));
+    document.definitions(verdicts.chain([(
+        "n",
+        "complete answers of those asked for; where the first request fails, no more are sent. An answer that was cut at the token \
+         limit proves nothing unless its beginning breaks the schema already. A model that does not do as the prompt says may leave a \
+         hole unseen",
+    )]));
+    document
+}
+
+/// The table of one server.
+fn with_evidence(server: &Surveyed) -> Table {
+    let width = |cell: fn(&Found) -> usize| server.found.iter().map(cell).max().unwrap_or(0);
+    let beside =
+        width(|found| found.id.chars().count()) + width(|found| found.verdict.name().len()) + width(|found| counted(found).len());
+    let room = TABLE_WIDTH.saturating_sub(beside + BETWEEN_CELLS).max(MIN_EVIDENCE_CHARS);
+    let row = |found: &Found| {
+        // The ellipsis takes a place of its own.
+        let evidence = printable(&evidence(found, NAME_CHARS, NAME_CHARS), room - 1);
+        [found.id.clone(), found.verdict.name().to_owned(), counted(found), evidence]
+    };
+    Table::new(["keyword", "verdict", "n", "evidence"], 4).with_rows(server.found.iter().map(row))
+}
+
+/// The table of several servers: rows are features, columns servers.
+fn side_by_side(servers: &[Surveyed]) -> Table {
+    let heads = std::iter::once("keyword".to_owned()).chain(servers.iter().map(label));
+    let mut table = Table::new(heads, 1 + servers.len());
+    let ids = servers.first().map_or(&[][..], |server| server.found.as_slice()).iter().map(|found| found.id.as_str());
+    for id in ids {
+        let cell = |server: &Surveyed| {
+            let found = server.found.iter().find(|found| found.id == id);
+            found.map_or_else(String::new, |found| match found.verdict {
+                FeatureVerdict::Enforced | FeatureVerdict::UnderEnforced => {
+                    format!("{} {}", found.verdict.name(), counted(found))
+                }
+                other => other.name().to_owned(),
+            })
+        };
+        table.row(std::iter::once(id.to_owned()).chain(servers.iter().map(cell)));
+    }
+    table
+}
+
+/// The evidence of what is not enforced, a line each.
+fn add_evidence(document: &mut Document, server: &Surveyed) {
+    document.heading(label(server));
+    for found in server.found.iter().filter(|found| found.verdict != FeatureVerdict::Enforced) {
+        let evidence = evidence(found, ANSWER_CHARS, WORDS_CHARS);
+        document.paragraph(format!("{}: {}: {evidence}", found.id, found.verdict.name()));
+    }
+}
+
+/// How many features got each verdict.
+fn counts(server: &Surveyed) -> String {
+    let counts = FeatureVerdict::ALL.into_iter().map(|verdict| (verdict.name(), server.count(verdict)));
+    let counts: Vec<String> = counts.filter(|(_, count)| *count > 0).map(|(name, count)| format!("{count} {name}")).collect();
+    format!("{} of {} features", counts.join(", "), server.found.len())
+}
+
+/// The offending answer and where it broke, or the server's words.
+fn evidence(found: &Found, answer_chars: usize, words_chars: usize) -> String {
+    let twice = (found.duplicate_members > 0).then(|| format!("{} with a member twice", found.duplicate_members));
+    let status = found.status.map(|status| format!("{status} ")).unwrap_or_default();
+    let words = match &found.offending {
+        Some(offending) => {
+            let cut = if offending.cut { " (cut)" } else { "" };
+            let (text, reason) = (printable(&offending.text, answer_chars), printable(&offending.reason, words_chars));
+            Some(format!("{} of {}: {text}{cut} {reason}", found.invalid, found.asked))
+        }
+        None if found.words.is_empty() => None,
+        None => Some(format!("{status}{}", printable(&message(&found.words), words_chars))),
+    };
+    words.into_iter().chain(twice).collect::<Vec<_>>().join("; ")
+}
+
+fn counted(found: &Found) -> String {
+    format!("{}/{}", found.complete, found.asked)
+}
+
+fn label(server: &Surveyed) -> String {
+    printable(&server.label, NAME_CHARS)
+}
+
+fn add_conditions(document: &mut Document, survey: &Survey) {
+    let settings = &survey.settings;
+    document.heading("How it was asked");
+    for server in &survey.servers {
+        document.facts([(label(server), conditions(server))]);
+        document.notes(server.notices.iter().map(|notice| printable(notice, 2 * NAME_CHARS)).collect());
+    }
+    document.paragraph(format!(
+        "{} answers a feature at temperature 1, seeds from {} on, at most {} tokens and {} s each, {} at a time",
+        settings.samples, settings.seed, settings.output_len, settings.request_timeout_s, settings.max_concurrency
+    ));
+}
+
+fn conditions(server: &Surveyed) -> String {
+    let name = |text: &String| printable(text, NAME_CHARS);
+    let facts = &server.facts;
+    let version = facts.version.as_ref().map(|version| format!(", version {}", name(version)));
+    let engine = facts.engine.as_ref().map(|engine| format!(", engine {}", name(engine)));
+    format!(
+        "{}{} as {}, model {}, in {}{}{}; {} requests",
+        name(&server.base_url),
+        name(&server.path),
+        server.backend,
+        name(&server.model),
+        server.dialect,
+        version.unwrap_or_default(),
+        engine.unwrap_or_default(),
+        server.requests
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::survey;
+    use super::*;
+    use crate::render::text;
+
+    #[test]
+    fn one_server_has_its_evidence_in_the_table() {
+        let mut one = survey();
+        one.servers.truncate(1);
+        insta::assert_snapshot!(text::render(&document(&one)));
+    }
+
+    #[test]
+    fn several_stand_side_by_side() {
+        insta::assert_snapshot!(text::render(&document(&survey())));
+    }
+
+    #[test]
+    fn a_page_carries_nothing_that_a_terminal_obeys() {
+        let page = text::render(&document(&survey()));
+        assert!(
+            !page.chars().any(|character| character.is_control() && character != '\n') && !page.contains('\u{202e}'),
+            "{page}"
+        );
+        assert!(page.lines().all(|line| line.chars().count() <= TABLE_WIDTH), "{page}");
+    }
+}
