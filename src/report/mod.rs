@@ -23,7 +23,6 @@ pub mod junit;
 pub mod lengths_page;
 mod load;
 pub mod markdown;
-pub mod page;
 pub mod place;
 pub mod plot;
 pub mod pytorch;
@@ -35,7 +34,6 @@ pub mod text;
 pub mod timeline;
 pub mod view;
 pub mod vllm;
-pub mod wrap;
 
 pub use self::client::sentence as client_sentence;
 pub use self::details::{Details, Output};
