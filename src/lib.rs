@@ -44,6 +44,7 @@ pub mod printable;
 pub mod random;
 pub mod record;
 pub mod report;
+pub mod run_event;
 pub mod runlog;
 pub mod schedule;
 pub mod server;

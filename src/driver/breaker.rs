@@ -9,35 +9,10 @@ use super::stop::Stopper;
 use crate::load::{ErrorLimits, MIN_ENDED};
 use crate::observation::{Outcome, failure_words};
 use crate::printable::printable;
+use crate::run_event::{MAX_WORDS_CHARS, PassedLimit, Tripped};
 
 /// Kinds of errors that are told apart when the commonest is looked for; what comes later counts by its outcome alone.
 const MAX_KINDS: usize = 64;
-
-/// How much of a server's words tells one error from another, and is shown.
-const MAX_WORDS_CHARS: usize = 160;
-
-/// Which limit was passed.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum PassedLimit {
-    Rate(f64),
-    InARow(usize),
-}
-
-/// A breaker that fired.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Tripped {
-    pub limit: PassedLimit,
-    /// The request whose end it was.
-    pub index: usize,
-    /// From the begin.
-    pub at: Duration,
-    /// Requests that had ended, this one included.
-    pub ended: usize,
-    /// Errors among them.
-    pub errors: usize,
-    /// The commonest of the errors, in the words of the first of them and uncut, and how often it was met.
-    pub commonest: Option<(String, usize)>,
-}
 
 /// Counts the ends of one run's requests, and stops the run when it is enough.
 pub struct Breaker {
@@ -133,37 +108,6 @@ impl Seen {
         let is_room = self.kinds.len() < MAX_KINDS || self.kinds.contains_key(&kind);
         let (kind, words) = if is_room { (kind, words) } else { (outcome.name().to_owned(), outcome.name().to_owned()) };
         self.kinds.entry(kind).or_insert((words, 0)).1 += 1;
-    }
-}
-
-impl Tripped {
-    /// What is said of it; `case` is the request's own name. What must not be shown is taken out of a server's words by `redacted`, before
-    /// they are cut: half a key is known to nobody any more.
-    pub fn sentence(&self, case: &str, redacted: impl Fn(&str) -> String) -> String {
-        let Self { limit, index, at, ended, errors, commonest } = self;
-        let (flag, most, why) = match limit {
-            PassedLimit::Rate(most) => {
-                let percent = 100.0 * *errors as f64 / *ended as f64;
-                ("--max-error-rate", most.to_string(), format!("{percent:.1} % errors"))
-            }
-            PassedLimit::InARow(most) => {
-                let why = if *most == 1 { "an error".to_owned() } else { format!("{most} errors one after the other") };
-                ("--max-consecutive-errors", most.to_string(), why)
-            }
-        };
-        let why = format!(
-            "{flag} {most} stopped the run at request {index} ({case}), {:.1} s after its begin: {why}, {errors} in all of {ended} \
-             {} that had ended",
-            at.as_secs_f64(),
-            if *ended == 1 { "request" } else { "requests" }
-        );
-        match commonest {
-            Some((words, count)) => {
-                let times = if *count == 1 { "time" } else { "times" };
-                format!("{why}; {count} {times} {}", printable(&redacted(words), MAX_WORDS_CHARS))
-            }
-            None => why,
-        }
     }
 }
 

@@ -8,11 +8,12 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 
-use super::breaker::{Breaker, Tripped};
+use super::breaker::Breaker;
 use super::exchange::Prepared;
 use super::queue::Queue;
 use super::stop::Stop;
 use crate::observation::{Observation, Outcome, Timing};
+use crate::run_event::RunEvent;
 use crate::schedule::Until;
 
 /// What the dispatcher needs of the world.
@@ -43,16 +44,6 @@ pub(super) struct Terms {
     pub(super) breaker: Option<Breaker>,
 }
 
-/// What the dispatcher and the requests' tasks report.
-pub(super) enum News {
-    Sent {
-        index: usize,
-    },
-    /// The breaker fired; before the end of the request that it fired at.
-    BrokeOff(Box<Tripped>),
-    Ended(Box<Observation>),
-}
-
 /// What became of a case's turn.
 enum Turn {
     /// It is due and has a slot since this instant: what goes by from here is the client's own delay.
@@ -62,7 +53,7 @@ enum Turn {
 }
 
 /// Sends the cases of `queue`, which are in the order in which they are due, and returns when the last request has ended.
-pub(super) async fn dispatch<W: World>(world: W, queue: Queue, terms: Terms, tell: UnboundedSender<News>) {
+pub(super) async fn dispatch<W: World>(world: W, queue: Queue, terms: Terms, events: UnboundedSender<RunEvent>) {
     let Terms { max_concurrency, until, mut stop, breaker } = terms;
     let (world, breaker) = (Arc::new(world), Arc::new(breaker));
     let mut slots = Slots::new(max_concurrency);
@@ -78,7 +69,7 @@ pub(super) async fn dispatch<W: World>(world: W, queue: Queue, terms: Terms, tel
             if let Turn::Go { ready } = turn {
                 let (place, runtime) = world.place();
                 let going = Going { slot: slots.taken(&world), breaker: Arc::clone(&breaker), ready };
-                let request = send(Arc::clone(&world), prepared, place, going, tell.clone());
+                let request = send(Arc::clone(&world), prepared, place, going, events.clone());
                 match runtime {
                     Some(runtime) => requests.spawn_on(request, &runtime),
                     None => requests.spawn(request),
@@ -91,8 +82,8 @@ pub(super) async fn dispatch<W: World>(world: W, queue: Queue, terms: Terms, tel
         if !until.owes(prepared.due) {
             break;
         }
-        // Only fails when nobody is left to be told.
-        let _ = tell.send(News::Ended(Box::new(unsent(prepared.index, prepared.due, Outcome::Cancelled))));
+        // Only fails when the run was dropped.
+        let _ = events.send(RunEvent::Ended(Box::new(unsent(prepared.index, prepared.due, Outcome::Cancelled))));
     }
     while requests.join_next().await.is_some() {}
 }
@@ -106,19 +97,19 @@ struct Going<W: World> {
 }
 
 /// One request, as a task of its own.
-async fn send<W: World>(world: Arc<W>, prepared: Prepared, place: W::Place, going: Going<W>, tell: UnboundedSender<News>) {
-    let _ = tell.send(News::Sent { index: prepared.index });
+async fn send<W: World>(world: Arc<W>, prepared: Prepared, place: W::Place, going: Going<W>, events: UnboundedSender<RunEvent>) {
+    let _ = events.send(RunEvent::Sent { index: prepared.index });
     let mut observation = world.exchange(prepared, place).await;
     // Before the slot is free: nobody is to take it when this was the last error that the run puts up with.
-    let broke =
-        going.breaker.as_ref().as_ref().and_then(|it| it.ended(observation.case_index, &observation.outcome, world.now()));
+    let breaker = going.breaker.as_ref().as_ref();
+    let tripped = breaker.and_then(|breaker| breaker.ended(observation.case_index, &observation.outcome, world.now()));
     drop(going.slot);
-    if let Some(tripped) = broke {
-        let _ = tell.send(News::BrokeOff(Box::new(tripped)));
+    if let Some(tripped) = tripped {
+        let _ = events.send(RunEvent::Tripped(Box::new(tripped)));
     }
     observation.timing.ready_ns = Some(super::clock::as_ns(going.ready));
     debug_assert!(observation.timing.is_in_order(), "{:?}", observation.timing);
-    let _ = tell.send(News::Ended(Box::new(observation)));
+    let _ = events.send(RunEvent::Ended(Box::new(observation)));
 }
 
 /// Waits until the case is due, then for a free slot, unless sending ends first. There is one waiter at a time, so slots go out in

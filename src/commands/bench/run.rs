@@ -49,7 +49,7 @@ use crate::commands::output::CommandOutput;
 use crate::compare;
 use crate::dataset::{self, Dataset, DatasetPlan};
 use crate::dates;
-use crate::driver::{Beginning, Coordination, Ran, StopState, Stopper, Tripped};
+use crate::driver::{Beginning, Coordination, Ran, StopState, Stopper};
 use crate::enforcement::Enforcement;
 use crate::error::{Error, Result};
 use crate::evaluate::Evaluator;
@@ -62,7 +62,8 @@ use crate::record::RunRecord;
 use crate::report::format;
 use crate::report::from_log;
 use crate::report::{Report, client_sentence};
-use crate::runlog::write::{Secrets, Sink, Writing, pair};
+use crate::run_event::Tripped;
+use crate::runlog::write::{Secrets, Sink, Writing, event_channel};
 use crate::runlog::{Keep, RunLog};
 use crate::schedule::{Schedule, due_times};
 use crate::shard::{ClockOffset, Shard};
@@ -413,7 +414,7 @@ fn logged(
         *warning.lock().unwrap_or_else(PoisonError::into_inner) = opened.warning;
         opened.sink
     };
-    let (teller, told) = pair();
+    let (events, receiver) = event_channel();
     let case_of = |index: usize| extent::asked(cases, index);
     let writing = Writing {
         record,
@@ -424,12 +425,12 @@ fn logged(
         failed: &|error| terminal::say(&format!("error: {error}\nthe run goes on, and its log in memory")),
     };
     let (ran, written) = thread::scope(|scope| {
-        let writer = scope.spawn(|| writing.write(told));
+        let writer = scope.spawn(|| writing.write(receiver));
         let mode = Mode::detect(plan.output.progress);
         let ran = runtime.block_on(async {
             let (over, ends) = oneshot::channel();
             let probing = probe.map(|probe| tokio::spawn(probe.until(ends)));
-            let ran = sending.measure(cases, schedule, beginning, mode, teller).await;
+            let ran = sending.measure(cases, schedule, beginning, mode, events).await;
             drop(over);
             let probed = match probing {
                 Some(probing) => probing.await.ok(),

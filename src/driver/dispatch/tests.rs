@@ -93,21 +93,21 @@ async fn run_with_faults(
     let sent = Arc::default();
     let fake = Fake { begin: Instant::now(), takes, fails, sent: Arc::clone(&sent) };
     let begin = fake.begin;
-    let (tell, mut told) = unbounded_channel();
-    dispatch(fake, queue, Terms { max_concurrency: cap, until, stop, breaker }, tell).await;
+    let (sender, mut events) = unbounded_channel();
+    dispatch(fake, queue, Terms { max_concurrency: cap, until, stop, breaker }, sender).await;
     let ended = begin.elapsed().as_millis() as u64;
     let mut cancelled = Vec::new();
     let (mut answered, mut broke) = (0, None);
-    while let Some(news) = told.recv().await {
-        match news {
-            News::Ended(it) if it.outcome == Outcome::Cancelled => cancelled.push(it.case_index),
-            News::Ended(it) => {
+    while let Some(event) = events.recv().await {
+        match event {
+            RunEvent::Ended(seen) if seen.outcome == Outcome::Cancelled => cancelled.push(seen.case_index),
+            RunEvent::Ended(seen) => {
                 answered += 1;
                 // Here nothing takes time but the server, so nothing is the client's own delay.
-                assert_eq!(it.timing.ready_ns, it.timing.sent_ns, "{}", it.case_index);
+                assert_eq!(seen.timing.ready_ns, seen.timing.sent_ns, "{}", seen.case_index);
             }
-            News::Sent { .. } => {}
-            News::BrokeOff(tripped) => assert_eq!(broke.replace(tripped.index), None, "told once"),
+            RunEvent::Started { .. } | RunEvent::Sent { .. } => {}
+            RunEvent::Tripped(tripped) => assert_eq!(broke.replace(tripped.index), None, "reported once"),
         }
     }
     let sent = sent.lock().unwrap().clone();

@@ -9,11 +9,12 @@ use crate::backend::{Adapter, RequestOptions, ServerKind, unsupported};
 use crate::case::{Arm, Case};
 use crate::commands::bench::session::Session;
 use crate::constraint::{Constraint, GrammarDialect};
-use crate::driver::{self, Beginning, InARow, Outside, Ran, Stop, Told};
+use crate::driver::{self, Beginning, InARow, Outside, Ran, Stop};
 use crate::error::{Error, Result};
 use crate::observation::{Advice, Observation, Outcome, TransportCause, failure_words};
 use crate::printable::printable_body;
-use crate::runlog::write::Teller;
+use crate::run_event::RunEvent;
+use crate::runlog::write::EventSender;
 use crate::schedule::{Schedule, Until};
 use crate::shard::Shard;
 use crate::terminal;
@@ -113,7 +114,7 @@ impl Sending<'_> {
         schedule: &Schedule,
         beginning: Beginning<'_>,
         mode: Mode,
-        log: Teller,
+        log: EventSender,
     ) -> Result<Ran> {
         let words = Words { unit: "requests", failed: "without an answer" };
         let runs = self.company.map_or(1, Company::runs);
@@ -124,20 +125,23 @@ impl Sending<'_> {
         let own = OnceLock::new();
         let progress = self.company.map_or(&own, |company| &*company.progress).get_or_init(begun);
         let mut patience = Patience::new(self.breaker.as_ref());
-        let tell = |told: Told| match told {
-            Told::Began { started, clock } => log.began(started, clock),
-            Told::Sent { .. } => {}
-            Told::BrokeOff => terminal::say("stopping: too many errors; requests under way may end"),
-            Told::Ended(observation) => {
-                patience.ended(&observation.outcome);
-                progress.ended(observation.outcome.is_answer());
-                log.ended(observation);
+        let on_event = |event: RunEvent| {
+            match &event {
+                RunEvent::Started { .. } => {}
+                // One for every request, and of no use to the log.
+                RunEvent::Sent { .. } => return,
+                RunEvent::Tripped(_) => terminal::say("stopping: too many errors; requests under way may end"),
+                RunEvent::Ended(observation) => {
+                    patience.ended(&observation.outcome);
+                    progress.ended(observation.outcome.is_answer());
+                }
             }
+            log.send(event);
         };
         let adapter = Arc::clone(&self.adapter);
         let beginning = self.company.map_or(beginning, |company| Beginning::With(&company.seat));
         let outside = Outside { stop: self.stop.clone(), breaker: self.breaker.clone(), beginning };
-        let ran = driver::run_telling(&self.session.client, adapter, self.request, cases, schedule, outside, tell).await;
+        let ran = driver::run(&self.session.client, adapter, self.request, cases, schedule, outside, on_event).await;
         // Where there are others, it is theirs as well.
         if let Some(own) = own.get() {
             own.finish();
