@@ -45,6 +45,7 @@ pub mod random;
 pub mod record;
 pub mod render;
 pub mod report;
+pub mod run_event;
 pub mod runlog;
 pub mod schedule;
 pub mod server;

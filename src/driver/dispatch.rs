@@ -1,6 +1,7 @@
 //! The dispatcher: hands each case out when it is due and a slot is free, until sending ends. Knows no socket and no clock but
 //! through [`World`], so that tests step both.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,12 +9,13 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 
-use super::breaker::{Breaker, Tripped};
+use super::breaker::Breaker;
 use super::exchange::Prepared;
 use super::queue::Queue;
-use super::stop::Stop;
 use crate::observation::{Observation, Outcome, Timing};
+use crate::run_event::RunEvent;
 use crate::schedule::Until;
+use crate::shutdown::Shutdown;
 
 /// What the dispatcher needs of the world.
 pub(super) trait World: Send + Sync + 'static {
@@ -38,19 +40,9 @@ pub(super) struct Terms {
     /// The most requests under way at a time.
     pub(super) max_concurrency: Option<usize>,
     pub(super) until: Until,
-    pub(super) stop: Stop,
-    /// Ends the run where requests end badly.
-    pub(super) breaker: Option<Breaker>,
-}
-
-/// What the dispatcher and the requests' tasks report.
-pub(super) enum News {
-    Sent {
-        index: usize,
-    },
-    /// The breaker fired; before the end of the request that it fired at.
-    BrokeOff(Box<Tripped>),
-    Ended(Box<Observation>),
+    pub(super) shutdown: Shutdown,
+    /// Stops the run after too many errors.
+    pub(super) breaker: Breaker,
 }
 
 /// What became of a case's turn.
@@ -62,23 +54,24 @@ enum Turn {
 }
 
 /// Sends the cases of `queue`, which are in the order in which they are due, and returns when the last request has ended.
-pub(super) async fn dispatch<W: World>(world: W, queue: Queue, terms: Terms, tell: UnboundedSender<News>) {
-    let Terms { max_concurrency, until, mut stop, breaker } = terms;
+pub(super) async fn dispatch<W: World>(world: W, queue: Queue, terms: Terms, events: UnboundedSender<RunEvent>) {
+    let Terms { max_concurrency, until, shutdown, breaker } = terms;
     let (world, breaker) = (Arc::new(world), Arc::new(breaker));
     let mut slots = Slots::new(max_concurrency);
     let mut requests = JoinSet::new();
+    let mut drain_requested = pin!(shutdown.drain_requested());
     let mut is_over = false;
     for prepared in queue.in_turn(until) {
         if !is_over {
             let turn = tokio::select! {
                 biased;
-                () = stop.signalled() => Turn::Over,
+                () = &mut drain_requested => Turn::Over,
                 turn = turn(world.as_ref(), prepared.due, &mut slots, until) => turn,
             };
             if let Turn::Go { ready } = turn {
                 let (place, runtime) = world.place();
                 let going = Going { slot: slots.taken(&world), breaker: Arc::clone(&breaker), ready };
-                let request = send(Arc::clone(&world), prepared, place, going, tell.clone());
+                let request = send(Arc::clone(&world), prepared, place, going, events.clone());
                 match runtime {
                     Some(runtime) => requests.spawn_on(request, &runtime),
                     None => requests.spawn(request),
@@ -91,8 +84,8 @@ pub(super) async fn dispatch<W: World>(world: W, queue: Queue, terms: Terms, tel
         if !until.owes(prepared.due) {
             break;
         }
-        // Only fails when nobody is left to be told.
-        let _ = tell.send(News::Ended(Box::new(unsent(prepared.index, prepared.due, Outcome::Cancelled))));
+        // Only fails when the run was dropped.
+        let _ = events.send(RunEvent::Ended(Box::new(unsent(prepared.index, prepared.due, Outcome::Cancelled))));
     }
     while requests.join_next().await.is_some() {}
 }
@@ -100,25 +93,24 @@ pub(super) async fn dispatch<W: World>(world: W, queue: Queue, terms: Terms, tel
 /// What a request has from the dispatcher.
 struct Going<W: World> {
     slot: Slot<W>,
-    breaker: Arc<Option<Breaker>>,
+    breaker: Arc<Breaker>,
     /// Since when nothing but the client itself holds it back.
     ready: Duration,
 }
 
 /// One request, as a task of its own.
-async fn send<W: World>(world: Arc<W>, prepared: Prepared, place: W::Place, going: Going<W>, tell: UnboundedSender<News>) {
-    let _ = tell.send(News::Sent { index: prepared.index });
+async fn send<W: World>(world: Arc<W>, prepared: Prepared, place: W::Place, going: Going<W>, events: UnboundedSender<RunEvent>) {
+    let _ = events.send(RunEvent::Sent { index: prepared.index });
     let mut observation = world.exchange(prepared, place).await;
     // Before the slot is free: nobody is to take it when this was the last error that the run puts up with.
-    let broke =
-        going.breaker.as_ref().as_ref().and_then(|it| it.ended(observation.case_index, &observation.outcome, world.now()));
+    let tripped = going.breaker.ended(observation.case_index, &observation.outcome, world.now());
     drop(going.slot);
-    if let Some(tripped) = broke {
-        let _ = tell.send(News::BrokeOff(Box::new(tripped)));
+    if let Some(tripped) = tripped {
+        let _ = events.send(RunEvent::Tripped(Box::new(tripped)));
     }
     observation.timing.ready_ns = Some(super::clock::as_ns(going.ready));
     debug_assert!(observation.timing.is_in_order(), "{:?}", observation.timing);
-    let _ = tell.send(News::Ended(Box::new(observation)));
+    let _ = events.send(RunEvent::Ended(Box::new(observation)));
 }
 
 /// Waits until the case is due, then for a free slot, unless sending ends first. There is one waiter at a time, so slots go out in

@@ -1,7 +1,7 @@
 //! The only loop that talks to a server. Knows instants and bytes, not what an answer means.
 //!
 //! One dispatcher (`dispatch.rs`) waits for each due instant in turn, then for a free slot, and hands the request to a task of
-//! its own. What tasks have to say goes through a channel to [`run_telling`], so that progress and files cost the timed path nothing.
+//! its own. Events go through a channel to [`run`], so that progress and files cost the timed path nothing.
 
 mod breaker;
 mod client;
@@ -15,7 +15,6 @@ mod files;
 mod probe;
 mod queue;
 mod remedy;
-mod stop;
 mod tls;
 mod together;
 mod transport;
@@ -24,13 +23,13 @@ mod way;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::task::JoinSet;
 
-pub use breaker::{Breaker, InARow, PassedLimit, Tripped, is_error};
+pub use breaker::{Breaker, InARow, is_error};
 pub use client::{Client, DEFAULT_REQUEST_TIMEOUT, DriverOptions, Limits};
 pub use coordinate::{Coordination, CoordinatorOptions};
 pub use cost::Cost;
@@ -38,7 +37,6 @@ pub use endpoint::{ApiKey, Endpoint};
 pub use files::{connections_within, local_ports, make_room};
 pub use probe::{ModelInfo, Page, models, order, page, version, wait_ready};
 pub use remedy::names_a_remedy;
-pub use stop::{Stop, StopState, Stopper, stop};
 pub use together::{Beginning, Outside, PHASE, Seat, seats};
 pub(crate) use transport::Socket;
 
@@ -46,11 +44,13 @@ use crate::backend::{Adapter, RequestOptions, unsupported};
 use crate::case::{Asked, Case};
 use crate::error::{Error, Result};
 use crate::observation::{Observation, Outcome, TransportCause};
+use crate::run_event::{RunEvent, Tripped};
 use crate::schedule::{Schedule, Until};
-use crate::shard::{ClockOffset, Shard};
+use crate::shard::Shard;
+use crate::shutdown::Shutdown;
 use clock::Clock;
 use cost::Meter;
-use dispatch::{News, Terms, World, dispatch, unsent};
+use dispatch::{Terms, World, dispatch, unsent};
 use exchange::{Body, Prepared, Sender, observe};
 use queue::Queue;
 
@@ -63,30 +63,7 @@ const FIRST_SPAN: Duration = Duration::from_secs(1);
 /// As many connections are kept ready as requests are due within this time.
 const SPARE_SPAN: Duration = Duration::from_millis(100);
 
-/// What [`run`] tells while it runs, for progress and for files that grow.
-#[derive(Clone, Copy, Debug)]
-pub enum Event<'a> {
-    /// A request is being handed to the HTTP client.
-    Sent { index: usize },
-    /// A case has ended, sent or not. Cases end in any order.
-    Ended(&'a Observation),
-}
-
-/// What [`run_telling`] hands over while it runs. It keeps nothing of it.
-#[derive(Debug)]
-pub enum Told {
-    /// The instant from which due times count, by the wall clock, and what that was found to be off shard 1's, where somebody measured it;
-    /// before everything else.
-    Began { started: SystemTime, clock: Option<ClockOffset> },
-    /// A request is being handed to the HTTP client.
-    Sent { index: usize },
-    /// The run gave up: too many requests ended in an error. [`Ran::tripped`] says more.
-    BrokeOff,
-    /// A case has ended, sent or not: each once, in any order.
-    Ended(Box<Observation>),
-}
-
-/// What is left to say of a run once everything was told.
+/// The end of a run, after all of its events.
 #[derive(Clone, Debug)]
 pub struct Ran {
     /// Cases that the run came to: all of them, unless a time ended the run; more than there are cases where they went round.
@@ -99,65 +76,28 @@ pub struct Ran {
     pub tripped: Option<Tripped>,
 }
 
-/// What a run brought.
-#[derive(Clone, Debug)]
-pub struct RunOutcome {
-    /// One observation for each case that the run came to, in the order of the plan: all of them, unless a time ended the run;
-    /// more than there are cases where they went round.
-    pub observations: Vec<Observation>,
-    /// From the begin (the instant from which due times count) to the last end of a request that was sent.
-    pub duration_ns: u64,
-    /// The begin by the wall clock.
-    pub started: SystemTime,
-    /// What the run took from the machine that it ran on.
-    pub cost: Cost,
-}
-
 /// Sends every case when it is due and observes what happens.
 ///
 /// Bodies are encoded before the clock starts. Due times count from the begin, one for each case; cases go out in the order of
-/// their due times, and wait in that order for a free slot where `max_concurrency` is set. After the first signal of `stop`, or at
-/// the schedule's end, no more requests are sent; requests under way have the drain timeout to end, or until the second signal.
+/// their due times, and wait in that order for a free slot where `max_concurrency` is set. After the first shutdown request,
+/// or at the schedule's end, no more requests are sent; requests in flight have the drain timeout to end, or until the second request.
 ///
-/// Errors: a case that cannot be encoded (see [`crate::backend::check`]). What servers do is never an error, but an observation.
+/// Every event goes to `on_event` as it comes, and nothing of it is kept.
+///
+/// # Errors
+/// A case that cannot be encoded (see [`crate::backend::check`]); other runs that it is to begin with do not come. What servers do is never an
+/// error, but an observation.
 pub async fn run(
     client: &Client,
     adapter: Arc<dyn Adapter>,
     request: &RequestOptions,
     cases: &[Case],
     schedule: &Schedule,
-    stop: Stop,
-    mut progress: impl FnMut(Event<'_>),
-) -> Result<RunOutcome> {
-    let mut started = SystemTime::UNIX_EPOCH;
-    let mut seen = Seen::default();
-    let told = |told: Told| match told {
-        Told::Began { started: at, .. } => started = at,
-        Told::Sent { index } => progress(Event::Sent { index }),
-        Told::BrokeOff => {}
-        Told::Ended(observation) => {
-            progress(Event::Ended(&observation));
-            seen.keep(*observation);
-        }
-    };
-    let Ran { duration_ns, cost, .. } = run_telling(client, adapter, request, cases, schedule, stop.into(), told).await?;
-    Ok(RunOutcome { observations: seen.into_observations(), duration_ns, started, cost })
-}
-
-/// [`run`] for runs of any size: hands every observation over when its request ends, and keeps none. It may begin together with others.
-///
-/// Errors: as for [`run`]; and where others that it is to begin with do not come.
-pub async fn run_telling(
-    client: &Client,
-    adapter: Arc<dyn Adapter>,
-    request: &RequestOptions,
-    cases: &[Case],
-    schedule: &Schedule,
     outside: Outside<'_>,
-    tell: impl FnMut(Told),
+    on_event: impl FnMut(RunEvent),
 ) -> Result<Ran> {
     let queue = prepare(adapter.as_ref(), request, cases, schedule, "")?;
-    drive(client, adapter, request, queue, schedule, outside, tell).await
+    drive(client, adapter, request, queue, schedule, outside, on_event).await
 }
 
 /// Sends every case of a part as soon as a slot is free, as [`run`] would if all were due at once: the warm-ups.
@@ -169,18 +109,19 @@ pub async fn warm_up(
     request: &RequestOptions,
     cases: &[Case],
     part: Shard,
-    stop: Stop,
+    shutdown: &Shutdown,
 ) -> Result<Vec<Observation>> {
     let schedule = Schedule { part, ..Schedule::of(vec![Duration::ZERO; cases.len()]) };
     let queue = prepare(adapter.as_ref(), request, cases, &schedule, WARMUP_LABEL)?;
-    let mut seen = Seen::default();
-    let keep = |told: Told| {
-        if let Told::Ended(observation) = told {
-            seen.keep(*observation);
+    let mut observations = Vec::with_capacity(cases.len());
+    let keep = |event: RunEvent| {
+        if let RunEvent::Ended(observation) = event {
+            observations.push(*observation);
         }
     };
-    drive(client, adapter, request, queue, &schedule, stop.into(), keep).await?;
-    Ok(seen.into_observations())
+    drive(client, adapter, request, queue, &schedule, shutdown.clone().into(), keep).await?;
+    observations.sort_unstable_by_key(|observation| observation.case_index);
+    Ok(observations)
 }
 
 /// Keeps the ids of warm-ups apart from those of the run.
@@ -193,48 +134,45 @@ async fn drive(
     queue: Queue,
     schedule: &Schedule,
     outside: Outside<'_>,
-    mut hand_over: impl FnMut(Told),
+    mut on_event: impl FnMut(RunEvent),
 ) -> Result<Ran> {
-    let Outside { stop, breaker, mut beginning } = outside;
+    let Outside { shutdown, error_limits, mut beginning } = outside;
     let (wanted, spare) = ahead(queue.due(), client.options().max_concurrency);
-    let (tell, mut told) = unbounded_channel();
-    let (begin, clock_off) = beginning.prepare(client.open_ahead(wanted, spare), &stop).await?;
+    let (sender_of_events, mut events) = unbounded_channel();
+    let (begin, clock_off) = beginning.prepare(client.open_ahead(wanted, spare), &shutdown).await?;
     let others = beginning.others();
     let meter = Meter::start();
     let clock = begin.map_or_else(Clock::start, Clock::start_at);
     let max_concurrency = client.options().max_concurrency;
-    let breaker = breaker.map(|(limits, stopper)| Breaker::new(limits, stopper));
-    let terms = Terms { max_concurrency, until: schedule.until, stop: stop.clone(), breaker };
-    let sender = Sender { client: client.clone(), adapter, stream: request.stream, clock, stop };
+    let breaker = Breaker::new(error_limits, shutdown.clone());
+    let terms = Terms { max_concurrency, until: schedule.until, shutdown: shutdown.clone(), breaker };
+    let sender = Sender { client: client.clone(), adapter, stream: request.stream, clock, shutdown };
     // A set of one: dropping it, when the caller drops this future, ends the dispatcher and its requests with it.
     let mut dispatcher = JoinSet::new();
-    dispatcher.spawn(dispatch(sender, queue, terms, tell));
+    dispatcher.spawn(dispatch(sender, queue, terms, sender_of_events));
     let owed = if schedule.until == Until::LastCase { schedule.due.len() } else { 0 };
     let mut ended = Ended { has: vec![false; owed], part: schedule.part };
     let mut duration_ns = 0;
     let mut tripped = None;
-    hand_over(Told::Began { started: clock.started(), clock: clock_off });
-    while let Some(news) = told.recv().await {
-        match news {
-            News::Sent { index } => {
-                ended.place(index);
-                hand_over(Told::Sent { index });
+    on_event(RunEvent::Started { at: clock.started(), clock: clock_off });
+    while let Some(event) = events.recv().await {
+        match &event {
+            RunEvent::Started { .. } => {}
+            RunEvent::Sent { index } => {
+                ended.place(*index);
             }
-            News::BrokeOff(told) => {
-                tripped = Some(*told);
-                hand_over(Told::BrokeOff);
-            }
-            News::Ended(observation) => {
+            RunEvent::Tripped(reason) => tripped = Some((**reason).clone()),
+            RunEvent::Ended(observation) => {
                 *ended.place(observation.case_index) = true;
                 let timing = &observation.timing;
                 duration_ns = timing.sent_ns.and(timing.end_ns).unwrap_or(0).max(duration_ns);
-                hand_over(Told::Ended(observation));
             }
         }
+        on_event(event);
     }
     let cost = meter.stop(client, clock.now_ns()).beside(others);
     for index in ended.missing() {
-        hand_over(Told::Ended(Box::new(lost(index, schedule.due.get(index).copied().unwrap_or_default()))));
+        on_event(RunEvent::Ended(Box::new(lost(index, schedule.due.get(index).copied().unwrap_or_default()))));
     }
     Ok(Ran { cases: schedule.part.share(ended.has.len()), duration_ns, cost, tripped })
 }
@@ -249,10 +187,11 @@ pub async fn send_one(
     request: &RequestOptions,
     case: &Case,
     label: &str,
-    stop: Stop,
+    shutdown: &Shutdown,
 ) -> Result<Observation> {
     let body = adapter.encode(case, request).map_err(|unsendable| unsendable.into_error(case))?;
-    let sender = Sender { client: client.clone(), adapter, stream: request.stream, clock: Clock::start(), stop };
+    let shutdown = shutdown.clone();
+    let sender = Sender { client: client.clone(), adapter, stream: request.stream, clock: Clock::start(), shutdown };
     let label = match client.options().part {
         Shard::WHOLE => label.to_owned(),
         part => format!("{label}-shard-{}", part.number),
@@ -331,26 +270,10 @@ impl Ended {
         &mut self.has[index]
     }
 
-    /// Cases that were never told of.
+    /// Cases without an end.
     fn missing(&self) -> impl Iterator<Item = usize> + '_ {
         let missing = self.has.iter().enumerate().filter(|(index, ended)| !**ended && self.part.takes(*index));
         missing.map(|(index, _)| index)
-    }
-}
-
-/// Every observation of a run.
-#[derive(Default)]
-struct Seen(Vec<Observation>);
-
-impl Seen {
-    fn keep(&mut self, observation: Observation) {
-        self.0.push(observation);
-    }
-
-    /// In the order of the plan.
-    fn into_observations(mut self) -> Vec<Observation> {
-        self.0.sort_unstable_by_key(|observation| observation.case_index);
-        self.0
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::json;
 
-use super::write::{Access, Secrets, Sink, Writing, pair};
+use super::write::{Access, Secrets, Sink, Writing, event_channel};
 use super::*;
 use crate::case::{Arm, Case, Message, Prompt};
 use crate::constraint::{Constraint, GrammarDialect};
@@ -16,6 +16,7 @@ use crate::metrics::spec_decode::SpecDecode;
 use crate::metrics::{LatencyMetric, MetricsOptions, TokenSource, Tokens};
 use crate::observation::{Observation, Outcome, Timing, TransportCause, Usage};
 use crate::record::{RunRecord, testing};
+use crate::run_event::RunEvent;
 use crate::schedule::{Pace, Rate, Until};
 use crate::sound::Clip;
 use crate::verdict::{Reason, Verdict};
@@ -138,10 +139,10 @@ pub(super) fn footer() -> Footer {
 /// Writes the requests to a sink; tells whether a failure was told.
 fn write(open: impl Fn() -> Sink + Sync) -> (Sink, bool) {
     let cases = cases();
-    let (teller, told) = pair();
-    teller.began(UNIX_EPOCH + Duration::new(5, 7), None);
-    observations().into_iter().for_each(|observation| teller.ended(Box::new(observation)));
-    drop(teller);
+    let (events, receiver) = event_channel();
+    events.send(RunEvent::Started { at: UNIX_EPOCH + Duration::new(5, 7), clock: None });
+    observations().into_iter().for_each(|observation| events.send(RunEvent::Ended(Box::new(observation))));
+    drop(events);
     let failed = std::sync::atomic::AtomicBool::new(false);
     let mut quoted = record();
     quoted.notices = vec!["the server said key-123456789".into()];
@@ -153,7 +154,7 @@ fn write(open: impl Fn() -> Sink + Sync) -> (Sink, bool) {
         secrets: &Secrets::new(["Bearer key-123456789", "short"]),
         failed: &|_: &Error| failed.store(true, std::sync::atomic::Ordering::Relaxed),
     };
-    let (sink, waited) = writing.write(told);
+    let (sink, waited) = writing.write(receiver);
     assert!(waited > 0);
     (sink, failed.into_inner())
 }

@@ -23,7 +23,7 @@ use crate::constraint::Constraint;
 use crate::error::Error;
 use crate::observation::{Advice, Observation, Outcome};
 use crate::record::RunRecord;
-use crate::shard::ClockOffset;
+use crate::run_event::RunEvent;
 
 /// The buffer goes to the file at this size, though more waits to be written.
 const FLUSH_BYTES: usize = 64 << 10;
@@ -53,21 +53,15 @@ pub struct Sink {
     untold: Option<Error>,
 }
 
-/// What the run tells the writer.
-enum Message {
-    Began(SystemTime, Option<ClockOffset>),
-    Ended(Box<Observation>),
-}
-
 /// The run's end of the channel.
-pub struct Teller {
-    tell: Sender<Message>,
+pub struct EventSender {
+    events: Sender<RunEvent>,
     waiting: Arc<Waiting>,
 }
 
 /// The writer's end.
-pub struct Told {
-    told: Receiver<Message>,
+pub struct EventReceiver {
+    events: Receiver<RunEvent>,
     waiting: Arc<Waiting>,
 }
 
@@ -83,29 +77,26 @@ struct Waiting {
 pub struct Secrets(Vec<String>);
 
 /// A channel from the run to its writer.
-pub fn pair() -> (Teller, Told) {
-    let (tell, told) = channel();
+pub fn event_channel() -> (EventSender, EventReceiver) {
+    let (sender, events) = channel();
     let waiting = Arc::new(Waiting::default());
-    (Teller { tell, waiting: Arc::clone(&waiting) }, Told { told, waiting })
+    (EventSender { events: sender, waiting: Arc::clone(&waiting) }, EventReceiver { events, waiting })
 }
 
-impl Teller {
-    /// The run began, on a machine whose clock was found to be off shard 1's by so much, where somebody measured it.
-    pub fn began(&self, at: SystemTime, clock: Option<ClockOffset>) {
-        // The writer ends after this side only; were it gone, there would be nobody to be told.
-        let _ = self.tell.send(Message::Began(at, clock));
-    }
-
-    /// A request ended.
-    pub fn ended(&self, observation: Box<Observation>) {
-        let now = self.waiting.now.fetch_add(weight(&observation), Ordering::Relaxed) + weight(&observation);
+impl EventSender {
+    /// Hands an event to the writer. The log has lines for the start and for the ends of requests.
+    pub fn send(&self, event: RunEvent) {
+        let weight = weight(&event);
+        let now = self.waiting.now.fetch_add(weight, Ordering::Relaxed) + weight;
         self.waiting.most.fetch_max(now, Ordering::Relaxed);
-        let _ = self.tell.send(Message::Ended(observation));
+        // The writer ends after this side only.
+        let _ = self.events.send(event);
     }
 }
 
-/// The bytes of an observation that count: its texts and its instants.
-fn weight(observation: &Observation) -> usize {
+/// The bytes of an event that count: the texts and the instants of its observation.
+fn weight(event: &RunEvent) -> usize {
+    let RunEvent::Ended(observation) = event else { return 0 };
     let timing = &observation.timing;
     let instants = timing.chunks_ns.len() + timing.chunk_tokens.len();
     size_of::<Observation>() + observation.text.len() + observation.reasoning.len() + instants * size_of::<u64>()
@@ -177,25 +168,26 @@ pub struct Writing<'w, 'c> {
 }
 
 impl Writing<'_, '_> {
-    /// Writes what is told until nobody is left to tell; returns the log, and the most bytes that ever waited.
-    pub fn write(mut self, told: Told) -> (Sink, usize) {
-        let Told { told, waiting } = told;
+    /// Writes until the sender is dropped; returns the log, and the most bytes that ever waited.
+    pub fn write(mut self, receiver: EventReceiver) -> (Sink, usize) {
+        let EventReceiver { events, waiting } = receiver;
         let mut sink = Sink::in_memory();
         let mut numbering = Numbering::default();
         loop {
-            let message = match told.try_recv() {
-                Ok(message) => message,
+            let event = match events.try_recv() {
+                Ok(event) => event,
                 Err(TryRecvError::Disconnected) => break,
                 Err(TryRecvError::Empty) => {
                     self.flush(&mut sink);
-                    match told.recv() {
-                        Ok(message) => message,
+                    match events.recv() {
+                        Ok(event) => event,
                         Err(_) => break,
                     }
                 }
             };
-            match message {
-                Message::Began(at, clock) => {
+            let weight = weight(&event);
+            match event {
+                RunEvent::Started { at, clock } => {
                     if let Some(shard) = &mut self.record.shard {
                         shard.clock = clock;
                     }
@@ -203,12 +195,10 @@ impl Writing<'_, '_> {
                     sink = (self.open)(&self.record);
                     sink.push(&Line::Header(HeaderLine::new(&self.record)));
                 }
-                Message::Ended(observation) => {
-                    let weight = weight(&observation);
-                    self.ended(*observation, &mut numbering, &mut sink);
-                    waiting.now.fetch_sub(weight, Ordering::Relaxed);
-                }
+                RunEvent::Ended(observation) => self.ended(*observation, &mut numbering, &mut sink),
+                RunEvent::Sent { .. } | RunEvent::Tripped(_) => {}
             }
+            waiting.now.fetch_sub(weight, Ordering::Relaxed);
             if sink.buffer.len() >= FLUSH_BYTES {
                 self.flush(&mut sink);
             }

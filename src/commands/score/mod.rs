@@ -28,17 +28,21 @@ use crate::metrics::{Judged, Sample, Tokens};
 use crate::observation::{Observation, Outcome, Timing};
 use crate::output_format::OutputFormat;
 use crate::render::text;
+use crate::shutdown::Shutdown;
 use crate::verdict::{NotScored, Verdict};
 
 /// Judges stored answers again.
 ///
 /// # Errors
 /// The flags contradict each other; a file cannot be read, has no answers, or its constraints are unknown.
-pub fn run(flags: &ScoreArgs) -> Result<CommandOutput> {
-    let options = ScoreOptions::new(flags)?;
+pub fn run(flags: ScoreArgs, shutdown: &Shutdown) -> Result<CommandOutput> {
+    shutdown.or_abandon(move || score_files(&ScoreOptions::new(&flags)?))
+}
+
+fn score_files(options: &ScoreOptions) -> Result<CommandOutput> {
     let mut scores = Vec::with_capacity(options.files.len());
     for path in &options.files {
-        let answers = read::answers(path, &options)?;
+        let answers = read::answers(path, options)?;
         scores.push(score(path.display().to_string(), answers, options.evaluate));
     }
     let stdout = match options.format {
@@ -136,6 +140,12 @@ pub struct Agreement {
 }
 
 impl Stored {
+    fn judge(&self, evaluator: &mut Evaluator) -> Verdict {
+        let Case { constraint, grammar_oracle, .. } = &self.case;
+        let Observation { outcome, text, .. } = &self.observation;
+        evaluator.judge(constraint.as_deref(), grammar_oracle.as_deref(), outcome, text)
+    }
+
     /// An answer of which only the text is known.
     fn text(id: String, constraint: Option<Arc<Constraint>>, text: String) -> Self {
         let case = Case::new(id, Prompt::Text("".into()), constraint, 1);
@@ -160,7 +170,7 @@ fn score(file: String, answers: Answers, evaluate: EvaluateOptions) -> Score {
     for (place, stored) in stored.iter().enumerate() {
         let verdict = match &stored.unjudgeable {
             Some(what) => Verdict::NotScored { why: NotScored::Unsupported { what: what.clone() } },
-            None => evaluator.evaluate(&stored.case, &stored.observation),
+            None => stored.judge(&mut evaluator),
         };
         // By its place: rows of several files may have the same number.
         ledger.push(&stored.case, &Observation { case_index: place, ..stored.observation.clone() }, 0);
@@ -191,8 +201,8 @@ fn judged(stored: &Stored, verdict: Verdict) -> Judged {
         vllm_correct: constraint
             .filter(|_| stored.unjudgeable.is_none() && observation.outcome != Outcome::Cancelled)
             .and_then(|constraint| legacy::vllm_correct(constraint, text)),
-        white_space_run: runs_away(observation),
-        right_call: call::of_case(&stored.case, observation),
+        white_space_run: runs_away(&observation.outcome, &observation.text),
+        right_call: call::is_right(stored.case.completion.as_deref(), &observation.outcome, &observation.text),
     }
 }
 

@@ -6,9 +6,10 @@ use std::time::{Duration, UNIX_EPOCH};
 use serde_json::Value;
 
 use super::super::tests::{cases, footer, judged, observations, record};
-use super::super::write::{Access, Secrets, Writing, pair};
+use super::super::write::{Access, Secrets, Writing, event_channel};
 use super::*;
 use crate::record::ShardRecord;
+use crate::run_event::RunEvent;
 use crate::schedule::Until;
 use crate::shard::ClockOffset;
 
@@ -46,14 +47,15 @@ fn log(path: &Path, part: Option<Shard>, how: &Otherwise<'_>) -> PathBuf {
     if let Some(shard) = &mut record.shard {
         shard.plan_sha256 = plan_sha256;
     }
-    let (teller, told) = pair();
-    teller.began(UNIX_EPOCH + Duration::from_nanos(how.started_unix_ns), how.clock_before);
+    let (events, receiver) = event_channel();
+    let at = UNIX_EPOCH + Duration::from_nanos(how.started_unix_ns);
+    events.send(RunEvent::Started { at, clock: how.clock_before });
     let own = observations().into_iter().filter(|it| (how.holds)(it.case_index));
     let own: Vec<_> = own.filter(|it| part.is_none_or(|part| part.takes(it.case_index))).collect();
     let mut indices: Vec<usize> = own.iter().map(|it| it.case_index).collect();
     indices.sort_unstable();
-    own.into_iter().for_each(|observation| teller.ended(Box::new(observation)));
-    drop(teller);
+    own.into_iter().for_each(|observation| events.send(RunEvent::Ended(Box::new(observation))));
+    drop(events);
     let writing = Writing {
         record,
         open: &|_| Sink::create(path, Access::Usual).unwrap(),
@@ -62,7 +64,7 @@ fn log(path: &Path, part: Option<Shard>, how: &Otherwise<'_>) -> PathBuf {
         secrets: &Secrets::default(),
         failed: &|error| panic!("{error}"),
     };
-    let (mut sink, _) = writing.write(told);
+    let (mut sink, _) = writing.write(receiver);
     if how.is_whole {
         let duration_ns = 100 + part.map_or(2, |part| part.number) as u64;
         let footer = Footer { requests: indices.len(), duration_ns, clock: how.clock_after, ..footer() };
