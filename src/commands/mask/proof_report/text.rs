@@ -9,8 +9,8 @@ use tabled::settings::{Alignment, Modify, Style};
 
 use super::{EngineSummary, Share, Summary};
 use crate::commands::mask::report::text::conditions_of;
+use crate::engine::EngineName;
 use crate::mask::prove::cluster::Cluster;
-use crate::mask::prove::departure::DECLARED;
 use crate::mask::prove::finding::Proof;
 use crate::printable::printable;
 
@@ -51,8 +51,10 @@ pub fn render(summary: &Summary) -> String {
     }
     clusters(&mut page, &proving.clusters);
     page.push_str("\nDeclared departures\n");
-    for line in DECLARED.iter().filter(|line| summary.engines.iter().any(|it| it.engine == Some(line.engine))) {
-        let _ = writeln!(page, " {} {}: {} ({})", line.engine.name(), line.departure.name(), line.what, line.source);
+    for engine in EngineName::ALL.into_iter().filter(|engine| summary.engines.iter().any(|it| it.engine == Some(*engine))) {
+        for line in engine.departures() {
+            let _ = writeln!(page, " {engine} {}: {} ({})", line.departure.name(), line.what, line.source);
+        }
     }
     page.push('\n');
     for (name, condition) in conditions(summary) {
