@@ -8,13 +8,13 @@ macro_rules! registry {
     (
         $(#[$meta:meta])*
         pub enum $Type:ident is $what:literal with $Spec:ty {
-            $($Variant:ident => $spec:path,)+
+            $($(#[$variant_meta:meta])* $Variant:ident => $spec:path,)+
         }
     ) => {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum $Type {
-            $($Variant,)+
+            $($(#[$variant_meta])* $Variant,)+
         }
 
         impl $Type {

@@ -10,7 +10,7 @@ pub enum Server {
     Embedded,
     /// A server that reads constraints as those of this kind do. The version is major and minor; `None` where it is not stated (a
     /// build of vLLM from source without tags states `0.1.dev`).
-    Of { kind: ServerKind, version: Option<(u32, u32)> },
+    Kind { kind: ServerKind, version: Option<(u32, u32)> },
 }
 
 /// How the embedded server's `/version` begins.
@@ -29,22 +29,22 @@ pub fn identify(kind: ServerKind, version: Option<&str>, owned_by: Option<&str>)
         let product = Product::by_owner(owned_by)?;
         ServerKind::ALL.into_iter().find(|kind| kind.product() == Some(product))
     });
-    let other = owner.and_then(|owner| (kind.spec().owned_by)(owner, version)).map(|kind| Server::Of { kind, version });
+    let other = owner.and_then(|owner| (kind.spec().treated_as)(owner, version)).map(|kind| Server::Kind { kind, version });
     let spoken = other.filter(|server| kind.dialects().contains(&server.constraint_dialect()));
-    spoken.unwrap_or(Server::Of { kind, version })
+    spoken.unwrap_or(Server::Kind { kind, version })
 }
 
 impl Server {
     /// Whether it is a vLLM server.
     pub fn is_vllm(self) -> bool {
-        matches!(self, Self::Of { kind: ServerKind::Vllm, .. })
+        matches!(self, Self::Kind { kind: ServerKind::Vllm, .. })
     }
 
     /// What `--constraint-dialect auto` means. Where a server has a dialect of its own, that one carries more than others do.
     pub fn constraint_dialect(self) -> ConstraintDialect {
         match self {
             Self::Embedded => ConstraintDialect::StructuredOutputs,
-            Self::Of { kind, version } => (kind.spec().auto_dialect)(version),
+            Self::Kind { kind, version } => (kind.spec().auto_dialect)(version),
         }
     }
 
@@ -52,7 +52,7 @@ impl Server {
     pub fn grammar_dialect(self) -> GrammarDialect {
         match self {
             Self::Embedded => GrammarDialect::Lark,
-            Self::Of { kind, version } => (kind.spec().grammar_dialect)(version),
+            Self::Kind { kind, version } => (kind.spec().grammar_dialect)(version),
         }
     }
 
@@ -60,7 +60,7 @@ impl Server {
     pub fn grammar_spelling(self, dialect: ConstraintDialect, asked: Option<GrammarDialect>) -> GrammarSpelling {
         let of_server = match self {
             Self::Embedded => None,
-            Self::Of { kind, .. } => kind.spec().grammar_spelling,
+            Self::Kind { kind, .. } => kind.spec().grammar_spelling,
         };
         match (of_server.unwrap_or(dialect.spec().grammar_spelling), asked) {
             (GrammarSpelling::AsWritten, Some(_)) => GrammarSpelling::Converted,
@@ -72,13 +72,13 @@ impl Server {
     pub fn honours_engine(self) -> bool {
         match self {
             Self::Embedded => true,
-            Self::Of { kind, version } => (kind.spec().honours_engine)(version),
+            Self::Kind { kind, version } => (kind.spec().honours_engine)(version),
         }
     }
 
     /// The product and the version, where this version is known to ignore the fields of a dialect.
     pub fn ignoring(self, dialect: ConstraintDialect) -> Option<String> {
-        let Self::Of { kind, version: Some(version) } = self else { return None };
+        let Self::Kind { kind, version: Some(version) } = self else { return None };
         let (major, minor) = version;
         let name = kind.product().map_or(kind.name(), Product::label);
         (kind.spec().ignores_dialect)(version, dialect).then(|| format!("{name} {major}.{minor}"))
@@ -107,7 +107,7 @@ mod tests {
     fn grammars_are_converted_where_one_notation_is_known_to_be_read() {
         use ConstraintDialect::{LlamaCpp, Sglang, TritonGuide, TrtllmFormat};
         use GrammarSpelling::{AsWritten, Converted, Portable};
-        let of = |kind| Server::Of { kind, version: None };
+        let of = |kind| Server::Kind { kind, version: None };
         for (server, dialect, asked, expected) in [
             (of(Vllm), StructuredOutputs, None, AsWritten),
             (of(Vllm), StructuredOutputs, Some(Lark), Converted),
@@ -134,11 +134,11 @@ mod tests {
             (Some((0, 12)), ResponseFormat, None, false),
             (None, Guided, None, true),
         ] {
-            let server = Server::Of { kind: Vllm, version };
+            let server = Server::Kind { kind: Vllm, version };
             assert_eq!(server.ignoring(dialect).as_deref(), ignored, "{version:?} {dialect}");
             assert_eq!(server.honours_engine(), honours_engine, "{version:?}");
         }
-        assert!(Server::Of { kind: ServerKind::Sglang, version: Some((0, 12)) }.honours_engine());
+        assert!(Server::Kind { kind: ServerKind::Sglang, version: Some((0, 12)) }.honours_engine());
     }
 
     #[test]

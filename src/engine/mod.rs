@@ -29,7 +29,9 @@ use crate::registry::registry;
 
 registry! {
     /// A decoding engine of this program, by the name that `--guided-decoding-backend` and `--engine` take.
+    #[derive(Default)]
     pub enum EngineName is "decoding engine" with EngineSpec {
+        #[default]
         Guidance => guidance::SPEC,
         Xgrammar => xgrammar::SPEC,
         XgrammarCpp => xgrammar::CPP_SPEC,

@@ -6,12 +6,6 @@ use crate::error::{Error, Result};
 /// Engines without a library that could be built in.
 pub const SERVER_ONLY: [&str; 2] = ["lm-format-enforcer", "llama.cpp"];
 
-impl Default for EngineName {
-    fn default() -> Self {
-        Self::Guidance
-    }
-}
-
 impl EngineName {
     /// Whether this build has it.
     pub fn is_built_in(self) -> bool {

@@ -29,7 +29,9 @@ use crate::registry::registry;
 
 registry! {
     /// What kind of server is on the other side, as `--backend` names it.
+    #[derive(Default)]
     pub enum ServerKind is "backend" with KindSpec {
+        #[default]
         Vllm => vllm::SPEC,
         Openai => openai::SPEC,
         OpenaiChat => openai_chat::SPEC,
@@ -97,7 +99,7 @@ pub(crate) struct KindSpec {
     /// Whether this version ignores the fields of a dialect.
     pub(super) ignores_dialect: fn(Version, ConstraintDialect) -> bool,
     /// The kind that such a server is treated as if `/v1/models` names another kind as the owner; `None` for its own.
-    pub(super) owned_by: fn(ServerKind, Option<Version>) -> Option<ServerKind>,
+    pub(super) treated_as: fn(ServerKind, Option<Version>) -> Option<ServerKind>,
     /// Where the body keeps what all kinds share.
     pub(super) body: Shape,
     /// The `repetition_penalty` that is sent unless another one is asked for.
@@ -113,12 +115,6 @@ pub(crate) struct KindSpec {
     /// The software, where it can be recognised by what it says of itself.
     pub(super) product: Option<ProductSpec>,
     pub(super) adapter: fn(ServerKind) -> Box<dyn Adapter>,
-}
-
-impl Default for ServerKind {
-    fn default() -> Self {
-        Self::Vllm
-    }
 }
 
 impl ServerKind {

@@ -29,7 +29,7 @@ pub(super) const COMPLETIONS: KindSpec = KindSpec {
     grammar_spelling: None,
     honours_engine: |_| true,
     ignores_dialect: |_, _| false,
-    owned_by: |_, _| None,
+    treated_as: |_, _| None,
     body: Shape::COMPLETIONS,
     repetition_penalty: None,
     logprobs: None,
@@ -52,7 +52,7 @@ pub(super) const SPEC: KindSpec = KindSpec {
         ConstraintDialect::LlamaCpp,
         ConstraintDialect::TrtllmFormat,
     ],
-    owned_by: |owner, _| Some(owner),
+    treated_as: |owner, _| Some(owner),
     logprobs: Some(logprobs),
     ..COMPLETIONS
 };

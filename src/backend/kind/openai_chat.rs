@@ -37,7 +37,7 @@ pub(super) const SPEC: KindSpec = KindSpec {
         ConstraintDialect::RegexSchema,
         ConstraintDialect::ToolCall,
     ],
-    owned_by: |owner, _| Some(owner),
+    treated_as: |owner, _| Some(owner),
     ..CHAT
 };
 

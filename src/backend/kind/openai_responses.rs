@@ -33,7 +33,7 @@ pub(super) const SPEC: KindSpec = KindSpec {
     dialects: &[ConstraintDialect::StructuredOutputs, ConstraintDialect::TextFormat, ConstraintDialect::ToolCall],
     auto_dialect: |_| ConstraintDialect::TextFormat,
     // vLLM's endpoint learnt `structured_outputs` later than its others, and ignores it before; 0.32 was seen to read it.
-    owned_by: |owner, version| version.filter(|version| *version >= (0, 32)).map(|_| owner),
+    treated_as: |owner, version| version.filter(|version| *version >= (0, 32)).map(|_| owner),
     body: Shape {
         prompt: "input",
         length: "max_output_tokens",

@@ -26,7 +26,7 @@ pub(super) const SPEC: KindSpec = KindSpec {
         ConstraintDialect::StructuredOutputs => version < (0, 11),
         _ => false,
     },
-    owned_by: |owner, _| owner.product().filter(|product| product.ignores_vllm_fields()).map(|_| ServerKind::Openai),
+    treated_as: |owner, _| owner.product().filter(|product| product.ignores_vllm_fields()).map(|_| ServerKind::Openai),
     // vLLM's own client sends this always. It undoes a penalty from the model's generation config, so leaving it out
     // could measure another sampler than results of vLLM's script did.
     repetition_penalty: Some(1.0),
