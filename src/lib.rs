@@ -43,6 +43,7 @@ pub mod preflight;
 pub mod printable;
 pub mod random;
 pub mod record;
+mod registry;
 pub mod render;
 pub mod report;
 pub mod run_event;

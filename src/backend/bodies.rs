@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::shape::Shape;
 use super::{Answer, ConstraintDialect, Input, JSON, RequestOptions, Sampling, ServerKind, adapter};
 use crate::case::{Arm, Case, Message, Prompt};
 use crate::constraint::{AlwaysTrue, Constraint, GrammarDialect};
@@ -89,7 +88,7 @@ fn page(kind: ServerKind) -> String {
                 temperature: Some(0.5),
                 top_p: Some(0.9),
                 top_k: Some(40),
-                frequency_penalty: Shape::of(kind).sampling_field("frequency_penalty").map(|_| 0.1),
+                frequency_penalty: kind.spec().body.sampling_field("frequency_penalty").map(|_| 0.1),
                 ..Sampling::default()
             },
             false => Sampling::default(),

@@ -1,4 +1,4 @@
-//! Request bodies: what all kinds share, and the order in which later fields win over earlier ones. Knows no endpoint.
+//! Request bodies: what all kinds share, and the order in which later fields win over earlier ones.
 //!
 //! Precedence as in `vllm bench serve`: payload < `ignore_eos` < sampling < `--extra-body`, whose top-level fields replace ours
 //! as a whole. Two exceptions are merged member by member: the field that carries the constraint, so that an option beside the
@@ -55,14 +55,14 @@ pub(super) fn finish(kind: ServerKind, fields: Fields, case: &Case, options: &Re
 
 /// Puts everything that is not the endpoint's own on top of `fields`.
 pub(super) fn assemble(kind: ServerKind, mut fields: Fields, case: &Case, options: &RequestOptions) -> Result<Value, Unsendable> {
-    let shape = Shape::of(kind);
+    let shape = &kind.spec().body;
     if shape.says_stream {
         fields.insert("stream".to_owned(), Value::Bool(options.stream));
     }
     if options.stream && shape.asks_usage {
         fields.insert("stream_options".to_owned(), json!({"include_usage": true}));
     }
-    add_parameters(kind, &shape, &mut fields, options)?;
+    add_parameters(kind, shape, &mut fields, options)?;
     let carried = carried(kind, case, options)?;
     if let Some(carried) = &carried {
         for (name, value) in &carried.fields {

@@ -1,4 +1,4 @@
-//! Finds what cannot be sent as asked before anything is sent. Knows no server: a server's own refusals are observations.
+//! Finds what cannot be sent as asked before anything is sent.
 
 use std::collections::HashSet;
 
@@ -39,7 +39,7 @@ pub fn unsupported(kind: ServerKind, case: &Case) -> Option<Unsendable> {
 
 fn check_extra_body(kind: ServerKind, cases: &[Case], options: &RequestOptions) -> Result<()> {
     let Some(extra) = &options.extra_body else { return Ok(()) };
-    let shape = Shape::of(kind);
+    let shape = &kind.spec().body;
     let has_control = cases.iter().any(|case| case.arm == Arm::Control);
     for (field, value) in extra {
         if shape.nest == Some(field.as_str()) && !value.is_object() {
@@ -48,10 +48,10 @@ fn check_extra_body(kind: ServerKind, cases: &[Case], options: &RequestOptions) 
         }
         let members = value.as_object().filter(|_| shape.nest == Some(field.as_str()));
         for (name, value) in members.into_iter().flatten() {
-            check_field(&shape, name, value)?;
+            check_field(shape, name, value)?;
         }
         if members.is_none() {
-            check_field(&shape, field, value)?;
+            check_field(shape, field, value)?;
         }
         if has_control && ConstraintDialect::constrains(field, value) {
             return Err(Error::usage(format!("--extra-body would constrain the control requests too: {field}"))

@@ -1,31 +1,16 @@
-//! Which server is it, and what follows for `auto`: from the kind and the texts of `/version` and `/v1/models`. Pure; asks nobody.
+//! Which server is it, and what follows for `auto`: from the kind and the texts of `/version` and `/v1/models`.
 
-use super::{ConstraintDialect, ServerKind};
-use crate::constraint::GrammarDialect;
+use super::{ConstraintDialect, Product, ServerKind};
+use crate::constraint::{GrammarDialect, GrammarSpelling};
 
-/// What is known of the server, as far as it decides how constraints are sent.
+/// The server on the other side, as far as it decides how constraints are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Server {
-    /// vLLM, with major and minor version; `None` where it does not say (a build from source without tags says `0.1.dev`).
-    Vllm {
-        version: Option<(u32, u32)>,
-    },
     /// Our own embedded server, which reads the dialects of vLLM and OpenAI.
     Embedded,
-    Sglang,
-    LlamaCpp,
-    Tgi,
-    /// TensorRT-LLM behind Triton.
-    Triton,
-    /// TensorRT-LLM behind `trtllm-serve`.
-    TrtllmServe,
-    Lmdeploy,
-    Aphrodite,
-    Ollama,
-    /// A responses endpoint that is not known to read more than `text.format`.
-    Responses,
-    /// Any other server in OpenAI's shape.
-    Other,
+    /// A server that reads constraints as those of this kind do. The version is major and minor; `None` where it is not stated (a
+    /// build of vLLM from source without tags states `0.1.dev`).
+    Kind { kind: ServerKind, version: Option<(u32, u32)> },
 }
 
 /// How the embedded server's `/version` begins.
@@ -33,79 +18,70 @@ pub const EMBEDDED_VERSION_PREFIX: &str = "sobench-embedded";
 
 /// Tells the server from the kind that the user named, the `version` member of `/version`, and `owned_by` of its first model.
 ///
-/// A kind that is one server's own is that server. The user's word (`--backend vllm`) counts unless the server says it is
-/// something else; the `openai` kinds count as what the server says: SGLang, llama.cpp, LMDeploy and TensorRT-LLM name
-/// themselves in `owned_by`, and the first two ignore vLLM's fields without a word.
+/// A kind that is one server's own is that server. The user's word (`--backend vllm`) counts unless the server names itself as one
+/// that ignores vLLM's fields; the `openai` kinds count as what the server names itself, where they speak the dialect that follows.
 pub fn identify(kind: ServerKind, version: Option<&str>, owned_by: Option<&str>) -> Server {
     if version.is_some_and(|version| version.starts_with(EMBEDDED_VERSION_PREFIX)) {
         return Server::Embedded;
     }
-    let vllm = Server::Vllm { version: version.and_then(major_minor) };
-    match (kind, owned_by) {
-        (ServerKind::Vllm, Some("sglang" | "llamacpp")) => Server::Other,
-        (ServerKind::Vllm, _) | (ServerKind::Openai | ServerKind::OpenaiChat, Some("vllm")) => vllm,
-        // This endpoint learnt `structured_outputs` later than the others, and ignores it before; 0.32 was seen to read it.
-        (ServerKind::OpenaiResponses, Some("vllm")) if vllm.is_at_least((0, 32)) => vllm,
-        (ServerKind::OpenaiResponses, _) => Server::Responses,
-        (ServerKind::Openai | ServerKind::OpenaiChat, Some("sglang")) => Server::Sglang,
-        (ServerKind::Openai | ServerKind::OpenaiChat, Some("llamacpp")) => Server::LlamaCpp,
-        (ServerKind::Openai | ServerKind::OpenaiChat, Some("tensorrt_llm")) => Server::TrtllmServe,
-        (ServerKind::OpenaiChat, Some("lmdeploy")) => Server::Lmdeploy,
-        (ServerKind::Openai | ServerKind::OpenaiChat, _) => Server::Other,
-        (ServerKind::Sglang, _) => Server::Sglang,
-        (ServerKind::LlamaCpp, _) => Server::LlamaCpp,
-        (ServerKind::Tgi, _) => Server::Tgi,
-        (ServerKind::TensorrtLlm, _) => Server::Triton,
-        (ServerKind::TrtllmServe, _) => Server::TrtllmServe,
-        (ServerKind::Lmdeploy, _) => Server::Lmdeploy,
-        (ServerKind::Aphrodite, _) => Server::Aphrodite,
-        (ServerKind::Ollama, _) => Server::Ollama,
-        (
-            ServerKind::Scalellm
-            | ServerKind::DeepspeedMii
-            | ServerKind::OpenaiAudio
-            | ServerKind::OpenaiEmbeddings
-            | ServerKind::VllmPooling
-            | ServerKind::VllmRerank,
-            _,
-        ) => Server::Other,
-    }
+    let version = version.and_then(major_minor);
+    let owner = owned_by.and_then(|owned_by| {
+        let product = Product::by_owner(owned_by)?;
+        ServerKind::ALL.into_iter().find(|kind| kind.product() == Some(product))
+    });
+    let other = owner.and_then(|owner| (kind.spec().treated_as)(owner, version)).map(|kind| Server::Kind { kind, version });
+    let spoken = other.filter(|server| kind.dialects().contains(&server.constraint_dialect()));
+    spoken.unwrap_or(Server::Kind { kind, version })
 }
 
 impl Server {
-    /// Whether it is a vLLM that is known to be of this version or a later one.
-    fn is_at_least(self, least: (u32, u32)) -> bool {
-        matches!(self, Self::Vllm { version: Some(version) } if version >= least)
+    /// Whether it is a vLLM server.
+    pub fn is_vllm(self) -> bool {
+        matches!(self, Self::Kind { kind: ServerKind::Vllm, .. })
     }
 
-    /// What `--constraint-dialect auto` means: `structured-outputs` came in vLLM 0.11, where `guided` was still forwarded; from
-    /// 0.12 on `guided` fields are ignored. Where a server has a dialect of its own, that one carries more than others do.
+    /// What `--constraint-dialect auto` means. Where a server has a dialect of its own, that one carries more than others do.
     pub fn constraint_dialect(self) -> ConstraintDialect {
         match self {
-            Self::Vllm { version: Some(version) } if version < (0, 11) => ConstraintDialect::Guided,
-            Self::Vllm { .. } | Self::Embedded => ConstraintDialect::StructuredOutputs,
-            Self::Sglang => ConstraintDialect::Sglang,
-            Self::LlamaCpp => ConstraintDialect::LlamaCpp,
-            Self::Tgi => ConstraintDialect::TgiGrammar,
-            Self::Triton => ConstraintDialect::TritonGuide,
-            Self::TrtllmServe => ConstraintDialect::TrtllmFormat,
-            Self::Lmdeploy => ConstraintDialect::RegexSchema,
-            // A fork of vLLM; in which version it followed vLLM to `structured_outputs` could not be confirmed.
-            Self::Aphrodite => ConstraintDialect::Guided,
-            Self::Ollama => ConstraintDialect::OllamaFormat,
-            Self::Responses => ConstraintDialect::TextFormat,
-            Self::Other => ConstraintDialect::ResponseFormat,
+            Self::Embedded => ConstraintDialect::StructuredOutputs,
+            Self::Kind { kind, version } => (kind.spec().auto_dialect)(version),
         }
     }
 
-    /// The notation in which the shipped grammar is sent: vLLM's script sent Lark before 0.8 and EBNF since; the embedded server
-    /// decodes with llguidance, which reads Lark.
+    /// The notation in which the shipped grammar is sent; the embedded server decodes with llguidance, which reads Lark.
     pub fn grammar_dialect(self) -> GrammarDialect {
         match self {
-            Self::Vllm { version: Some(version) } if version < (0, 8) => GrammarDialect::Lark,
             Self::Embedded => GrammarDialect::Lark,
-            _ => GrammarDialect::Ebnf,
+            Self::Kind { kind, version } => (kind.spec().grammar_dialect)(version),
         }
+    }
+
+    /// What becomes of a grammar in the notation that the user did not ask for.
+    pub fn grammar_spelling(self, dialect: ConstraintDialect, asked: Option<GrammarDialect>) -> GrammarSpelling {
+        let of_server = match self {
+            Self::Embedded => None,
+            Self::Kind { kind, .. } => kind.spec().grammar_spelling,
+        };
+        match (of_server.unwrap_or(dialect.spec().grammar_spelling), asked) {
+            (GrammarSpelling::AsWritten, Some(_)) => GrammarSpelling::Converted,
+            (spelling, _) => spelling,
+        }
+    }
+
+    /// Whether the server takes its decoding engine from the request, in the dialect that has a field for it.
+    pub fn honours_engine(self) -> bool {
+        match self {
+            Self::Embedded => true,
+            Self::Kind { kind, version } => (kind.spec().honours_engine)(version),
+        }
+    }
+
+    /// The product and the version, where this version is known to ignore the fields of a dialect.
+    pub fn ignoring(self, dialect: ConstraintDialect) -> Option<String> {
+        let Self::Kind { kind, version: Some(version) } = self else { return None };
+        let (major, minor) = version;
+        let name = kind.product().map_or(kind.name(), Product::label);
+        (kind.spec().ignores_dialect)(version, dialect).then(|| format!("{name} {major}.{minor}"))
     }
 }
 
@@ -126,6 +102,44 @@ mod tests {
     use ConstraintDialect::{Guided, ResponseFormat, StructuredOutputs};
     use GrammarDialect::{Ebnf, Lark};
     use ServerKind::{Openai, OpenaiChat, Vllm};
+
+    #[test]
+    fn grammars_are_converted_where_one_notation_is_known_to_be_read() {
+        use ConstraintDialect::{LlamaCpp, Sglang, TritonGuide, TrtllmFormat};
+        use GrammarSpelling::{AsWritten, Converted, Portable};
+        let of = |kind| Server::Kind { kind, version: None };
+        for (server, dialect, asked, expected) in [
+            (of(Vllm), StructuredOutputs, None, AsWritten),
+            (of(Vllm), StructuredOutputs, Some(Lark), Converted),
+            (Server::Embedded, StructuredOutputs, None, AsWritten),
+            (of(ServerKind::Sglang), Sglang, None, Converted),
+            (of(ServerKind::TrtllmServe), TrtllmFormat, None, Converted),
+            (of(ServerKind::TensorrtLlm), TritonGuide, None, Converted),
+            (of(Openai), ResponseFormat, None, AsWritten),
+            (of(Openai), Sglang, None, Converted),
+            (of(Openai), LlamaCpp, None, Portable),
+            (of(ServerKind::LlamaCpp), ResponseFormat, None, Portable),
+            (of(ServerKind::LlamaCpp), LlamaCpp, Some(Ebnf), Portable),
+        ] {
+            assert_eq!(server.grammar_spelling(dialect, asked), expected, "{server:?} {dialect} {asked:?}");
+        }
+    }
+
+    #[test]
+    fn versions_of_vllm_differ_in_what_they_read() {
+        for (version, dialect, ignored, honours_engine) in [
+            (Some((0, 7)), StructuredOutputs, Some("vLLM 0.7"), true),
+            (Some((0, 8)), Guided, None, false),
+            (Some((0, 12)), Guided, Some("vLLM 0.12"), false),
+            (Some((0, 12)), ResponseFormat, None, false),
+            (None, Guided, None, true),
+        ] {
+            let server = Server::Kind { kind: Vllm, version };
+            assert_eq!(server.ignoring(dialect).as_deref(), ignored, "{version:?} {dialect}");
+            assert_eq!(server.honours_engine(), honours_engine, "{version:?}");
+        }
+        assert!(Server::Kind { kind: ServerKind::Sglang, version: Some((0, 12)) }.honours_engine());
+    }
 
     #[test]
     fn what_auto_means() {
@@ -155,6 +169,9 @@ mod tests {
             (ServerKind::OpenaiResponses, Some("0.33.0"), Some("vllm"), StructuredOutputs, Ebnf),
             (ServerKind::OpenaiResponses, Some("0.13.0"), Some("vllm"), ConstraintDialect::TextFormat, Ebnf),
             (ServerKind::OpenaiResponses, None, Some("vllm"), ConstraintDialect::TextFormat, Ebnf),
+            (ServerKind::OpenaiResponses, Some("0.33.0"), Some("sglang"), ConstraintDialect::TextFormat, Ebnf),
+            (Vllm, Some("0.33.0"), Some("tensorrt_llm"), StructuredOutputs, Ebnf),
+            (ServerKind::Sglang, None, Some("vllm"), ConstraintDialect::Sglang, Ebnf),
             (ServerKind::OpenaiResponses, None, Some("openai"), ConstraintDialect::TextFormat, Ebnf),
             (ServerKind::Sglang, None, None, ConstraintDialect::Sglang, Ebnf),
             (ServerKind::LlamaCpp, None, Some("llamacpp"), ConstraintDialect::LlamaCpp, Ebnf),

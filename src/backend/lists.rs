@@ -1,4 +1,4 @@
-//! Whole answers without text: lists of vectors or scores. Knows no endpoint, and looks at no number in them.
+//! Whole answers without text: lists of vectors or scores.
 //!
 //! Source: OpenAI's reference "Create embeddings"; `EmbeddingResponse`, `PoolingResponse` and `RerankResponse` of vLLM. Usage states
 //! `prompt_tokens`, in older versions of vLLM's rerank only `total_tokens`, which is the same where nothing is generated.

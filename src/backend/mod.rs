@@ -1,36 +1,25 @@
-//! Server kinds: how a case becomes a request and bytes become deltas. Knows no sockets and no clock.
+//! Server kinds: how a case becomes a request and bytes become deltas.
 //!
 //! A server kind ([`ServerKind`], `--backend`) says which endpoint and message shapes are spoken; a constraint dialect
-//! ([`ConstraintDialect`], `--constraint-dialect`) says which request fields carry the constraint. Both are closed: a new one is
-//! a new file and a new arm in the matches that the compiler then points at.
+//! ([`ConstraintDialect`], `--constraint-dialect`) says which request fields carry the constraint. Both are registries: one file
+//! with a `SPEC` for each, one line in the list of `kind/mod.rs` or `dialect/mod.rs`.
 
 mod answer;
-mod audio;
 #[cfg(test)]
 mod bodies;
 mod body;
-mod chat;
 mod check;
-mod completions;
 mod decode;
 pub mod dialect;
-mod embeddings;
-pub mod extras;
+mod error_message;
 pub mod identify;
 mod kind;
 mod likeness;
 mod lists;
-mod llama_cpp;
 mod ndjson;
-mod ollama;
-mod pooling;
-mod rerank;
-mod responses;
-mod sglang;
+mod product;
 mod shape;
 pub mod sse;
-mod tgi;
-mod triton;
 mod wire;
 
 use bytes::Bytes;
@@ -41,7 +30,9 @@ pub use answer::{Answer, Broken, Decoder, Fed, outcome_of_status};
 pub use check::{check, unsupported};
 pub use decode::{DEFAULT_MAX_EVENT_BYTES, QUOTED_BYTES};
 pub use dialect::ConstraintDialect;
+pub use error_message::error_message;
 pub use kind::{Input, ServerKind};
+pub use product::{Info, Product, text_member};
 
 use crate::case::Case;
 use crate::error::Error;
@@ -111,22 +102,7 @@ pub trait Adapter: Send + Sync {
 
 /// The adapter of a server kind.
 pub fn adapter(kind: ServerKind) -> Box<dyn Adapter> {
-    match kind {
-        ServerKind::Vllm | ServerKind::Openai | ServerKind::Aphrodite | ServerKind::Scalellm | ServerKind::DeepspeedMii => {
-            Box::new(completions::Completions { kind })
-        }
-        ServerKind::OpenaiChat | ServerKind::TrtllmServe | ServerKind::Lmdeploy => Box::new(chat::Chat { kind }),
-        ServerKind::OpenaiResponses => Box::new(responses::Responses),
-        ServerKind::Sglang => Box::new(sglang::Sglang),
-        ServerKind::LlamaCpp => Box::new(llama_cpp::LlamaCpp),
-        ServerKind::Tgi => Box::new(tgi::Tgi),
-        ServerKind::TensorrtLlm => Box::new(triton::Triton),
-        ServerKind::Ollama => Box::new(ollama::Ollama),
-        ServerKind::OpenaiAudio => Box::new(audio::Audio::default()),
-        ServerKind::OpenaiEmbeddings => Box::new(embeddings::Embeddings),
-        ServerKind::VllmPooling => Box::new(pooling::Pooling),
-        ServerKind::VllmRerank => Box::new(rerank::Rerank),
-    }
+    (kind.spec().adapter)(kind)
 }
 
 /// Why a case cannot be put on the wire as asked. Found by [`check`] before anything is sent.
@@ -143,12 +119,4 @@ impl Unsendable {
     pub fn into_error(self, case: &Case) -> Error {
         Error::usage(format!("{}: case {:?}", self.what, case.id)).hint(self.hint)
     }
-}
-
-/// Finds the value with this name, or an error that lists the names.
-fn named<T: Copy>(all: &[T], name_of: fn(T) -> &'static str, what: &str, name: &str) -> Result<T, Error> {
-    all.iter().copied().find(|value| name_of(*value) == name).ok_or_else(|| {
-        let names: Vec<_> = all.iter().map(|value| name_of(*value)).collect();
-        Error::usage(format!("unknown {what}: {name}")).hint(format!("one of {}", names.join(", ")))
-    })
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::class::{Cause, Class, Finding};
 pub use self::kind::Kind;
-pub use self::server_facts::{PATHS, Product, ServerFacts};
+pub use self::server_facts::ServerFacts;
 pub use self::spelling::{MemberOrder, NonAscii, Spelling, WhiteSpace};
 use crate::backend::ConstraintDialect;
 

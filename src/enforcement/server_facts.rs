@@ -2,9 +2,7 @@
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// The pages that are asked for, by the order in which they are believed.
-pub const PATHS: [&str; 8] =
-    ["/version", "/v1/models", "/get_server_info", "/server_info", "/props", "/info", "/api/version", "/v2"];
+use crate::backend::{Product, ServerKind};
 
 /// What a server says of itself. `None` where it says nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,40 +24,15 @@ pub struct ServerFacts {
     pub sources: Vec<&'static str>,
 }
 
+impl ServerFacts {
+    /// Whether the server says that it is vLLM, which in `auto` fixes its engine by its first constrained request.
+    pub fn is_vllm(&self) -> bool {
+        self.product.is_some() && self.product == ServerKind::Vllm.product()
+    }
+}
+
 fn known_paths<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<&'static str>, D::Error> {
     let read = Vec::<String>::deserialize(deserializer)?;
-    let known = |path: &String| PATHS.into_iter().find(|known| known == path);
+    let known = |path: &String| Product::page_paths().find(|known| known == path);
     read.iter().map(|path| known(path).ok_or_else(|| serde::de::Error::custom(format!("no such page: {path}")))).collect()
-}
-
-/// Servers that can be told from the others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Product {
-    Vllm,
-    Sglang,
-    LlamaCpp,
-    Tgi,
-    Ollama,
-    Lmdeploy,
-    TensorrtLlm,
-    Triton,
-    Embedded,
-}
-
-impl Product {
-    /// The name for people.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Vllm => "vLLM",
-            Self::Sglang => "SGLang",
-            Self::LlamaCpp => "llama.cpp",
-            Self::Tgi => "Text Generation Inference",
-            Self::Ollama => "Ollama",
-            Self::Lmdeploy => "LMDeploy",
-            Self::TensorrtLlm => "TensorRT-LLM",
-            Self::Triton => "Triton Inference Server",
-            Self::Embedded => "sobench's embedded server",
-        }
-    }
 }

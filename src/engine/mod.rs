@@ -1,10 +1,11 @@
-//! Constrained-decoding libraries behind one trait, one library a file. Knows tokens and masks, neither HTTP nor models.
+//! Constrained-decoding libraries behind one trait, one library a folder.
 //!
 //! A library is wrapped twice before anything else sees it: [`guarded`] puts a panic and time boundary around it, [`cache`]
-//! compiles each constraint once. A new library is one new file here, one name in [`EngineName`], one arm in [`open_bare`].
+//! compiles each constraint once. A new library is one new folder here with a `SPEC`, and one line in the registry below.
 
 mod auto;
 pub mod cache;
+pub mod departure;
 pub mod guarded;
 mod guidance;
 mod mask;
@@ -16,13 +17,47 @@ mod xgrammar;
 
 use std::sync::Arc;
 
+pub use departure::{Declared, Departure};
 pub use mask::TokenMask;
-pub use name::{EngineName, SERVER_ONLY};
+pub use name::SERVER_ONLY;
 pub use policy::EnginePolicy;
 pub use vocabulary::{TokenId, Vocabulary};
 
 use crate::constraint::{Constraint, GrammarDialect};
 use crate::error::Result;
+use crate::registry::registry;
+
+registry! {
+    /// A decoding engine of this program, by the name that `--guided-decoding-backend` and `--engine` take.
+    #[derive(Default)]
+    pub enum EngineName is "decoding engine" with EngineSpec {
+        #[default]
+        Guidance => guidance::SPEC,
+        Xgrammar => xgrammar::SPEC,
+        XgrammarCpp => xgrammar::CPP_SPEC,
+        Outlines => outlines::SPEC,
+        Auto => auto::SPEC,
+    }
+}
+
+/// Everything that is known of an engine without opening it.
+pub(crate) struct EngineSpec {
+    pub(crate) name: &'static str,
+    /// Opens it over a vocabulary; `None` where this build does not have it.
+    open: Option<Open>,
+    /// How to get a build that has it.
+    build_hint: &'static str,
+    /// Whether `sobench mask` measures it unless engines are named.
+    measured: bool,
+    /// The departures that its own documentation declares.
+    departures: &'static [Declared],
+    /// The keywords of JSON Schema that its documentation lists, where it says that all others have no effect.
+    listed_keywords: &'static [&'static str],
+    /// Policies under which it does not depart in one respect. A departure may have several, of which each does a little more.
+    relaxations: fn(&EnginePolicy) -> Vec<(Departure, EnginePolicy)>,
+}
+
+type Open = fn(Arc<Vocabulary>, &EnginePolicy) -> Result<Arc<dyn Engine>>;
 
 /// Compiles constraints. One instance serves all requests of a process.
 pub trait Engine: Send + Sync {
@@ -166,12 +201,6 @@ pub fn open(name: EngineName, vocabulary: &Arc<Vocabulary>, policy: &EnginePolic
 /// # Errors
 /// As [`open`].
 pub fn open_bare(name: EngineName, vocabulary: &Arc<Vocabulary>, policy: &EnginePolicy) -> Result<Arc<dyn Engine>> {
-    let vocabulary = Arc::clone(vocabulary);
-    Ok(match name {
-        EngineName::Guidance => Arc::new(guidance::Guidance::new(vocabulary, policy)?),
-        EngineName::Xgrammar => Arc::new(xgrammar::Xgrammar::new(vocabulary, policy)?),
-        EngineName::XgrammarCpp => return xgrammar::open_cpp(vocabulary, policy),
-        EngineName::Outlines => Arc::new(outlines::Outlines::new(vocabulary, policy)?),
-        EngineName::Auto => Arc::new(auto::Auto::new(&vocabulary, policy)?),
-    })
+    let open = name.spec().open.ok_or_else(|| name.not_built_in())?;
+    open(Arc::clone(vocabulary), policy)
 }

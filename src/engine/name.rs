@@ -1,41 +1,31 @@
-//! The names of decoding engines. Knows no library.
+//! Which engines this build has, and how a name is read.
 
-use serde::{Deserialize, Serialize};
-
+use super::{Departure, EngineName, EnginePolicy};
 use crate::error::{Error, Result};
-
-/// A decoding engine of this program, by the name that `--guided-decoding-backend` and `--engine` take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum EngineName {
-    /// The `llguidance` crate.
-    Guidance,
-    /// The `xgrammar-rs` crate, a port of xgrammar to Rust.
-    Xgrammar,
-    /// The original xgrammar in C++; only where the feature `engine-xgrammar-cpp` is built in.
-    XgrammarCpp,
-    /// The `outlines-core` crate.
-    Outlines,
-    /// vLLM's rule: whichever of the others takes the constraint first.
-    Auto,
-}
 
 /// Engines without a library that could be built in.
 pub const SERVER_ONLY: [&str; 2] = ["lm-format-enforcer", "llama.cpp"];
 
 impl EngineName {
-    /// Every engine, those that are not built in included.
-    pub const ALL: [Self; 5] = [Self::Guidance, Self::Xgrammar, Self::XgrammarCpp, Self::Outlines, Self::Auto];
-
     /// Whether this build has it.
     pub fn is_built_in(self) -> bool {
-        self != Self::XgrammarCpp || cfg!(feature = "engine-xgrammar-cpp")
+        self.spec().open.is_some()
+    }
+
+    /// The engines that `sobench mask` measures unless some are named.
+    pub fn measured() -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter().filter(|engine| engine.spec().measured)
+    }
+
+    /// Policies under which the engine does not depart in one respect.
+    pub fn relaxations(self, policy: &EnginePolicy) -> Vec<(Departure, EnginePolicy)> {
+        (self.spec().relaxations)(policy)
     }
 
     /// Reads a name for use in this process.
     ///
     /// # Errors
-    /// A usage error that tells apart an engine that is not built in, one that only a server can offer, and a name nobody knows.
+    /// A usage error that tells apart an engine that is not built in, one that only a server can offer, and an unknown name.
     pub fn parse(name: &str) -> Result<Self> {
         let known: Vec<&str> = Self::ALL.into_iter().filter(|engine| engine.is_built_in()).map(Self::name).collect();
         if SERVER_ONLY.contains(&name) {
@@ -46,22 +36,11 @@ impl EngineName {
         let engine = engine.ok_or_else(|| {
             Error::usage(format!("unknown decoding engine: {name}")).hint(format!("this build has {}", known.join(", ")))
         })?;
-        if engine.is_built_in() {
-            return Ok(engine);
-        }
-        Err(Error::usage(format!("decoding engine is not in this build: {name}"))
-            .hint("build with --features engine-xgrammar-cpp, which needs cmake and clang++"))
+        if engine.is_built_in() { Ok(engine) } else { Err(engine.not_built_in()) }
     }
 
-    /// The name that flags, requests and reports use.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Guidance => "guidance",
-            Self::Xgrammar => "xgrammar",
-            Self::XgrammarCpp => "xgrammar-cpp",
-            Self::Outlines => "outlines",
-            Self::Auto => "auto",
-        }
+    pub(super) fn not_built_in(self) -> Error {
+        Error::usage(format!("decoding engine is not in this build: {self}")).hint(self.spec().build_hint)
     }
 }
 

@@ -73,7 +73,7 @@ impl Default for MaskPlan {
     fn default() -> Self {
         Self {
             corpora: vec![CorpusSource { kind: Some(CorpusKind::Shipped), path: "shipped".into() }],
-            engines: vec![EngineName::Guidance],
+            engines: vec![EngineName::default()],
             policy: EnginePolicy::default(),
             tokenizer: "cl100k_base".to_owned(),
             eos_token: None,

@@ -10,14 +10,14 @@ use super::envelope::{Envelope, envelopes};
 use super::facts;
 use super::question::{Question, Words, control_case, spelling_question};
 use super::{Cell, Preflight, PreflightConditions, label};
-use crate::backend::{Adapter, ConstraintDialect, RequestOptions, Sampling, ServerKind, adapter};
+use crate::backend::{Adapter, ConstraintDialect, Product, RequestOptions, Sampling, ServerKind, adapter};
 use crate::case::Case;
 use crate::constraint::{Constraint, GrammarDialect};
 use crate::driver::{self, Client, DriverOptions};
 use crate::enforcement::Kind;
+use crate::enforcement::ServerFacts;
 use crate::enforcement::Spelling;
 use crate::enforcement::{Cause, Class, Finding};
-use crate::enforcement::{PATHS, Product, ServerFacts};
 use crate::error::{Error, Result};
 use crate::evaluate::{EvaluateOptions, Evaluator};
 use crate::observation::{Observation, Outcome, TransportCause};
@@ -124,7 +124,7 @@ pub async fn run(client: &Client, options: &Options, shutdown: &Shutdown, mut to
 /// on every page.
 pub async fn facts(client: &Client) -> ServerFacts {
     let mut pages = Vec::new();
-    for path in PATHS {
+    for path in Product::page_paths() {
         let Some(driver::Page { status, server, body }) = driver::page(client, path).await else { break };
         pages.push(facts::Page { path, status, server, body });
     }
@@ -340,7 +340,7 @@ fn notices(control: &Control, gone: Option<&str>, cells: &[Cell]) -> Vec<String>
 /// What a vLLM server in `auto` may have done because of us.
 fn fixed_engine(facts: &ServerFacts, cells: &[Cell]) -> Option<String> {
     let first = cells.iter().find(|cell| !matches!(cell.finding.class, Class::NotCarried | Class::NotAsked))?;
-    (facts.product == Some(Product::Vllm)).then(|| {
+    facts.is_vllm().then(|| {
         format!(
             "a vLLM server in `auto` stays with the decoding engine of its first constrained request; if it had none before, this \
              preflight's was the first: {}",

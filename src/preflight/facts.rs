@@ -1,14 +1,12 @@
-//! Which server is it, by what it says of itself. Pure: reads pages that somebody else fetched.
-//!
-//! Where the words come from: `/version` is vLLM's (and the embedded server's, which names its engine there), `owned_by` of
-//! `/v1/models` names vLLM, SGLang, llama.cpp, LMDeploy and TensorRT-LLM, `/get_server_info` (older name) and `/server_info` are SGLang's and name its
-//! grammar backend, `/props` is llama.cpp's, `/info` is Text Generation Inference's, `/api/version` is Ollama's, `/v2` is the
-//! server metadata of Triton's inference protocol. A server that says nothing is "unknown": nobody guesses.
+//! Which server is it, by what it says of itself: reads pages that were fetched before. Common pages are read here, those of one
+//! product by its kind (`src/backend/kind`). `/version` is vLLM's and the embedded server's, which names its engine there;
+//! `owned_by` of `/v1/models` names the product in most servers with OpenAI's endpoints. A server that says nothing is unknown.
 
 use serde_json::Value;
 
 use crate::backend::identify::EMBEDDED_VERSION_PREFIX;
-use crate::enforcement::{Product, ServerFacts};
+use crate::backend::{Product, text_member};
+use crate::enforcement::ServerFacts;
 
 /// A page that was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,12 +29,9 @@ impl ServerFacts {
                 facts.sources.push(page.path);
             }
         }
-        if facts.server_header.as_deref() == Some("llama.cpp") {
-            facts.product.get_or_insert(Product::LlamaCpp);
-        }
-        if facts.product == Some(Product::LlamaCpp) {
-            facts.engine.get_or_insert_with(|| "llama.cpp's own grammars".to_owned());
-        }
+        facts.product = facts.product.or_else(|| Product::by_header(facts.server_header.as_deref()?));
+        let engine = facts.product.and_then(Product::engine).map(str::to_owned);
+        set(&mut facts.engine, engine);
         facts
     }
 
@@ -45,88 +40,37 @@ impl ServerFacts {
         match path {
             "/version" => self.read_version(body),
             "/v1/models" => self.read_models(&body["data"][0]),
-            "/get_server_info" | "/server_info" => self.read_sglang(body),
-            "/props" => self.read_llama_cpp(body),
-            "/info" => self.read_tgi(body),
-            "/api/version" => self.read_ollama(body),
-            "/v2" => self.read_triton(body),
-            _ => false,
+            _ => self.read_product(path, body),
         }
     }
 
     fn read_version(&mut self, body: &Value) -> bool {
-        let Some(version) = text(body, "version") else { return false };
+        let Some(version) = text_member(body, "version") else { return false };
         if version.starts_with(EMBEDDED_VERSION_PREFIX) {
-            self.product = Some(Product::Embedded);
-            self.engine = text(body, "engine_version").or_else(|| text(body, "engine"));
+            self.product = Some(Product::EMBEDDED);
+            self.engine = text_member(body, "engine_version").or_else(|| text_member(body, "engine"));
         }
         self.version = Some(version);
         true
     }
 
     fn read_models(&mut self, first: &Value) -> bool {
-        self.model = text(first, "id");
+        self.model = text_member(first, "id");
         self.max_model_len = first["max_model_len"].as_u64();
-        self.owned_by = text(first, "owned_by");
-        self.product = self.product.or(match self.owned_by.as_deref() {
-            Some("vllm") => Some(Product::Vllm),
-            Some("sglang") => Some(Product::Sglang),
-            Some("llamacpp") => Some(Product::LlamaCpp),
-            Some("lmdeploy") => Some(Product::Lmdeploy),
-            Some("tensorrt_llm") => Some(Product::TensorrtLlm),
-            _ => None,
-        });
+        self.owned_by = text_member(first, "owned_by");
+        self.product = self.product.or_else(|| Product::by_owner(self.owned_by.as_deref()?));
         self.model.is_some()
     }
 
-    fn read_sglang(&mut self, body: &Value) -> bool {
-        let Some(engine) = text(body, "grammar_backend") else { return false };
-        self.product.get_or_insert(Product::Sglang);
-        self.engine.get_or_insert(engine);
-        set(&mut self.version, text(body, "version"));
-        set(&mut self.model, text(body, "served_model_name"));
+    /// A page of one product.
+    fn read_product(&mut self, path: &str, body: &Value) -> bool {
+        let Some((product, info)) = Product::by_page(path, body) else { return false };
+        self.product.get_or_insert(product);
+        set(&mut self.engine, info.engine);
+        set(&mut self.version, info.version);
+        set(&mut self.model, info.model);
         true
     }
-
-    fn read_llama_cpp(&mut self, body: &Value) -> bool {
-        if body.get("default_generation_settings").is_none() {
-            return false;
-        }
-        self.product.get_or_insert(Product::LlamaCpp);
-        set(&mut self.version, text(body, "build_info"));
-        set(&mut self.model, text(body, "model_alias"));
-        true
-    }
-
-    fn read_tgi(&mut self, body: &Value) -> bool {
-        if text(body, "router").is_none_or(|router| !router.starts_with("text-generation-router")) {
-            return false;
-        }
-        self.product.get_or_insert(Product::Tgi);
-        set(&mut self.version, text(body, "version"));
-        set(&mut self.model, text(body, "model_id"));
-        true
-    }
-
-    fn read_ollama(&mut self, body: &Value) -> bool {
-        let Some(version) = text(body, "version") else { return false };
-        self.product.get_or_insert(Product::Ollama);
-        self.version.get_or_insert(version);
-        true
-    }
-
-    fn read_triton(&mut self, body: &Value) -> bool {
-        if text(body, "name").as_deref() != Some("triton") {
-            return false;
-        }
-        self.product.get_or_insert(Product::Triton);
-        set(&mut self.version, text(body, "version"));
-        true
-    }
-}
-
-fn text(body: &Value, member: &str) -> Option<String> {
-    body.get(member)?.as_str().filter(|text| !text.is_empty()).map(str::to_owned)
 }
 
 fn set(place: &mut Option<String>, found: Option<String>) {
@@ -138,16 +82,16 @@ fn set(place: &mut Option<String>, found: Option<String>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::enforcement::PATHS;
+    use crate::backend::ServerKind;
 
     fn read(pages: &[(&'static str, &str)]) -> ServerFacts {
         let page = |(path, body): &(&'static str, &str)| Page { path, status: 200, server: None, body: (*body).to_owned() };
         ServerFacts::read(&pages.iter().map(page).collect::<Vec<_>>())
     }
 
-    fn check(pages: &[(&'static str, &str)], product: Option<Product>, version: Option<&str>, engine: Option<&str>) {
+    fn check(pages: &[(&'static str, &str)], kind: ServerKind, version: Option<&str>, engine: Option<&str>) {
         let facts = read(pages);
-        assert_eq!((facts.product, facts.version.as_deref(), facts.engine.as_deref()), (product, version, engine));
+        assert_eq!((facts.product, facts.version.as_deref(), facts.engine.as_deref()), (kind.product(), version, engine));
     }
 
     #[test]
@@ -155,38 +99,40 @@ mod tests {
         let models = |owner: &str| format!(r#"{{"data":[{{"id":"m","owned_by":"{owner}","max_model_len":4096}}]}}"#);
         check(
             &[("/version", r#"{"version":"0.32.0"}"#), ("/v1/models", &models("vllm"))],
-            Some(Product::Vllm),
+            ServerKind::Vllm,
             Some("0.32.0"),
             None,
         );
         let info = r#"{"grammar_backend":"xgrammar","version":"0.5.23","served_model_name":"tiny"}"#;
         check(
             &[("/v1/models", &models("sglang")), ("/get_server_info", info)],
-            Some(Product::Sglang),
+            ServerKind::Sglang,
             Some("0.5.23"),
             Some("xgrammar"),
         );
         let props = r#"{"default_generation_settings":{},"build_info":"b1-abc","model_alias":"tiny"}"#;
-        check(&[("/props", props)], Some(Product::LlamaCpp), Some("b1-abc"), Some("llama.cpp's own grammars"));
+        check(&[("/props", props)], ServerKind::LlamaCpp, Some("b1-abc"), Some("llama.cpp's own grammars"));
         let info = r#"{"router":"text-generation-router","version":"3.3.0","model_id":"a/b"}"#;
-        check(&[("/info", info)], Some(Product::Tgi), Some("3.3.0"), None);
-        check(&[("/api/version", r#"{"version":"0.9.1"}"#)], Some(Product::Ollama), Some("0.9.1"), None);
-        check(&[("/v1/models", &models("lmdeploy"))], Some(Product::Lmdeploy), None, None);
+        check(&[("/info", info)], ServerKind::Tgi, Some("3.3.0"), None);
+        check(&[("/api/version", r#"{"version":"0.9.1"}"#)], ServerKind::Ollama, Some("0.9.1"), None);
+        check(&[("/v1/models", &models("lmdeploy"))], ServerKind::Lmdeploy, None, None);
         check(
             &[("/version", r#"{"version":"1.2.0"}"#), ("/v1/models", &models("tensorrt_llm"))],
-            Some(Product::TensorrtLlm),
+            ServerKind::TrtllmServe,
             Some("1.2.0"),
             None,
         );
-        check(&[("/v2", r#"{"name":"triton","version":"2.60.0"}"#)], Some(Product::Triton), Some("2.60.0"), None);
+        check(&[("/v2", r#"{"name":"triton","version":"2.60.0"}"#)], ServerKind::TensorrtLlm, Some("2.60.0"), None);
         let embedded = r#"{"version":"sobench-embedded 0.1.0","engine":"guidance","engine_version":"llguidance 1.9.1"}"#;
-        check(&[("/version", embedded)], Some(Product::Embedded), Some("sobench-embedded 0.1.0"), Some("llguidance 1.9.1"));
+        let facts = read(&[("/version", embedded)]);
+        assert_eq!((facts.product, facts.engine.as_deref()), (Some(Product::EMBEDDED), Some("llguidance 1.9.1")));
+        assert_eq!(facts.version.as_deref(), Some("sobench-embedded 0.1.0"));
     }
 
     #[test]
     fn a_server_that_says_nothing_is_unknown() {
         for body in ["", "null", "[]", "<html>", "{}", r#"{"version":7,"router":"x","data":[]}"#, r#"{"data":[null]}"#] {
-            for path in PATHS {
+            for path in Product::page_paths() {
                 let facts = read(&[(path, body)]);
                 assert_eq!((facts, ServerFacts::default().sources.len()), (ServerFacts::default(), 0), "{path} {body}");
             }

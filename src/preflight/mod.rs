@@ -15,7 +15,7 @@ pub mod question;
 
 use crate::backend::{ConstraintDialect, ServerKind};
 use crate::constraint::GrammarDialect;
-pub use crate::enforcement::{Cause, Class, Finding, Kind, Product, ServerFacts, Spelling};
+pub use crate::enforcement::{Cause, Class, Finding, Kind, ServerFacts, Spelling};
 
 pub use ask::{Extent, Options, run};
 pub use classify::Control;

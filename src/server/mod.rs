@@ -99,7 +99,7 @@ pub struct EmbeddedOptions {
 impl Default for EmbeddedOptions {
     fn default() -> Self {
         Self {
-            engine: EngineName::Guidance,
+            engine: EngineName::default(),
             policy: EnginePolicy::default(),
             vocabulary: VocabularySource::Cl100k,
             eos_token: None,

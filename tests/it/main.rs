@@ -39,6 +39,7 @@ mod properties;
 mod ratchet;
 mod reasoning;
 mod reference;
+mod registries;
 mod runlog;
 mod score;
 mod scripted;

@@ -8,12 +8,12 @@ mod scripts;
 use std::time::Duration;
 
 use serde_json::Value;
-use sobench::backend::{ConstraintDialect, ServerKind};
+use sobench::backend::{ConstraintDialect, Product, ServerKind};
 use sobench::constraint::GrammarDialect;
 use sobench::driver::{Client, DriverOptions, Endpoint};
 use sobench::engine::EngineName;
 use sobench::error::Result;
-use sobench::preflight::{self, Cause, Class, Extent, Kind, Options, Preflight, Product};
+use sobench::preflight::{self, Cause, Class, Extent, Kind, Options, Preflight};
 use sobench::server::{EmbeddedOptions, EmbeddedServer, Fault, GuidedFields};
 use sobench::shutdown::Shutdown;
 
@@ -118,7 +118,7 @@ async fn a_healthy_server_enforces_whatever_its_engine_reads() {
                     };
                     assert_eq!(verdict, expected, "{engine:?} {backend} stream {stream}: {cell:?}");
                 }
-                assert_eq!(found.facts.product, Some(Product::Embedded));
+                assert_eq!(found.facts.product, Some(Product::EMBEDDED));
                 assert_eq!(found.facts.engine.as_deref(), Some(server.engine_label().as_str()));
                 assert_eq!(found.recommendation().unwrap().dialect, StructuredOutputs);
                 assert!(found.spelling.is_some() && !found.cells.iter().any(|cell| cell.asked_again), "{found:?}");

@@ -1,4 +1,4 @@
-//! llama.cpp server's `json_schema` and `grammar`, on its own endpoint and its OpenAI-shaped ones. Knows no other dialect.
+//! llama.cpp server's `json_schema` and `grammar`, on its own endpoint and its OpenAI-shaped ones.
 //!
 //! Source: exchanges recorded from the llama-server of 2026. `grammar` is GBNF and nothing else; it has no regex and no choice. A
 //! choice goes as the grammar of its alternatives. On `/v1/completions`, `response_format` is ignored without a word, and these
@@ -6,11 +6,20 @@
 
 use serde_json::{Value, json};
 
-use super::{Carried, Refusal, spelling};
+use super::{Carried, DialectSpec, JSON_ONLY, Refusal, spelling};
 use crate::backend::Unsendable;
-use crate::constraint::{Constraint, GrammarDialect};
+use crate::constraint::{Constraint, GrammarDialect, GrammarSpelling};
 
-pub(super) fn carry(constraint: &Constraint) -> Result<Carried, Refusal> {
+pub(super) const SPEC: DialectSpec = DialectSpec {
+    name: "llama-cpp",
+    kinds: &["json", "json_object", "choice", "grammar"],
+    grammar_spelling: GrammarSpelling::Portable,
+    is_field: |field| matches!(field, "json_schema" | "grammar"),
+    carry: |constraint, _, _| carry(constraint),
+    ..JSON_ONLY
+};
+
+fn carry(constraint: &Constraint) -> Result<Carried, Refusal> {
     let grammar = |text: Value| Ok(Carried::new("grammar", text, &["/grammar"]));
     let schema = |schema: Value| Ok(Carried::new("json_schema", schema, &["/json_schema"]));
     match constraint {

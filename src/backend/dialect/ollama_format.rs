@@ -1,13 +1,20 @@
-//! Ollama's `format`: a JSON Schema, or the word `json`. Knows no other dialect.
+//! Ollama's `format`: a JSON Schema, or the word `json`.
 //!
 //! Source: Ollama's API reference and its grammar for `json`, whose root is an object; read, not run.
 
 use serde_json::{Value, json};
 
-use super::{Carried, Refusal, spelling};
+use super::{Carried, DialectSpec, JSON_ONLY, Refusal, spelling};
 use crate::constraint::Constraint;
 
-pub(super) fn carry(constraint: &Constraint) -> Result<Carried, Refusal> {
+pub(super) const SPEC: DialectSpec = DialectSpec {
+    name: "ollama-format",
+    is_field: |field| field == "format",
+    carry: |constraint, _, _| carry(constraint),
+    ..JSON_ONLY
+};
+
+fn carry(constraint: &Constraint) -> Result<Carried, Refusal> {
     let format: Value = match constraint {
         Constraint::JsonSchema(schema) => spelling::schema_object(schema)?,
         Constraint::JsonObject(_) => json!("json"),

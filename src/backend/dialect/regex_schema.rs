@@ -1,14 +1,22 @@
-//! LMDeploy's `response_format`, which has the type `regex_schema` beside OpenAI's. Knows no other dialect but `response_format`.
+//! LMDeploy's `response_format`, which has the type `regex_schema` beside OpenAI's.
 //!
 //! Source: `ResponseFormat` in `lmdeploy/serve/openai/protocol.py`, read and not run. A choice goes as the regular expression of
 //! its alternatives.
 
 use serde_json::{Value, json};
 
-use super::{Carried, Refusal, response_format, spelling};
+use super::{Carried, DialectSpec, JSON_ONLY, Refusal, response_format, spelling};
 use crate::constraint::Constraint;
 
-pub(super) fn carry(constraint: &Constraint) -> Result<Carried, Refusal> {
+pub(super) const SPEC: DialectSpec = DialectSpec {
+    name: "regex-schema",
+    kinds: &["json", "json_object", "regex", "choice"],
+    is_field: |field| field == "response_format",
+    carry: |constraint, _, _| carry(constraint),
+    ..JSON_ONLY
+};
+
+fn carry(constraint: &Constraint) -> Result<Carried, Refusal> {
     let regex = match constraint {
         Constraint::JsonSchema(_) | Constraint::JsonObject(_) => return response_format::carry(constraint),
         Constraint::Regex(regex) => json!(regex),

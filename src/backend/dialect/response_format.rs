@@ -1,11 +1,20 @@
-//! OpenAI's `response_format`, with vLLM's and SGLang's `structural_tag` type. Knows no other dialect.
+//! OpenAI's `response_format`, with vLLM's and SGLang's `structural_tag` type.
 
 use serde_json::{Map, Value, json};
 
 use super::spelling::NAME;
-use super::{Carried, Refusal};
+use super::{Carried, DialectSpec, JSON_ONLY, Refusal};
 use crate::backend::Unsendable;
 use crate::constraint::Constraint;
+
+pub(super) const SPEC: DialectSpec = DialectSpec {
+    name: "response-format",
+    kinds: &["json", "json_object", "structural_tag"],
+    embedded: true,
+    is_field: |field| field == "response_format",
+    carry: |constraint, _, _| carry(constraint),
+    ..JSON_ONLY
+};
 
 /// `json_schema` with `strict: true` (without it OpenAI does not enforce the schema), `json_object`, or `structural_tag`.
 /// `name` and `strict` are not pinned: `--extra-body` may set them otherwise.

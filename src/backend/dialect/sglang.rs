@@ -1,5 +1,5 @@
 //! SGLang: all in `sampling_params` of its own `/generate`, or `regex` and `ebnf` beside `response_format` on its OpenAI-shaped
-//! endpoints. Knows no other dialect but `response_format`, which those endpoints read.
+//! endpoints.
 //!
 //! Source: exchanges recorded from SGLang 0.5.23. `json_schema` is a string there, an object is refused. SGLang has no choice: it
 //! goes as the regular expression of its alternatives. `ebnf` is given to the grammar backend as it is: xgrammar reads EBNF,
@@ -7,11 +7,21 @@
 
 use serde_json::{Value, json};
 
-use super::{Carried, Refusal, response_format, spelling};
+use super::{Carried, DialectSpec, JSON_ONLY, Refusal, response_format, spelling};
 use crate::backend::ServerKind;
-use crate::constraint::Constraint;
+use crate::constraint::{Constraint, GrammarSpelling};
 
-pub(super) fn carry(server: ServerKind, constraint: &Constraint) -> Result<Carried, Refusal> {
+pub(super) const SPEC: DialectSpec = DialectSpec {
+    name: "sglang",
+    kinds: &Constraint::KINDS,
+    grammar_spelling: GrammarSpelling::Converted,
+    holder: Some("sampling_params"),
+    is_field: |field| matches!(field, "json_schema" | "regex" | "ebnf" | "structural_tag"),
+    carry: |constraint, server, _| carry(server, constraint),
+    ..JSON_ONLY
+};
+
+fn carry(server: ServerKind, constraint: &Constraint) -> Result<Carried, Refusal> {
     let is_native = server == ServerKind::Sglang;
     let native = |name: &str, value: Value, pinned| Ok(Carried::new("sampling_params", json!({name: value}), &[pinned]));
     match constraint {

@@ -1,4 +1,4 @@
-//! Constraints in the spelling that another notation has for the same thing. Knows no field.
+//! Constraints in the spelling that another notation has for the same thing.
 
 use serde_json::{Value, json};
 

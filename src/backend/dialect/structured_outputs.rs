@@ -1,13 +1,22 @@
-//! The `structured_outputs` object of vLLM from 0.11 (pull request 22772). Knows no other dialect.
+//! The `structured_outputs` object of vLLM from 0.11 (pull request 22772).
 
 use serde_json::{Value, json};
 
-use super::Carried;
 use super::spelling::{schema_or_text, text};
+use super::{Carried, DialectSpec, JSON_ONLY};
 use crate::constraint::Constraint;
 
+pub(super) const SPEC: DialectSpec = DialectSpec {
+    name: "structured-outputs",
+    kinds: &Constraint::KINDS,
+    embedded: true,
+    is_field: |field| field == "structured_outputs",
+    carry: |constraint, _, _| Ok(carry(constraint)),
+    ..JSON_ONLY
+};
+
 /// One member of `structured_outputs`, named as [`Constraint::kind`] names it; vLLM wants exactly one.
-pub(super) fn carry(constraint: &Constraint) -> Carried {
+fn carry(constraint: &Constraint) -> Carried {
     let (value, pinned) = match constraint {
         Constraint::JsonSchema(schema) => (schema_or_text(schema), "/structured_outputs/json"),
         Constraint::JsonObject(_) => (Value::Bool(true), "/structured_outputs/json_object"),

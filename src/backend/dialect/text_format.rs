@@ -1,4 +1,4 @@
-//! `text.format` of the responses endpoint. Knows no other dialect.
+//! `text.format` of the responses endpoint.
 //!
 //! Source: OpenAI's reference of the responses endpoint, and vLLM's `ResponsesRequest`; read, not run. The schema's members stand
 //! in the format itself, with no envelope around them. vLLM reads `json_schema`, lately with `disable_any_whitespace` and
@@ -7,10 +7,18 @@
 
 use serde_json::json;
 
-use super::{Carried, Refusal, spelling};
+use super::{Carried, DialectSpec, JSON_ONLY, Refusal, spelling};
 use crate::constraint::Constraint;
 
-pub(super) fn carry(constraint: &Constraint) -> Result<Carried, Refusal> {
+pub(super) const SPEC: DialectSpec = DialectSpec {
+    name: "text-format",
+    holder: Some("text"),
+    is_field: |field| field == "format",
+    carry: |constraint, _, _| carry(constraint),
+    ..JSON_ONLY
+};
+
+fn carry(constraint: &Constraint) -> Result<Carried, Refusal> {
     let (format, pinned) = match constraint {
         Constraint::JsonSchema(schema) => (
             json!({"type": "json_schema", "name": spelling::NAME, "schema": **schema, "strict": true}),

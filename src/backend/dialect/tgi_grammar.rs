@@ -1,5 +1,4 @@
-//! TGI's `grammar: {type, value}`: in `parameters` of its own endpoints, as `response_format` of its chat endpoint. Knows no
-//! other dialect.
+//! TGI's `grammar: {type, value}`: in `parameters` of its own endpoints, as `response_format` of its chat endpoint.
 //!
 //! Source: `GrammarType` in `router/src/lib.rs` of TGI 3, read and not run. There are two types, `json` and `regex`; a choice
 //! goes as the regular expression of its alternatives. TGI refuses a schema without `properties` ("Grammar must have a
@@ -7,11 +6,20 @@
 
 use serde_json::{Value, json};
 
-use super::{Carried, Refusal, spelling};
+use super::{Carried, DialectSpec, JSON_ONLY, Refusal, spelling};
 use crate::backend::ServerKind;
 use crate::constraint::Constraint;
 
-pub(super) fn carry(server: ServerKind, constraint: &Constraint) -> Result<Carried, Refusal> {
+pub(super) const SPEC: DialectSpec = DialectSpec {
+    name: "tgi-grammar",
+    kinds: &["json", "regex", "choice"],
+    holder: Some("parameters"),
+    is_field: |field| field == "grammar",
+    carry: |constraint, server, _| carry(server, constraint),
+    ..JSON_ONLY
+};
+
+fn carry(server: ServerKind, constraint: &Constraint) -> Result<Carried, Refusal> {
     let (kind, value) = match constraint {
         Constraint::JsonSchema(schema) => ("json", (**schema).clone()),
         Constraint::Regex(regex) => ("regex", json!(regex)),

@@ -1,4 +1,4 @@
-//! The schema as the parameters of one function that has to be called, with `strict`. Knows no other dialect.
+//! The schema as the parameters of one function that has to be called, with `strict`.
 //!
 //! Source: OpenAI's guide "Function calling". The arguments are collected from the stream and judged like any answer. What a
 //! server writes beside the call is part of the answer too, and makes it invalid: a forced call leaves room for nothing else.
@@ -7,11 +7,18 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Carried, Refusal, spelling};
+use super::{Carried, DialectSpec, JSON_ONLY, Refusal, spelling};
 use crate::backend::ServerKind;
 use crate::constraint::Constraint;
 
-pub(super) fn carry(server: ServerKind, constraint: &Constraint) -> Result<Carried, Refusal> {
+pub(super) const SPEC: DialectSpec = DialectSpec {
+    name: "tool-call",
+    is_field: |field| field == "tool_choice",
+    carry: |constraint, server, _| carry(server, constraint),
+    ..JSON_ONLY
+};
+
+fn carry(server: ServerKind, constraint: &Constraint) -> Result<Carried, Refusal> {
     let parameters = match constraint {
         Constraint::JsonSchema(schema) => spelling::schema_object(schema)?,
         Constraint::JsonObject(_) => spelling::any_object(),

@@ -1,4 +1,4 @@
-//! TensorRT-LLM's `response_format` with types of its own. Knows no other dialect but `response_format`.
+//! TensorRT-LLM's `response_format` with types of its own.
 //!
 //! Source: `ResponseFormat` in `tensorrt_llm/serve/openai_protocol.py`, read and not run. `{"type": "json", "schema": ...}` is in
 //! every version; the OpenAI form came later, and the first version that took it took the envelope for the schema (issue 4855).
@@ -6,10 +6,19 @@
 
 use serde_json::{Value, json};
 
-use super::{Carried, Refusal, response_format, spelling};
-use crate::constraint::Constraint;
+use super::{Carried, DialectSpec, JSON_ONLY, Refusal, response_format, spelling};
+use crate::constraint::{Constraint, GrammarSpelling};
 
-pub(super) fn carry(constraint: &Constraint) -> Result<Carried, Refusal> {
+pub(super) const SPEC: DialectSpec = DialectSpec {
+    name: "trtllm-format",
+    kinds: &Constraint::KINDS,
+    grammar_spelling: GrammarSpelling::Converted,
+    is_field: |field| field == "response_format",
+    carry: |constraint, _, _| carry(constraint),
+    ..JSON_ONLY
+};
+
+fn carry(constraint: &Constraint) -> Result<Carried, Refusal> {
     let format = match constraint {
         Constraint::JsonSchema(schema) => json!({"type": "json", "schema": spelling::schema_object(schema)?}),
         Constraint::JsonObject(_) | Constraint::StructuralTag(_) => return response_format::carry(constraint),

@@ -6,7 +6,6 @@ use std::fmt::Write as _;
 use serde_json::Value;
 
 use super::options::{RunPlan, Target};
-use super::session::grammar_spelling;
 use crate::backend::identify::{Server, identify};
 use crate::backend::{self, RequestOptions};
 use crate::case::{Arm, Case};
@@ -44,7 +43,7 @@ impl<'a> DryRun<'a> {
         };
         let dataset = DatasetPlan {
             grammar_dialect: plan.settings.constraint.grammar_dialect.unwrap_or(server.grammar_dialect()),
-            grammar_spelling: grammar_spelling(server, dialect, plan.settings.constraint.grammar_dialect),
+            grammar_spelling: server.grammar_spelling(dialect, plan.settings.constraint.grammar_dialect),
             ..plan.settings.dataset.clone()
         };
         let tokenizer = plan.settings.tokenizer.as_deref().map_or_else(|| Ok(Tokenizer::embedded()), Tokenizer::open)?;

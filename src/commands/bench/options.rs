@@ -14,7 +14,6 @@ pub(crate) mod traffic;
 
 use std::time::Duration;
 
-use crate::backend::ServerKind;
 use crate::commands::bench::args::BenchArgs;
 use crate::commands::flags::embedded::Pace;
 use crate::dataset::{DatasetName, JsonSchemaSource};
@@ -68,7 +67,7 @@ impl RunPlan {
         let mut foreign = compat_flags::notices(&arguments.foreign)?;
         foreign.extend(request::best_of(&arguments.sampling)?);
         foreign.extend(request::untemplated(arguments));
-        let backend = arguments.server.backend.unwrap_or(ServerKind::Vllm);
+        let backend = arguments.server.backend.unwrap_or_default();
         non_generative::refuse(arguments, backend)?;
         let dataset = dataset::name(arguments, backend)?;
         let target = server::target(arguments, backend, api_key)?;

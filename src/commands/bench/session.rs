@@ -73,7 +73,7 @@ impl Session {
 
     /// Whether it is a vLLM server, which in `auto` fixes its engine by the first constrained request of its life.
     pub fn is_vllm(&self) -> bool {
-        matches!(self.server, Server::Vllm { .. })
+        self.server.is_vllm()
     }
 
     /// Speaks another dialect to a server that runs, from now on.
@@ -193,7 +193,7 @@ impl Session {
             model_id: model,
             dialect,
             grammar_dialect: plan.settings.constraint.grammar_dialect.unwrap_or(server.grammar_dialect()),
-            grammar_spelling: grammar_spelling(server, dialect, plan.settings.constraint.grammar_dialect),
+            grammar_spelling: server.grammar_spelling(dialect, plan.settings.constraint.grammar_dialect),
             server_version,
             engine_choice,
             notices,
@@ -262,7 +262,7 @@ async fn listed_model(client: &Client, named: Option<&str>) -> Result<Option<Mod
 /// What becomes of the engine that the user named, and what is known beforehand of the dialect.
 fn known_of(engine: Option<&str>, server: Server, dialect: ConstraintDialect) -> (EngineChoice, Vec<String>) {
     let ignored = ignored_dialect(server, dialect);
-    let honoured = ignored.is_none() && honours_engine(server);
+    let honoured = ignored.is_none() && server.honours_engine();
     let (choice, declared) = declared_engine(engine, dialect, honoured);
     let ours = (server == Server::Embedded).then(|| synthetic("a server that sobench serve runs"));
     (choice, ours.into_iter().chain(declared).chain(ignored).collect())
@@ -272,7 +272,7 @@ fn known_of(engine: Option<&str>, server: Server, dialect: ConstraintDialect) ->
 fn declared_engine(engine: Option<&str>, dialect: ConstraintDialect, honoured: bool) -> (EngineChoice, Option<String>) {
     match (engine, dialect) {
         (None, _) => (EngineChoice::None, None),
-        (Some(engine), ConstraintDialect::Guided) if honoured => (EngineChoice::Selected(engine.to_owned()), None),
+        (Some(engine), dialect) if honoured && dialect.names_engine() => (EngineChoice::Selected(engine.to_owned()), None),
         (Some(engine), _) => {
             let notice = format!(
                 "the server decides its decoding engine, not the request: --guided-decoding-backend {engine} is recorded as declared"
@@ -282,58 +282,8 @@ fn declared_engine(engine: Option<&str>, dialect: ConstraintDialect, honoured: b
     }
 }
 
-/// vLLM takes the engine from the request up to 0.7 (its V0); later it belongs to the server, and the field is refused or ignored.
-fn honours_engine(server: Server) -> bool {
-    !matches!(server, Server::Vllm { version: Some(version) } if version >= (0, 8))
-}
-
-/// The fields of llama.cpp, SGLang and TensorRT-LLM hold EBNF; vLLM takes either notation, to its engine or through a conversion of
-/// its own, and of servers that are not known nothing is known. What the user asks for is done everywhere.
-pub(crate) fn grammar_spelling(server: Server, dialect: ConstraintDialect, asked: Option<GrammarDialect>) -> GrammarSpelling {
-    match (dialect, asked) {
-        _ if server == Server::LlamaCpp => GrammarSpelling::Portable,
-        (ConstraintDialect::LlamaCpp, _) => GrammarSpelling::Portable,
-        (ConstraintDialect::Sglang | ConstraintDialect::TrtllmFormat | ConstraintDialect::TritonGuide, _) => {
-            GrammarSpelling::Converted
-        }
-        (_, Some(_)) => GrammarSpelling::Converted,
-        (_, None) => GrammarSpelling::AsWritten,
-    }
-}
-
 /// A field that this version is known to drop is worth a word before the numbers are read.
 fn ignored_dialect(server: Server, dialect: ConstraintDialect) -> Option<String> {
-    let Server::Vllm { version: Some(version) } = server else { return None };
-    let too_new = dialect == ConstraintDialect::Guided && version >= (0, 12);
-    let too_old = dialect == ConstraintDialect::StructuredOutputs && version < (0, 11);
-    (too_new || too_old).then(|| {
-        let (major, minor) = version;
-        format!("vLLM {major}.{minor} ignores the fields of --constraint-dialect {dialect}: expect unconstrained answers")
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn grammars_are_converted_where_one_notation_is_known_to_be_read() {
-        use ConstraintDialect::{LlamaCpp, ResponseFormat, Sglang, StructuredOutputs, TritonGuide, TrtllmFormat};
-        use GrammarSpelling::{AsWritten, Converted, Portable};
-        let (vllm, lark) = (Server::Vllm { version: None }, Some(GrammarDialect::Lark));
-        for (server, dialect, asked, expected) in [
-            (vllm, StructuredOutputs, None, AsWritten),
-            (vllm, StructuredOutputs, lark, Converted),
-            (Server::Embedded, StructuredOutputs, None, AsWritten),
-            (Server::Sglang, Sglang, None, Converted),
-            (Server::TrtllmServe, TrtllmFormat, None, Converted),
-            (Server::Triton, TritonGuide, None, Converted),
-            (Server::Other, ResponseFormat, None, AsWritten),
-            (Server::Other, Sglang, None, Converted),
-            (Server::Other, LlamaCpp, None, Portable),
-            (Server::LlamaCpp, ResponseFormat, None, Portable),
-        ] {
-            assert_eq!(grammar_spelling(server, dialect, asked), expected, "{server:?} {dialect} {asked:?}");
-        }
-    }
+    let ignoring = server.ignoring(dialect)?;
+    Some(format!("{ignoring} ignores the fields of --constraint-dialect {dialect}: expect unconstrained answers"))
 }

@@ -1,14 +1,19 @@
 //! The flags of `sobench mask`. Clap types only.
 
 use std::path::Path;
+use std::sync::LazyLock;
 
 use clap::Args;
 
 use crate::commands::flags::engine::EngineArgs;
 use crate::commands::flags::paths::{InputNames, InputPath, OutputPath};
 use crate::commands::flags::values::{formats, named};
+use crate::engine::EngineName;
 use crate::mask::row::Spelling;
 use crate::output_format::OutputFormat;
+
+/// The engines that are measured unless some are named, as they are typed.
+static MEASURED: LazyLock<String> = LazyLock::new(|| EngineName::measured().map(EngineName::name).collect::<Vec<_>>().join(","));
 
 /// In-process measurement of decoding engines over a corpus.
 #[derive(Args, Clone, Debug)]
@@ -18,7 +23,7 @@ pub struct MaskArgs {
     #[arg(long, value_name = "[KIND:]PATH", num_args = 1.., default_value = "shipped")]
     pub corpus: Vec<InputNames>,
     /// Decoding engines, measured one after the other; lm-format-enforcer and llama.cpp are server only
-    #[arg(long, value_name = "A,B", value_delimiter = ',', default_value = "guidance,xgrammar,outlines")]
+    #[arg(long, value_name = "A,B", value_delimiter = ',', default_value = MEASURED.as_str())]
     pub engine: Vec<String>,
     /// Vocabulary: cl100k_base, o200k_base, a tokenizer.json or its folder
     #[arg(long, value_name = "NAME|PATH", default_value = "cl100k_base")]

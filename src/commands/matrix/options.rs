@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use self::order::Apart;
 pub use self::order::{AtOnce, Order};
-use crate::backend::{ConstraintDialect, ServerKind};
+use crate::backend::ConstraintDialect;
 use crate::commands::bench::args::BenchArgs;
 use crate::commands::bench::matrix_args::WantedOrder;
 use crate::commands::bench::options::dataset::leave_out_others;
@@ -18,6 +18,7 @@ use crate::commands::flags::environment;
 use crate::commands::flags::paths::OutputPath;
 use crate::commands::matrix::report::{Load, Treatment};
 use crate::dataset::{DatasetName, OwnInput};
+use crate::engine::EngineName;
 use crate::error::{Error, Result};
 use crate::metrics::Slo;
 use crate::output_format::OutputFormat;
@@ -231,7 +232,7 @@ impl RunPlan {
 
 /// Flags that have a meaning for a single run only.
 fn refuse_what_is_for_one_run(arguments: &BenchArgs) -> Result<()> {
-    let backend = arguments.server.backend.unwrap_or(ServerKind::Vllm);
+    let backend = arguments.server.backend.unwrap_or_default();
     if !backend.takes_constraints() {
         return Err(Error::usage(format!("a comparison is about constraints, which this backend does not take: {backend}"))
             .hint("run it by itself"));
@@ -282,7 +283,7 @@ fn entrants(arguments: &BenchArgs) -> Result<Vec<Entrant>> {
             vec![Entrant { name, how: How::Running, flags: arguments.clone() }]
         }
         (None, []) => {
-            let engines = if engines.is_empty() { vec!["guidance".to_owned()] } else { engines.clone() };
+            let engines = if engines.is_empty() { vec![EngineName::default().name().to_owned()] } else { engines.clone() };
             engines.into_iter().map(|name| of_engine(arguments, &name, How::Embedded)).collect()
         }
     };
@@ -303,7 +304,7 @@ fn of_engine(arguments: &BenchArgs, engine: &str, how: How) -> Entrant {
 /// Only one dialect has a field for the engine.
 fn per_request(arguments: &BenchArgs) -> Result<Vec<Entrant>> {
     let engines = &arguments.constraint.guided_decoding_backend;
-    if arguments.constraint.dialect() != Some(ConstraintDialect::Guided) {
+    if !arguments.constraint.dialect().is_some_and(ConstraintDialect::names_engine) {
         return Err(Error::usage(format!(
             "one server was named, and a request does not tell it which engine to use: --guided-decoding-backend {}",
             engines.join(",")
@@ -378,7 +379,7 @@ fn launched(arguments: &BenchArgs, command: &str) -> Result<Vec<Entrant>> {
 
 /// The datasets, each once; a flag that none of them reads is a mistake.
 fn datasets(arguments: &BenchArgs) -> Result<Vec<DatasetName>> {
-    let backend = arguments.server.backend.unwrap_or(ServerKind::Vllm);
+    let backend = arguments.server.backend.unwrap_or_default();
     let names: Vec<DatasetName> = match &arguments.dataset.dataset[..] {
         [] if arguments.dataset.mix.is_some() => vec![DatasetName::Mix],
         [] => vec![non_generative::default_dataset(backend)],

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use tokio::runtime::Runtime;
 
+use crate::backend::Product;
 use crate::commands::output::CommandOutput;
 use crate::commands::preflight::options::{FeatureOptions, PreflightOptions, PreflightTarget};
 use crate::commands::preflight::output;
@@ -11,7 +12,6 @@ use crate::commands::preflight::report::features::{json, page};
 use crate::commands::preflight::target::Target;
 use crate::error::{Error, Result};
 use crate::exit_codes::{COULD_NOT, DONE};
-use crate::preflight::Product;
 use crate::preflight::features::probe::survey;
 use crate::preflight::features::{FeatureVerdict, Found, Settings, Survey, Surveyed};
 use crate::shutdown::Shutdown;
@@ -67,7 +67,7 @@ fn asked(
 /// A server by what it says of itself, with its engine where the one name does not say the other.
 fn named(surveyed: &Surveyed) -> String {
     let facts = &surveyed.facts;
-    let product = facts.product.map_or(surveyed.backend.name(), Product::name);
+    let product = facts.product.map_or(surveyed.backend.name(), Product::label);
     match facts.engine.as_ref().filter(|engine| !engine.contains(product)) {
         Some(engine) => format!("{product}, {engine}"),
         None => product.to_owned(),

@@ -83,7 +83,7 @@ impl PreflightOptions {
     /// # Errors
     /// Usage errors that name the flag and its value.
     pub fn new(flags: &PreflightArgs, api_key: Option<&str>) -> Result<Self> {
-        let backend = flags.backend.unwrap_or(ServerKind::Vllm);
+        let backend = flags.backend.unwrap_or_default();
         if backend.dialects().is_empty() {
             return Err(Error::usage(format!("servers of this kind have no field for a constraint: {backend}"))
                 .hint("there is nothing to ask them; name another --backend if the server speaks one"));
@@ -124,7 +124,7 @@ fn targets(flags: &PreflightArgs, backend: ServerKind, api_key: Option<&str>) ->
     }
     refuse_unembedded(flags, backend)?;
     let engines = flags.guided_decoding_backend.iter().map(|name| EngineName::parse(name)).collect::<Result<Vec<_>>>()?;
-    let engines = if engines.is_empty() { vec![EngineName::Guidance] } else { engines };
+    let engines = if engines.is_empty() { vec![EngineName::default()] } else { engines };
     Ok(engines.into_iter().map(|engine| PreflightTarget::Embedded { engine }).collect())
 }
 

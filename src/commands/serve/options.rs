@@ -64,7 +64,7 @@ impl ServeArgs {
     /// # Errors
     /// Usage errors that name the flag and its value.
     pub fn options(&self) -> Result<EmbeddedOptions> {
-        let engine = self.guided_decoding_backend.as_deref().map_or(Ok(EngineName::Guidance), EngineName::parse)?;
+        let engine = self.guided_decoding_backend.as_deref().map_or(Ok(EngineName::default()), EngineName::parse)?;
         let pace = embedded::pace(&self.embedded)?;
         let mut found = (self.host.as_str(), self.port).to_socket_addrs().ok().into_iter().flatten();
         let bind = found.next().ok_or_else(|| {

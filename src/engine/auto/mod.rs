@@ -1,4 +1,4 @@
-//! `auto`: vLLM's way of choosing an engine for each constraint. Knows the rule's outcome, no library.
+//! `auto`: vLLM's way of choosing an engine for each constraint.
 //!
 //! The rule asks engines whether they would take a constraint and compiles with the one that it names. A vLLM server opens one engine
 //! only, that of its first constrained request, and from 0.33 on refuses what the rule would send elsewhere; with
@@ -8,15 +8,25 @@ mod table;
 
 use std::sync::{Arc, OnceLock};
 
-use super::{Engine, EngineError, EngineName, EnginePolicy, Grammar, Route, Vocabulary, open_bare};
+use super::{Engine, EngineError, EngineName, EnginePolicy, EngineSpec, Grammar, Route, Vocabulary, open_bare};
 use crate::constraint::{Constraint, GrammarDialect};
 use crate::error::Result as OurResult;
+
+pub(super) const SPEC: EngineSpec = EngineSpec {
+    name: "auto",
+    open: Some(|vocabulary, policy| Ok(Arc::new(Auto::new(&vocabulary, policy)?))),
+    build_hint: "",
+    measured: false,
+    departures: &[],
+    listed_keywords: &[],
+    relaxations: |_| Vec::new(),
+};
 
 /// The engines that the rule knows, in the order in which they are named.
 const ENGINES: [EngineName; 3] = [EngineName::Xgrammar, EngineName::Outlines, EngineName::Guidance];
 
 /// Three engines and the rule between them.
-pub(super) struct Auto {
+struct Auto {
     /// In the order of [`ENGINES`].
     engines: [Arc<dyn Engine>; 3],
     lock: Lock,
@@ -33,7 +43,7 @@ impl Auto {
     ///
     /// # Errors
     /// As theirs.
-    pub(super) fn new(vocabulary: &Arc<Vocabulary>, policy: &EnginePolicy) -> OurResult<Self> {
+    fn new(vocabulary: &Arc<Vocabulary>, policy: &EnginePolicy) -> OurResult<Self> {
         let [first, second, third] = ENGINES.map(|name| open_bare(name, vocabulary, policy));
         Ok(Self::with([first?, second?, third?], policy.auto_lock))
     }

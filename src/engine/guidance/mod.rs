@@ -1,4 +1,4 @@
-//! The `llguidance` crate as an [`Engine`]. Knows tokens and masks, neither HTTP nor models.
+//! The `llguidance` crate as an [`Engine`].
 //!
 //! Regexes are Rust's `regex` syntax with Unicode classes, which agrees with Python's `re` on what benchmarks send; look-around
 //! and back-references are refused by the library. Its lexer is greedy, so a Lark grammar is not always the plain context-free
@@ -16,7 +16,7 @@ use llguidance::{Matcher as LlMatcher, ParserFactory};
 use serde_json::{Value, json};
 use toktrie::{TokEnv, TokRxInfo, TokTrie, TokenizerEnv};
 
-use super::{Engine, EngineError, EnginePolicy, Grammar, TokenId, Vocabulary};
+use super::{Declared, Departure, Engine, EngineError, EnginePolicy, EngineSpec, Grammar, TokenId, Vocabulary};
 use crate::constraint::{Constraint, GrammarDialect};
 use crate::error::{Error, Result as OurResult};
 use matcher::GuidanceGrammar;
@@ -25,12 +25,48 @@ use words::classified;
 /// Held to `Cargo.lock` by a test.
 const VERSION: &str = "llguidance 1.9.1";
 
+pub(super) const SPEC: EngineSpec = EngineSpec {
+    name: "guidance",
+    open: Some(|vocabulary, policy| Ok(Arc::new(Guidance::new(vocabulary, policy)?))),
+    build_hint: "",
+    measured: true,
+    departures: &DEPARTURES,
+    listed_keywords: &[],
+    relaxations: |policy| {
+        let relaxed = EnginePolicy { guidance_forcing: false, ..policy.clone() };
+        policy.guidance_forcing.then_some((Departure::CanonicalTokens, relaxed)).into_iter().collect()
+    },
+};
+
+const DEPARTURES: [Declared; 4] = [
+    Declared::new(
+        Departure::MemberOrder,
+        "members come in the order of `properties`, then of `required`, then all others",
+        "llguidance, docs/json_schema.md, Property order",
+    ),
+    Declared::new(
+        Departure::OuterWhiteSpace,
+        "no white space before the first or after the last byte",
+        "llguidance, docs/json_schema.md, Whitespace handling",
+    ),
+    Declared::new(
+        Departure::Escapes,
+        "after a backslash only one of nrbtf\\\"u, and \\u only for characters that have no other spelling",
+        "llguidance, docs/json_schema.md, json_allowed_escapes; JsonCompileOptions::json_allow_general_unicode_escapes",
+    ),
+    Declared::new(
+        Departure::CanonicalTokens,
+        "where the grammar forces bytes, only the tokenizer's own tokens for them are allowed",
+        "llguidance, LLGuidanceOptions::no_forcing",
+    ),
+];
+
 /// The key under which a schema carries options of llguidance.
 const OPTIONS_KEY: &str = "x-guidance";
 
 /// The engine: tokenizer tables built once, about 45 MB, and as much again for the slices. Nothing that one compile learns is kept
 /// for the next: grammar, lexer and automaton belong to the compiled constraint.
-pub(super) struct Guidance {
+struct Guidance {
     factory: ParserFactory,
     vocabulary: Arc<Vocabulary>,
     any_whitespace: bool,
@@ -39,7 +75,7 @@ pub(super) struct Guidance {
 }
 
 impl Guidance {
-    pub(super) fn new(vocabulary: Arc<Vocabulary>, policy: &EnginePolicy) -> OurResult<Self> {
+    fn new(vocabulary: Arc<Vocabulary>, policy: &EnginePolicy) -> OurResult<Self> {
         let env: TokEnv = Arc::new(Tokenizer { trie: trie(&vocabulary)?, vocabulary: Arc::clone(&vocabulary) });
         // The library's own default has the slices, under the name of general ones.
         let slices = if policy.guidance_slicer { SlicedBiasComputer::json_slices() } else { Vec::new() };

@@ -1,4 +1,4 @@
-//! The `outlines-core` crate as an [`Engine`]. Knows tokens and masks, neither HTTP nor models.
+//! The `outlines-core` crate as an [`Engine`].
 //!
 //! A constraint becomes a regex, the regex an automaton, and the automaton an index: for every state the tokens that lead on. A
 //! mask is then a look-up, and all cost is compiling and memory. Regexes are those of Rust's `regex` syntax. The automaton matches
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use outlines_core::index::Index;
 use outlines_core::json_schema::{WHITESPACE, regex_from_value};
 
-use super::{Engine, EngineError, EnginePolicy, Grammar, Vocabulary};
+use super::{Declared, Departure, Engine, EngineError, EnginePolicy, EngineSpec, Grammar, Vocabulary};
 use crate::constraint::{Constraint, GrammarDialect};
 use crate::error::{Error, Result as OurResult};
 use matcher::OutlinesGrammar;
@@ -24,8 +24,77 @@ use words::classified;
 /// Held to `Cargo.lock` by a test.
 const VERSION: &str = "outlines-core 0.2.14";
 
+/// Levels of references more than the policy's that are tried to undo the departure.
+const DEEPER: usize = 3;
+
+pub(super) const SPEC: EngineSpec = EngineSpec {
+    name: "outlines",
+    open: Some(|vocabulary, policy| Ok(Arc::new(Outlines::new(vocabulary, policy)?))),
+    build_hint: "",
+    measured: true,
+    departures: &DEPARTURES,
+    listed_keywords: &KEYWORDS,
+    // One level more after the other: the regex grows with each, until it is none that is compiled.
+    relaxations: |policy| {
+        let deeper = (1..=DEEPER).map(|more| policy.outlines_references + more);
+        let deeper = deeper.map(|references| EnginePolicy { outlines_references: references, ..policy.clone() });
+        deeper.map(|policy| (Departure::References, policy)).collect()
+    },
+};
+
+const DEPARTURES: [Declared; 6] = [
+    Declared::new(
+        Departure::WhiteSpace,
+        "at most one space between two tokens, and none before the first and after the last",
+        "outlines-core, json_schema::types::WHITESPACE",
+    ),
+    Declared::new(Departure::Escapes, "no \\u escapes", "outlines-core, json_schema::types::STRING_INNER"),
+    Declared::new(
+        Departure::Characters,
+        "in strings no character that has only a \\u escape, and none from U+007F to U+009F",
+        "outlines-core, json_schema::types::STRING_INNER",
+    ),
+    Declared::new(
+        Departure::Numbers,
+        "an integer has neither point nor exponent, and an exponent has a sign",
+        "outlines-core, json_schema::types::INTEGER and NUMBER",
+    ),
+    Declared::new(
+        Departure::UnlistedKeyword,
+        "only the keywords that are listed have an effect",
+        "outlines-core, json_schema, Supported constraints",
+    ),
+    Declared::new(
+        Departure::References,
+        "references are followed to a depth of 3, and what refers on is left out",
+        "outlines-core, json_schema, Recursion",
+    ),
+];
+
+const KEYWORDS: [&str; 19] = [
+    "type",
+    "enum",
+    "const",
+    "properties",
+    "required",
+    "additionalProperties",
+    "minProperties",
+    "maxProperties",
+    "items",
+    "prefixItems",
+    "minItems",
+    "maxItems",
+    "minLength",
+    "maxLength",
+    "pattern",
+    "format",
+    "allOf",
+    "anyOf",
+    "oneOf",
+];
+
 /// The engine: the library's own table of the vocabulary, about 15 MB for 100,000 tokens.
-pub(super) struct Outlines {
+struct Outlines {
     tokens: outlines_core::vocabulary::Vocabulary,
     vocabulary: Arc<Vocabulary>,
     /// Regex of the white space that JSON may have between its tokens.
@@ -37,7 +106,7 @@ pub(super) struct Outlines {
 impl Outlines {
     /// # Errors
     /// An internal error if the library does not take a token.
-    pub(super) fn new(vocabulary: Arc<Vocabulary>, policy: &EnginePolicy) -> OurResult<Self> {
+    fn new(vocabulary: Arc<Vocabulary>, policy: &EnginePolicy) -> OurResult<Self> {
         let mut tokens = outlines_core::vocabulary::Vocabulary::new(vocabulary.eos());
         for id in (0..).take(vocabulary.len()).filter(|&id| id != vocabulary.eos()) {
             let bytes = vocabulary.bytes(id);

@@ -1,5 +1,4 @@
 //! xgrammar as an [`Engine`]: the crate `xgrammar-rs`, a port of xgrammar to Rust, and behind a feature the original in C++.
-//! Knows tokens and masks, neither HTTP nor models.
 //!
 //! xgrammar takes most JSON Schemas and ignores what it has no rule for, with a warning on stderr at most; that is what it does
 //! in servers, and nothing here mends it. [`Engine::validate`] is vLLM's check of an incoming request, which turns some of these
@@ -20,7 +19,7 @@ use std::sync::Arc;
 use xgrammar_port::compiler::CompileError;
 use xgrammar_port::{Grammar as Converted, GrammarCompiler, TokenizerInfo, VocabType};
 
-use super::{Engine, EngineError, EnginePolicy, Grammar, Vocabulary};
+use super::{Declared, Departure, Engine, EngineError, EnginePolicy, EngineSpec, Grammar, Open, Vocabulary};
 use crate::constraint::{Constraint, GrammarDialect};
 use crate::error::{Error, Result as OurResult};
 use matcher::XgrammarGrammar;
@@ -33,8 +32,48 @@ const VERSION: &str = "xgrammar-rs 0.2.8, port";
 /// What the library takes for "no limit" on its cache, which is off.
 const NO_LIMIT: i64 = -1;
 
+pub(super) const SPEC: EngineSpec = EngineSpec {
+    name: "xgrammar",
+    open: Some(|vocabulary, policy| Ok(Arc::new(Xgrammar::new(vocabulary, policy)?))),
+    build_hint: "",
+    measured: true,
+    departures: &DEPARTURES,
+    listed_keywords: &[],
+    relaxations: |policy| {
+        let relaxed = EnginePolicy { xgrammar_strict: false, ..policy.clone() };
+        policy.xgrammar_strict.then_some((Departure::AdditionalProperties, relaxed)).into_iter().collect()
+    },
+};
+
+/// The original in C++.
+pub(super) const CPP_SPEC: EngineSpec = EngineSpec {
+    name: "xgrammar-cpp",
+    open: OPEN_CPP,
+    build_hint: "build with --features engine-xgrammar-cpp, which needs cmake and clang++",
+    measured: false,
+    ..SPEC
+};
+
+#[cfg(feature = "engine-xgrammar-cpp")]
+const OPEN_CPP: Option<Open> = Some(|vocabulary, policy| Ok(Arc::new(cpp::XgrammarCpp::new(vocabulary, policy)?)));
+#[cfg(not(feature = "engine-xgrammar-cpp"))]
+const OPEN_CPP: Option<Open> = None;
+
+const DEPARTURES: [Declared; 2] = [
+    Declared::new(
+        Departure::MemberOrder,
+        "members come in the order of the schema unless any_order is set",
+        "xgrammar, Grammar.from_json_schema, any_order",
+    ),
+    Declared::new(
+        Departure::AdditionalProperties,
+        "with strict_mode no member or item that the schema does not name",
+        "xgrammar, Grammar.from_json_schema, strict_mode",
+    ),
+];
+
 /// The port: tokenizer tables built once, about 20 MB.
-pub(super) struct Xgrammar {
+struct Xgrammar {
     compiler: GrammarCompiler,
     /// The compiler's own.
     tokenizer: Arc<TokenizerInfo>,
@@ -71,7 +110,7 @@ impl Choices {
 const DIALECTS: &[GrammarDialect] = &[GrammarDialect::Ebnf, GrammarDialect::Lark];
 
 impl Xgrammar {
-    pub(super) fn new(vocabulary: Arc<Vocabulary>, policy: &EnginePolicy) -> OurResult<Self> {
+    fn new(vocabulary: Arc<Vocabulary>, policy: &EnginePolicy) -> OurResult<Self> {
         let choices = Choices::of(policy);
         let threads = i32::try_from(choices.threads).unwrap_or(i32::MAX);
         let compiler = GrammarCompiler::new(tokenizer(&vocabulary)?, threads, false, NO_LIMIT);
@@ -155,20 +194,6 @@ fn tokenizer(vocabulary: &Vocabulary) -> OurResult<TokenizerInfo> {
 
 fn unfit(error: &dyn std::fmt::Display) -> Error {
     Error::internal(format!("xgrammar does not take the vocabulary: {error}"))
-}
-
-/// Opens the original in C++ where it is built in.
-#[cfg(feature = "engine-xgrammar-cpp")]
-pub(super) fn open_cpp(vocabulary: Arc<Vocabulary>, policy: &EnginePolicy) -> OurResult<Arc<dyn Engine>> {
-    Ok(Arc::new(cpp::XgrammarCpp::new(vocabulary, policy)?))
-}
-
-/// Says that the original in C++ is not built in.
-#[cfg(not(feature = "engine-xgrammar-cpp"))]
-#[allow(clippy::needless_pass_by_value, reason = "as where it is built in")]
-pub(super) fn open_cpp(_vocabulary: Arc<Vocabulary>, _policy: &EnginePolicy) -> OurResult<Arc<dyn Engine>> {
-    Err(Error::usage("decoding engine is not in this build: xgrammar-cpp")
-        .hint("build with --features engine-xgrammar-cpp, which needs cmake and clang++"))
 }
 
 #[cfg(test)]

@@ -4,13 +4,12 @@
 //! text of the syntax goes on with those (P4).
 
 use super::count::Counts;
-use super::departure::Departure;
 use super::explain::{Explainer, Refusal};
 use super::finding::{Finding, Origin, Proof, Reading, Why};
 use super::judges::{Judged, Judges};
 use super::sorted::Sorted;
 use super::syntax::Syntax;
-use crate::engine::{EngineError, Grammar, Matcher, TokenId, TokenMask, Vocabulary};
+use crate::engine::{Departure, EngineError, Grammar, Matcher, TokenId, TokenMask, Vocabulary};
 
 /// Findings of one proof and reading that are kept of one walk; more are counted.
 const MAX_KEPT: usize = 2;

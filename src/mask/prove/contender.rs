@@ -8,20 +8,16 @@ use serde_json::Value;
 
 use super::along::{Ground, Walked};
 use super::count::Counts;
-use super::departure::Departure;
 use super::explain::{Explainer, Refusal, Relaxed};
 use super::finding::{Finding, Proof, Reading, Why};
 use super::prover::Watch;
 use crate::constraint::Constraint;
-use crate::engine::{self, Engine, EngineError, EngineName, EnginePolicy, Grammar, Vocabulary};
+use crate::engine::{self, Departure, Engine, EngineError, EngineName, EnginePolicy, Grammar, Vocabulary};
 use crate::error::Result as OurResult;
 use crate::mask::plan::Effort;
 
 /// Findings of one proof and reading that are kept of one entry; more are counted.
 const MAX_KEPT: usize = 3;
-
-/// Levels of references more than an engine follows that are tried.
-const DEEPER: usize = 3;
 
 /// An engine, and the same engine with one departure undone in its policy each.
 pub(in crate::mask) struct Bench {
@@ -61,19 +57,7 @@ impl Bench {
 
 /// The policies that undo one departure of an engine's policy each.
 fn relaxations(name: EngineName, policy: &EnginePolicy) -> Vec<(Departure, EnginePolicy)> {
-    let mut relaxations = Vec::new();
-    if name == EngineName::Guidance && policy.guidance_forcing {
-        relaxations.push((Departure::CanonicalTokens, EnginePolicy { guidance_forcing: false, ..policy.clone() }));
-    }
-    if matches!(name, EngineName::Xgrammar | EngineName::XgrammarCpp) && policy.xgrammar_strict {
-        relaxations.push((Departure::AdditionalProperties, EnginePolicy { xgrammar_strict: false, ..policy.clone() }));
-    }
-    if name == EngineName::Outlines {
-        // One level more after the other: the regex grows with each, until it is none that is compiled.
-        let deeper = (1..=DEEPER).map(|more| policy.outlines_references + more);
-        let deeper = deeper.map(|references| EnginePolicy { outlines_references: references, ..policy.clone() });
-        relaxations.extend(deeper.map(|policy| (Departure::References, policy)));
-    }
+    let mut relaxations = name.relaxations(policy);
     if !policy.any_whitespace {
         relaxations.push((Departure::WhiteSpace, EnginePolicy { any_whitespace: true, ..policy.clone() }));
     }

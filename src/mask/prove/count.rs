@@ -71,7 +71,7 @@ impl Counts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mask::prove::departure::Departure;
+    use crate::engine::Departure;
 
     #[test]
     fn what_is_declared_is_no_error() {

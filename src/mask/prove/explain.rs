@@ -9,13 +9,12 @@ use serde_json::Value;
 
 use super::along::Ground;
 use super::consistency;
-use super::departure::{self, Departure};
 use super::finding::{Reading, Why};
 use super::json_prefix::JsonPrefix;
 use super::respell;
 use super::simpler;
 use crate::constraint::Constraint;
-use crate::engine::{Engine, EngineError, EngineName, Grammar, Matcher, TokenId, Vocabulary};
+use crate::engine::{Departure, Engine, EngineError, EngineName, Grammar, Matcher, TokenId, Vocabulary};
 
 /// An engine whose policy does not depart in one respect.
 pub(super) struct Relaxed {
@@ -83,7 +82,7 @@ impl<'a> Explainer<'a> {
     }
 
     fn declares(&self, departure: Departure) -> bool {
-        departure::of(self.engine).any(|it| it == departure)
+        self.engine.declares(departure)
     }
 
     /// Why a text that matches is not let through.
@@ -99,7 +98,7 @@ impl<'a> Explainer<'a> {
 
     /// What is declared and explains it.
     fn declared(&self, refusal: &Refusal<'_>, piece: Option<&Range<usize>>, ground: &Ground<'_>) -> Result<Reading, EngineError> {
-        if departure::of(self.engine).next().is_none() {
+        if self.engine.departures().is_empty() {
             return Ok(Reading::Error);
         }
         if let Some(departure) = self.by_piece(refusal.text, piece, true, ground)? {
@@ -210,7 +209,7 @@ impl<'a> Explainer<'a> {
 
     /// Why a text that breaks the constraint in this way is let through.
     pub(super) fn loose(&self, how: &str) -> Reading {
-        departure::for_keyword(self.engine, how).map_or(Reading::Error, |departure| Reading::Declared(vec![departure]))
+        self.engine.departure_for_keyword(how).map_or(Reading::Error, |departure| Reading::Declared(vec![departure]))
     }
 
     /// Whether the text passes with its members in another order, and does not without that: then what explains it, or that nothing declared

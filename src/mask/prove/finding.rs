@@ -2,8 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::departure::Departure;
-use crate::engine::{EngineName, TokenId};
+use crate::engine::{Departure, EngineName, TokenId};
 
 /// What is proved, by the name of its rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

@@ -3,7 +3,7 @@
 //!
 //! In reading order: [`finding`] says what a proof is, `judges` whether a text matches, `syntax` what can follow a prefix at all
 //! (`json_prefix`, `sorted`), `along` proves along one text, `prover` chooses the texts (`mutant`, `walks`), `difference`, `dead_end` and
-//! `consistency` prove the rest; [`departure`] is what engines declare, `explain` finds out by experiment (`respell`); `shrink`
+//! `consistency` prove the rest; `explain` finds out by experiment whether an engine declares a departure (`respell`); `shrink`
 //! makes a finding small (`simpler`, `plainer`), [`cluster`] gathers what is alike, [`witness`] is one with all that is needed to check it.
 
 mod along;
@@ -12,7 +12,6 @@ mod consistency;
 pub(super) mod contender;
 pub mod count;
 mod dead_end;
-pub mod departure;
 mod difference;
 mod explain;
 pub mod finding;

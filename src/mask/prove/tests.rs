@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 
 use super::along::{Ground, Text, along};
 use super::contender::{Bench, Contender, Proved};
-use super::departure::Departure;
 use super::finding::{Origin, Proof, Reading};
 use super::judges::Judges;
 use super::prover::{Tools, Watch, prove};
@@ -19,7 +18,7 @@ use super::syntax::Syntax;
 use super::walks::Guide;
 use super::witness::Standing;
 use crate::constraint::{Constraint, GrammarDialect};
-use crate::engine::{EngineName, EnginePolicy, TokenId, Vocabulary};
+use crate::engine::{Departure, EngineName, EnginePolicy, TokenId, Vocabulary};
 use crate::mask::corpus::{Content, Entry, Instance};
 use crate::mask::plan::{Effort, load_vocabulary};
 

@@ -13,7 +13,7 @@ use crate::driver::{self, Client, DriverOptions};
 use crate::error::{Error, Result};
 use crate::evaluate::{EvaluateOptions, Evaluator};
 use crate::observation::{Observation, Outcome, TransportCause};
-use crate::preflight::{self, Class, Extent, Kind, Options, Product};
+use crate::preflight::{self, Class, Extent, Kind, Options};
 use crate::printable::printable;
 use crate::shutdown::Shutdown;
 
@@ -57,7 +57,7 @@ pub async fn survey(
         told(&of_feature);
         found.push(of_feature);
     }
-    let engine_is_open = enforced.facts.product == Some(Product::Vllm);
+    let engine_is_open = enforced.facts.is_vllm();
     let notices = engine_is_open.then(|| {
         "a vLLM server in `auto` stays with the decoding engine of its first constrained request; if it had none before, that was a \
          plain JSON Schema of this probe's, which vLLM's rule sends to xgrammar"

@@ -3,7 +3,7 @@
 use clap::Args;
 use serde_json::{Map, Value, json};
 
-use crate::backend::{Input, Sampling, ServerKind, extras};
+use crate::backend::{Input, Sampling, ServerKind};
 use crate::commands::bench::args::BenchArgs;
 use crate::commands::bench::options::server::ServerArgs;
 use crate::commands::flags::checks::json_object;
@@ -68,14 +68,14 @@ pub(crate) fn request(arguments: &BenchArgs, backend: ServerKind, dataset: Datas
         add(&mut own, "--continuous-usage", counting(backend)?)?;
     }
     if let Some(n) = flags.logprobs {
-        let fields = extras::logprobs(backend, n).ok_or_else(|| no_field("--logprobs", backend))?;
+        let fields = backend.logprobs(n).ok_or_else(|| no_field("--logprobs", backend))?;
         add(&mut own, "--logprobs", fields)?;
     }
     let template_variables = flags.chat_template_kwargs.as_deref().map(|text| json_object("--chat-template-kwargs", text));
     let mut template_variables = template_variables.transpose()?;
     // Where the template is the server's, the variables are a field of the request.
     if let Some(variables) = template_variables.take_if(|_| backend.input() != Input::Text) {
-        let field = extras::template_variables(backend).ok_or_else(|| no_field("--chat-template-kwargs", backend))?;
+        let field = backend.template_variables().ok_or_else(|| no_field("--chat-template-kwargs", backend))?;
         add(&mut own, "--chat-template-kwargs", [(field.to_owned(), Value::Object(variables))].into_iter().collect())?;
     }
     Ok(RequestSettings {
@@ -94,7 +94,7 @@ fn lora(flags: &ServerArgs, backend: ServerKind) -> Result<Option<Lora>> {
     if flags.lora_modules.is_empty() {
         return Ok(None);
     }
-    if !extras::names_model(backend) {
+    if !backend.names_model() {
         return Err(no_field("--lora-modules", backend));
     }
     if let Some(empty) = flags.lora_modules.iter().find(|name| name.trim().is_empty()) {
@@ -170,7 +170,6 @@ fn counting(backend: ServerKind) -> Result<Map<String, Value>> {
 
 /// What was typed; and the penalty of 1 that vLLM's own client sends, so that it is in the record as well.
 fn sampling(flags: &SamplingArgs, backend: ServerKind) -> Sampling {
-    let neutral = (backend == ServerKind::Vllm).then_some(1.0);
     Sampling {
         temperature: flags.temperature,
         top_p: flags.top_p,
@@ -178,7 +177,7 @@ fn sampling(flags: &SamplingArgs, backend: ServerKind) -> Sampling {
         min_p: flags.min_p,
         frequency_penalty: flags.frequency_penalty,
         presence_penalty: flags.presence_penalty,
-        repetition_penalty: flags.repetition_penalty.or(neutral),
+        repetition_penalty: flags.repetition_penalty.or(backend.repetition_penalty()),
         seed: None,
     }
 }

@@ -120,7 +120,7 @@ fn embedded_target(arguments: &BenchArgs, backend: ServerKind) -> Result<Target>
     }
     let engine = match arguments.constraint.engine() {
         Some(name) => EngineName::parse(name)?,
-        None => EngineName::Guidance,
+        None => EngineName::default(),
     };
     let server = &arguments.server;
     let rows = [

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{EngineSummary, Summary};
-use crate::mask::prove::departure::DECLARED;
+use crate::engine::{Declared, EngineName};
 use crate::mask::prove::finding::Proof;
 
 /// The version of the report's format.
@@ -34,9 +34,25 @@ pub fn render(summary: &Summary) -> Value {
         "engines": summary.engines.iter().map(engine).collect::<Vec<_>>(),
         "tags": tags,
         "clusters": proving.clusters,
-        "declared": DECLARED,
+        "declared": declared(),
         "notices": proving.notices,
     })
+}
+
+/// The departures that engines declare, by engine.
+fn declared() -> Vec<Value> {
+    let of_engine = |engine: EngineName| {
+        let line = move |declared: &Declared| {
+            json!({
+                "engine": engine,
+                "departure": declared.departure,
+                "what": declared.what,
+                "source": declared.source,
+            })
+        };
+        engine.departures().iter().map(line)
+    };
+    EngineName::ALL.into_iter().flat_map(of_engine).collect()
 }
 
 fn name(engine: &EngineSummary) -> String {

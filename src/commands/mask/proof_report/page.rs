@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use super::{EngineSummary, Share, Summary};
 use crate::commands::mask::report::conditions::conditions_of;
+use crate::engine::EngineName;
+use crate::engine::departure::Declared;
 use crate::mask::prove::cluster::Cluster;
-use crate::mask::prove::departure::DECLARED;
 use crate::mask::prove::finding::Proof;
 use crate::mask::prove::witness::Witness;
 use crate::printable::printable;
@@ -54,10 +55,12 @@ pub fn document(summary: &Summary) -> Document {
     document.titled_table("Schemas with an error, by keyword", tags(summary).if_any());
     add_clusters(&mut document, &proving.clusters);
     document.heading("Declared departures");
-    let declared = DECLARED.iter().filter(|line| summary.engines.iter().any(|engine| engine.engine == Some(line.engine)));
-    document.definitions(declared.map(|line| {
-        let name = format!("{} {}", line.engine.name(), line.departure.name());
-        (name, format!("{} ({})", line.what, line.source))
+    let proved = EngineName::ALL.into_iter().filter(|name| summary.engines.iter().any(|engine| engine.engine == Some(*name)));
+    document.definitions(proved.flat_map(|engine| {
+        let line = move |line: &Declared| {
+            (format!("{engine} {}", line.departure.name()), format!("{} ({})", line.what, line.source))
+        };
+        engine.departures().iter().map(line)
     }));
     document.gap();
     document.facts(conditions(summary));

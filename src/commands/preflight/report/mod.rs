@@ -3,4 +3,3 @@
 pub(super) mod features;
 pub(super) mod json;
 pub(super) mod page;
-mod words;

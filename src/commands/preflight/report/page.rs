@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::words::message;
 use crate::backend::ConstraintDialect;
+use crate::backend::error_message;
 use crate::constraint::GrammarDialect;
 use crate::preflight::{Cell, Class, Kind, Preflight, label};
 use crate::printable::printable;
@@ -105,7 +105,7 @@ fn detail(cell: &Cell) -> String {
         cell.label(),
         cell.dialect,
         short(cell),
-        printable(&message(&finding.words), WORDS_CHARS)
+        printable(&error_message(&finding.words), WORDS_CHARS)
     );
     if let Some(answer) = &finding.answer {
         let _ = write!(line, "; the answer: {}", printable(answer, ANSWER_CHARS));
@@ -135,7 +135,7 @@ fn recommendation(preflight: &Preflight) -> Vec<String> {
 fn facts(preflight: &Preflight) -> Vec<(&'static str, String)> {
     let (about, facts) = (&preflight.about, &preflight.facts);
     let name = |text: &String| printable(text, NAME_CHARS);
-    let product = facts.product.map_or("unknown", |product| product.name());
+    let product = facts.product.map_or("unknown", |product| product.label());
     let version = facts.version.as_ref().map(|version| format!(", version {}", name(version))).unwrap_or_default();
     let sources = if facts.sources.is_empty() { String::new() } else { format!(" (by {})", facts.sources.join(", ")) };
     let mut lines = vec![
@@ -153,7 +153,7 @@ fn facts(preflight: &Preflight) -> Vec<(&'static str, String)> {
     lines.extend(spelling.map(|spelling| ("JSON is spelt", format!("{} (in one answer)", spelling.words()))));
     let control = match (&preflight.control.answer, &preflight.control.failure) {
         (Some(answer), _) => format!("answered: {}", printable(answer, ANSWER_CHARS)),
-        (None, Some(failure)) => format!("{}: {}", failure.class.name(), printable(&message(&failure.words), WORDS_CHARS)),
+        (None, Some(failure)) => format!("{}: {}", failure.class.name(), printable(&error_message(&failure.words), WORDS_CHARS)),
         (None, None) => "not asked".to_owned(),
     };
     lines.push(("the same prompt without a constraint", control));
@@ -164,9 +164,10 @@ fn facts(preflight: &Preflight) -> Vec<(&'static str, String)> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::backend::ServerKind;
     use crate::preflight::testing::{cell, preflight};
-    use crate::preflight::{Cause, Finding, Product, ServerFacts, Spelling};
-    use crate::render::text;
+        use crate::render::text;
+    use crate::preflight::{Cause, Finding, ServerFacts, Spelling};
     use ConstraintDialect::{Guided, ResponseFormat, StructuredOutputs};
 
     /// A preflight in which everything happened.
@@ -187,7 +188,7 @@ pub(crate) mod tests {
         cells.push(broken);
         let mut found = preflight(cells);
         found.facts = ServerFacts {
-            product: Some(Product::Vllm),
+            product: ServerKind::Vllm.product(),
             version: Some("0.32.0".to_owned()),
             engine: None,
             model: Some("tiny".to_owned()),

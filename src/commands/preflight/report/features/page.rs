@@ -1,6 +1,6 @@
 //! The page of a survey: keyword, verdict, n and evidence; several servers side by side, the evidence below.
 
-use crate::commands::preflight::report::words::message;
+use crate::backend::error_message;
 use crate::preflight::features::{FeatureVerdict, Found, Survey, Surveyed};
 use crate::printable::printable;
 use crate::render::{Document, Table};
@@ -106,7 +106,7 @@ fn evidence(found: &Found, answer_chars: usize, words_chars: usize) -> String {
             Some(format!("{} of {}: {text}{cut} {reason}", found.invalid, found.asked))
         }
         None if found.words.is_empty() => None,
-        None => Some(format!("{status}{}", printable(&message(&found.words), words_chars))),
+        None => Some(format!("{status}{}", printable(&error_message(&found.words), words_chars))),
     };
     words.into_iter().chain(twice).collect::<Vec<_>>().join("; ")
 }

@@ -1,4 +1,4 @@
-//! The responses endpoint: `{model, input, max_output_tokens, ...}`, answered by typed events. Knows no chat completion.
+//! The responses endpoint: `{model, input, max_output_tokens, ...}`, answered by typed events.
 //!
 //! Source: OpenAI's reference "Responses: streaming events" and vLLM's `responses/protocol.py`; read, not run. Text comes in
 //! `response.output_text.delta`, reasoning in `response.reasoning_text.delta` or, where only a summary is given away, in
@@ -10,17 +10,44 @@
 
 use bytes::Bytes;
 use serde::Deserialize;
-use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
-use super::body::{self, Fields};
-use super::decode::{self, Framing, Wire};
-use super::wire::{self, Delta, Text, TextIs, WireError};
-use super::{Adapter, Decoder, RequestOptions, ServerKind, Unsendable};
+use super::openai::COMPLETIONS;
+use super::{ConstraintDialect, Input, KindSpec, ServerKind};
+use crate::backend::body::{self, Fields};
+use crate::backend::decode::{self, Framing, Wire};
+use crate::backend::shape::Shape;
+use crate::backend::wire::{self, Delta, Text, TextIs, WireError};
+use crate::backend::{Adapter, Decoder, RequestOptions, Unsendable};
 use crate::case::Case;
 
-/// [`ServerKind::OpenaiResponses`].
-pub(super) struct Responses;
+/// What OpenAI has, and `top_k`, which vLLM adds; its other additions came later and are ignored before.
+const SAMPLING: [(&str, &str); 3] = [("temperature", "temperature"), ("top_p", "top_p"), ("top_k", "top_k")];
+
+pub(super) const SPEC: KindSpec = KindSpec {
+    name: "openai-responses",
+    path: "/v1/responses",
+    path_words: &["responses"],
+    input: Input::Messages,
+    dialects: &[ConstraintDialect::StructuredOutputs, ConstraintDialect::TextFormat, ConstraintDialect::ToolCall],
+    auto_dialect: |_| ConstraintDialect::TextFormat,
+    // vLLM's endpoint learnt `structured_outputs` later than its others, and ignores it before; 0.32 was seen to read it.
+    treated_as: |owner, version| version.filter(|version| *version >= (0, 32)).map(|_| owner),
+    body: Shape {
+        prompt: "input",
+        length: "max_output_tokens",
+        asks_usage: false,
+        ignores_eos: false,
+        sampling: &SAMPLING,
+        ..Shape::COMPLETIONS
+    },
+    logprobs: Some(|n| json!({"include": ["message.output_text.logprobs"], "top_logprobs": n})),
+    adapter: |_| Box::new(Responses),
+    ..COMPLETIONS
+};
+
+struct Responses;
 
 const WIRE: Wire = Wire { framing: Framing::Sse, event: read_event, body: read_body, body_ends_answer: false };
 

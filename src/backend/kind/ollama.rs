@@ -1,4 +1,4 @@
-//! Ollama's own `/api/chat`: `{model, messages, options: {...}, format}`, answered by one JSON object a line. Knows no SSE.
+//! Ollama's own `/api/chat`: `{model, messages, options: {...}, format}`, answered by one JSON object a line.
 //!
 //! Source: Ollama's API reference, `api/types.go` and `server/routes.go`; read, not run. `done: true` ends the answer and brings
 //! the counts; `prompt_eval_count` is missing where the prompt was cached, in some versions. Reasoning is `thinking`. An error
@@ -11,14 +11,45 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::body::{self, Fields};
-use super::decode::{self, Framing, Wire};
-use super::wire::{self, Delta, Text, WireError};
-use super::{Adapter, Decoder, RequestOptions, ServerKind, Unsendable};
+use super::openai::COMPLETIONS;
+use super::{ConstraintDialect, Input, KindSpec, ServerKind};
+use crate::backend::body::{self, Fields};
+use crate::backend::decode::{self, Framing, Wire};
+use crate::backend::product::{Info, InfoPage, ProductSpec, text_member};
+use crate::backend::shape::Shape;
+use crate::backend::wire::{self, Delta, Text, WireError};
+use crate::backend::{Adapter, Decoder, RequestOptions, Unsendable};
 use crate::case::{Case, Prompt};
 
-/// [`ServerKind::Ollama`].
-pub(super) struct Ollama;
+pub(super) const SPEC: KindSpec = KindSpec {
+    name: "ollama",
+    path: "/api/chat",
+    input: Input::Messages,
+    dialects: &[ConstraintDialect::OllamaFormat],
+    auto_dialect: |_| ConstraintDialect::OllamaFormat,
+    body: Shape {
+        nest: Some("options"),
+        prompt: "messages",
+        length: "num_predict",
+        asks_usage: false,
+        ignores_eos: false,
+        sampling: &super::llama_cpp::SAMPLING,
+        ..Shape::COMPLETIONS
+    },
+    error_messages: &["/error"],
+    product: Some(ProductSpec {
+        pages: &[InfoPage { path: "/api/version", read: read_version }],
+        ..ProductSpec::new("ollama", "Ollama")
+    }),
+    adapter: |_| Box::new(Ollama),
+    ..COMPLETIONS
+};
+
+fn read_version(page: &Value) -> Option<Info> {
+    Some(Info { version: Some(text_member(page, "version")?), ..Info::default() })
+}
+
+struct Ollama;
 
 const WIRE: Wire = Wire { framing: Framing::Lines, event: read, body: read, body_ends_answer: false };
 

@@ -1,20 +1,21 @@
-//! A server's words without the envelope that they came in. Knows no page.
+//! The message in the body of a server's error, without the JSON around it.
 
 use serde_json::Value;
 
-/// Where error bodies have their message: OpenAI's and vLLM's, SGLang's and mistral.rs's, FastAPI's, Ollama's and TGI's.
-const MESSAGES: [&str; 4] = ["/error/message", "/message", "/detail", "/error"];
+use super::ServerKind;
 
-/// The message of an error body; the body itself where it has none.
-pub(super) fn message(body: &str) -> String {
+/// The message of an error body, by the places where servers of any kind have it: a server may be another one than the user
+/// named. The body itself where it has none.
+pub fn error_message(body: &str) -> String {
     let parsed: Option<Value> = serde_json::from_str(body).ok();
-    let found = parsed.as_ref().and_then(|body| MESSAGES.iter().find_map(|place| body.pointer(place)?.as_str()));
+    let mut places = ServerKind::ALL.into_iter().flat_map(|kind| kind.spec().error_messages);
+    let found = parsed.as_ref().and_then(|body| places.find_map(|place| body.pointer(place)?.as_str()));
     found.filter(|message| !message.trim().is_empty()).unwrap_or(body).to_owned()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::message;
+    use super::error_message;
 
     #[test]
     fn messages_are_found_in_the_envelopes_that_servers_use() {
@@ -30,7 +31,7 @@ mod tests {
             ("\"no\"", "\"no\""),
             ("", ""),
         ] {
-            assert_eq!(message(body), expected);
+            assert_eq!(error_message(body), expected);
         }
     }
 }

@@ -1,5 +1,4 @@
-//! vLLM's pooling endpoint: `{model, truncate_prompt_tokens, input}`, answered by what the model's pooler makes of it. Knows no
-//! vector.
+//! vLLM's pooling endpoint: `{model, truncate_prompt_tokens, input}`, answered by what the model's pooler makes of it.
 //!
 //! Source: vLLM's client (`async_request_vllm_pooling`) and `PoolingResponse`. A truncation of -1 cuts inputs at the model's context.
 //! Answers in `encoding_format` `bytes` are no JSON and are not read.
@@ -7,14 +6,18 @@
 use bytes::Bytes;
 use serde_json::Value;
 
-use super::body::{self, Fields};
-use super::decode::{self, Framing, Wire};
-use super::lists::{self, Listed};
-use super::{Adapter, Decoder, RequestOptions, ServerKind, Unsendable};
+use super::openai_embeddings::COMPUTED;
+use super::{KindSpec, ServerKind};
+use crate::backend::body::{self, Fields};
+use crate::backend::decode::{self, Framing, Wire};
+use crate::backend::lists::{self, Listed};
+use crate::backend::{Adapter, Decoder, RequestOptions, Unsendable};
 use crate::case::Case;
 
-/// [`ServerKind::VllmPooling`].
-pub(super) struct Pooling;
+pub(super) const SPEC: KindSpec =
+    KindSpec { name: "vllm-pooling", path: "/pooling", path_words: &["pooling"], adapter: |_| Box::new(Pooling), ..COMPUTED };
+
+struct Pooling;
 
 const WIRE: Wire = Wire { framing: Framing::Sse, event: read, body: read, body_ends_answer: false };
 
@@ -36,6 +39,6 @@ impl Adapter for Pooling {
     }
 }
 
-fn read(json: &str) -> serde_json::Result<super::wire::Delta> {
+fn read(json: &str) -> serde_json::Result<crate::backend::wire::Delta> {
     lists::read(Listed::Pooled, json)
 }

@@ -1,4 +1,4 @@
-//! Text Generation Inference's own `/generate_stream` and `/generate`: `{inputs, parameters: {...}}`. Knows no other endpoint.
+//! Text Generation Inference's own `/generate_stream` and `/generate`: `{inputs, parameters: {...}}`.
 //!
 //! Source: `router/src/lib.rs` and `server.rs` of TGI 2 and 3, read and not run. Every event is one token; special tokens are
 //! no text. The last event states the whole answer (`generated_text`) and `details`, with a finish reason in TGI's own words
@@ -9,16 +9,60 @@
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
-use super::body::{self, Fields};
-use super::decode::{self, Framing, Wire};
-use super::wire::{self, Delta, Text, TextIs, WireError};
-use super::{Adapter, Decoder, RequestOptions, Sampling, ServerKind, Unsendable};
+use super::openai::COMPLETIONS;
+use super::{ConstraintDialect, KindSpec, ServerKind};
+use crate::backend::body::{self, Fields};
+use crate::backend::decode::{self, Framing, Wire};
+use crate::backend::product::{Info, InfoPage, ProductSpec, text_member};
+use crate::backend::shape::Shape;
+use crate::backend::wire::{self, Delta, Text, TextIs, WireError};
+use crate::backend::{Adapter, Decoder, RequestOptions, Sampling, Unsendable};
 use crate::case::Case;
 
-/// [`ServerKind::Tgi`].
-pub(super) struct Tgi;
+const SAMPLING: [(&str, &str); 6] = [
+    ("temperature", "temperature"),
+    ("top_p", "top_p"),
+    ("frequency_penalty", "frequency_penalty"),
+    ("repetition_penalty", "repetition_penalty"),
+    ("top_k", "top_k"),
+    ("seed", "seed"),
+];
+
+pub(super) const SPEC: KindSpec = KindSpec {
+    name: "tgi",
+    path: "/generate_stream",
+    whole_path: Some("/generate"),
+    path_words: &["generate"],
+    dialects: &[ConstraintDialect::TgiGrammar],
+    auto_dialect: |_| ConstraintDialect::TgiGrammar,
+    body: Shape {
+        nest: Some("parameters"),
+        prompt: "inputs",
+        length: "max_new_tokens",
+        says_stream: false,
+        asks_usage: false,
+        ignores_eos: false,
+        sampling: &SAMPLING,
+    },
+    logprobs: Some(|n| json!({"parameters": {"top_n_tokens": n}})),
+    names_model: false,
+    error_messages: &["/error"],
+    product: Some(ProductSpec {
+        pages: &[InfoPage { path: "/info", read: read_info }],
+        ..ProductSpec::new("tgi", "Text Generation Inference")
+    }),
+    adapter: |_| Box::new(Tgi),
+    ..COMPLETIONS
+};
+
+fn read_info(page: &Value) -> Option<Info> {
+    text_member(page, "router").filter(|router| router.starts_with("text-generation-router"))?;
+    Some(Info { version: text_member(page, "version"), model: text_member(page, "model_id"), engine: None })
+}
+
+struct Tgi;
 
 const WIRE: Wire = Wire { framing: Framing::Sse, event: read, body: read, body_ends_answer: false };
 

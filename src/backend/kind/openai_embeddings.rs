@@ -1,4 +1,4 @@
-//! The embeddings endpoint: `{model, input}`, answered by a vector. Knows no vector.
+//! The embeddings endpoint: `{model, input}`, answered by a vector.
 //!
 //! Source: OpenAI's reference "Create embeddings", and vLLM's client (`async_request_openai_embeddings`), which adds
 //! `truncate_prompt_tokens: -1`. OpenAI refuses fields that it does not know, and so this kind sends none: where inputs are longer
@@ -7,14 +7,40 @@
 use bytes::Bytes;
 use serde_json::Value;
 
-use super::body::{self, Fields};
-use super::decode::{self, Framing, Wire};
-use super::lists::{self, Listed};
-use super::{Adapter, Decoder, RequestOptions, ServerKind, Unsendable};
+use super::openai::COMPLETIONS;
+use super::{KindSpec, ServerKind};
+use crate::backend::body::{self, Fields};
+use crate::backend::decode::{self, Framing, Wire};
+use crate::backend::lists::{self, Listed};
+use crate::backend::shape::Shape;
+use crate::backend::{Adapter, Decoder, RequestOptions, Unsendable};
 use crate::case::Case;
 
-/// [`ServerKind::OpenaiEmbeddings`].
-pub(super) struct Embeddings;
+/// A kind that generates nothing, and so samples nothing and streams nothing.
+pub(super) const COMPUTED: KindSpec = KindSpec {
+    name: "computed",
+    generates: false,
+    takes_constraints: false,
+    body: Shape {
+        prompt: "input",
+        says_stream: false,
+        asks_usage: false,
+        ignores_eos: false,
+        sampling: &[],
+        ..Shape::COMPLETIONS
+    },
+    ..COMPLETIONS
+};
+
+pub(super) const SPEC: KindSpec = KindSpec {
+    name: "openai-embeddings",
+    path: "/v1/embeddings",
+    path_words: &["embeddings"],
+    adapter: |_| Box::new(Embeddings),
+    ..COMPUTED
+};
+
+struct Embeddings;
 
 const WIRE: Wire = Wire { framing: Framing::Sse, event: read, body: read, body_ends_answer: false };
 
@@ -35,6 +61,6 @@ impl Adapter for Embeddings {
     }
 }
 
-fn read(json: &str) -> serde_json::Result<super::wire::Delta> {
+fn read(json: &str) -> serde_json::Result<crate::backend::wire::Delta> {
     lists::read(Listed::Embeddings, json)
 }

@@ -1,4 +1,4 @@
-//! TensorRT-LLM behind Triton's generate extension: `{text_input, max_tokens, stream}`. Knows nothing of `trtllm-serve`.
+//! TensorRT-LLM behind Triton's generate extension: `{text_input, max_tokens, stream}`.
 //!
 //! Source: `docs/guided_decoding.md` and README of triton-inference-server/tensorrtllm_backend, Triton's generate extension, and
 //! the parser of vLLM's serving benchmark; read, not run. Every event's `text_output` is what was added. There is neither a
@@ -12,14 +12,52 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::body::{self, Fields};
-use super::decode::{self, Framing, Wire};
-use super::wire::{self, Delta, Text, WireError};
-use super::{Adapter, Decoder, RequestOptions, ServerKind, Unsendable};
+use super::openai::COMPLETIONS;
+use super::{ConstraintDialect, KindSpec, ServerKind};
+use crate::backend::body::{self, Fields};
+use crate::backend::decode::{self, Framing, Wire};
+use crate::backend::product::{Info, InfoPage, ProductSpec, text_member};
+use crate::backend::shape::Shape;
+use crate::backend::wire::{self, Delta, Text, WireError};
+use crate::backend::{Adapter, Decoder, RequestOptions, Unsendable};
 use crate::case::Case;
 
-/// [`ServerKind::TensorrtLlm`].
-pub(super) struct Triton;
+const SAMPLING: [(&str, &str); 7] = [
+    ("temperature", "temperature"),
+    ("top_p", "top_p"),
+    ("frequency_penalty", "frequency_penalty"),
+    ("presence_penalty", "presence_penalty"),
+    ("repetition_penalty", "repetition_penalty"),
+    ("top_k", "top_k"),
+    ("seed", "seed"),
+];
+
+pub(super) const SPEC: KindSpec = KindSpec {
+    name: "tensorrt-llm",
+    // The model's name is part of Triton's path, and `ensemble` is what TensorRT-LLM's own repository calls it.
+    path: "/v2/models/ensemble/generate_stream",
+    whole_path: Some("/v2/models/ensemble/generate"),
+    path_words: &["generate"],
+    dialects: &[ConstraintDialect::TritonGuide],
+    auto_dialect: |_| ConstraintDialect::TritonGuide,
+    body: Shape { prompt: "text_input", asks_usage: false, ignores_eos: false, sampling: &SAMPLING, ..Shape::COMPLETIONS },
+    names_model: false,
+    error_messages: &["/error"],
+    product: Some(ProductSpec {
+        pages: &[InfoPage { path: "/v2", read: read_metadata }],
+        ..ProductSpec::new("triton", "Triton Inference Server")
+    }),
+    adapter: |_| Box::new(Triton),
+    ..COMPLETIONS
+};
+
+/// The server metadata of Triton's inference protocol.
+fn read_metadata(page: &Value) -> Option<Info> {
+    text_member(page, "name").filter(|name| name == "triton")?;
+    Some(Info { version: text_member(page, "version"), ..Info::default() })
+}
+
+struct Triton;
 
 const WIRE: Wire = Wire { framing: Framing::Sse, event: read, body: read, body_ends_answer: true };
 

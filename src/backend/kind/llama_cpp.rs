@@ -1,4 +1,4 @@
-//! llama.cpp server's own `/completion`: `{prompt, n_predict, ...}`. Knows no OpenAI-shaped endpoint.
+//! llama.cpp server's own `/completion`: `{prompt, n_predict, ...}`.
 //!
 //! Source: exchanges recorded from the llama-server of 2026; what older ones did is from their sources. There is no `[DONE]`: the
 //! event with `stop: true` is the last. Finish reasons are written in OpenAI's words, by which everything downstream counts: `stop_type` `limit` is
@@ -8,17 +8,58 @@
 
 use bytes::Bytes;
 use serde::Deserialize;
-use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
-use super::body::{self, Fields};
-use super::decode::{self, Framing, Wire};
-use super::wire::{self, Delta, Text, WireError};
-use super::{Adapter, Decoder, RequestOptions, ServerKind, Unsendable};
+use super::openai::COMPLETIONS;
+use super::{ConstraintDialect, KindSpec, ServerKind};
+use crate::backend::body::{self, Fields};
+use crate::backend::decode::{self, Framing, Wire};
+use crate::backend::product::{Info, InfoPage, ProductSpec, text_member};
+use crate::backend::shape::Shape;
+use crate::backend::wire::{self, Delta, Text, WireError};
+use crate::backend::{Adapter, Decoder, RequestOptions, Unsendable};
 use crate::case::Case;
+use crate::constraint::GrammarSpelling;
 
-/// [`ServerKind::LlamaCpp`].
-pub(super) struct LlamaCpp;
+/// llama.cpp's names, which Ollama shares.
+pub(super) const SAMPLING: [(&str, &str); 8] = [
+    ("temperature", "temperature"),
+    ("top_p", "top_p"),
+    ("min_p", "min_p"),
+    ("frequency_penalty", "frequency_penalty"),
+    ("presence_penalty", "presence_penalty"),
+    ("repetition_penalty", "repeat_penalty"),
+    ("top_k", "top_k"),
+    ("seed", "seed"),
+];
+
+pub(super) const SPEC: KindSpec = KindSpec {
+    name: "llama.cpp",
+    path: "/completion",
+    dialects: &[ConstraintDialect::LlamaCpp],
+    auto_dialect: |_| ConstraintDialect::LlamaCpp,
+    grammar_spelling: Some(GrammarSpelling::Portable),
+    body: Shape { length: "n_predict", asks_usage: false, sampling: &SAMPLING, ..Shape::COMPLETIONS },
+    logprobs: Some(|n| json!({"n_probs": n})),
+    product: Some(ProductSpec {
+        owned_by: Some("llamacpp"),
+        server_header: Some("llama.cpp"),
+        pages: &[InfoPage { path: "/props", read: read_props }],
+        engine: Some("llama.cpp's own grammars"),
+        ignores_vllm_fields: true,
+        ..ProductSpec::new("llama_cpp", "llama.cpp")
+    }),
+    adapter: |_| Box::new(LlamaCpp),
+    ..COMPLETIONS
+};
+
+fn read_props(page: &Value) -> Option<Info> {
+    page.get("default_generation_settings")?;
+    Some(Info { version: text_member(page, "build_info"), model: text_member(page, "model_alias"), engine: None })
+}
+
+struct LlamaCpp;
 
 const WIRE: Wire = Wire { framing: Framing::Sse, event: read, body: read, body_ends_answer: false };
 

@@ -1,4 +1,4 @@
-//! vLLM's rerank endpoint: `{model, query, documents, truncate_prompt_tokens}`, answered by a score a document. Knows no score.
+//! vLLM's rerank endpoint: `{model, query, documents, truncate_prompt_tokens}`, answered by a score a document.
 //!
 //! Source: vLLM's client (`async_request_vllm_rerank`) and `RerankResponse`, whose shape is Jina's and Cohere's. Also at
 //! `/v1/rerank` and `/v2/rerank`.
@@ -6,14 +6,26 @@
 use bytes::Bytes;
 use serde_json::Value;
 
-use super::body::{self, Fields};
-use super::decode::{self, Framing, Wire};
-use super::lists::{self, Listed};
-use super::{Adapter, Decoder, RequestOptions, ServerKind, Unsendable};
+use super::openai_embeddings::COMPUTED;
+use super::{Input, KindSpec, ServerKind};
+use crate::backend::body::{self, Fields};
+use crate::backend::decode::{self, Framing, Wire};
+use crate::backend::lists::{self, Listed};
+use crate::backend::shape::Shape;
+use crate::backend::{Adapter, Decoder, RequestOptions, Unsendable};
 use crate::case::{Case, Prompt};
 
-/// [`ServerKind::VllmRerank`].
-pub(super) struct Rerank;
+pub(super) const SPEC: KindSpec = KindSpec {
+    name: "vllm-rerank",
+    path: "/rerank",
+    path_words: &["rerank"],
+    input: Input::Ranking,
+    body: Shape { prompt: "documents", ..COMPUTED.body },
+    adapter: |_| Box::new(Rerank),
+    ..COMPUTED
+};
+
+struct Rerank;
 
 const WIRE: Wire = Wire { framing: Framing::Sse, event: read, body: read, body_ends_answer: false };
 
@@ -39,6 +51,6 @@ impl Adapter for Rerank {
     }
 }
 
-fn read(json: &str) -> serde_json::Result<super::wire::Delta> {
+fn read(json: &str) -> serde_json::Result<crate::backend::wire::Delta> {
     lists::read(Listed::Scores, json)
 }

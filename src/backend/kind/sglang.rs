@@ -1,4 +1,4 @@
-//! SGLang's own `/generate`: `{text, sampling_params: {...}, stream}`. Knows no OpenAI-shaped endpoint.
+//! SGLang's own `/generate`: `{text, sampling_params: {...}, stream}`.
 //!
 //! Source: exchanges recorded from SGLang 0.5.23 and its "Sampling Parameters" page. Every event repeats the whole text so far,
 //! unless the server was started with disjoint segments (`--stream-output`, later `--incremental-streaming-output`): then an
@@ -12,14 +12,67 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::body::{self, Fields};
-use super::decode::{self, Framing, Wire};
-use super::wire::{self, Delta, Text, TextIs, WireError};
-use super::{Adapter, Decoder, RequestOptions, ServerKind, Unsendable};
+use super::openai::COMPLETIONS;
+use super::{ConstraintDialect, KindSpec, ServerKind};
+use crate::backend::body::{self, Fields};
+use crate::backend::decode::{self, Framing, Wire};
+use crate::backend::product::{Info, InfoPage, ProductSpec, text_member};
+use crate::backend::shape::Shape;
+use crate::backend::wire::{self, Delta, Text, TextIs, WireError};
+use crate::backend::{Adapter, Decoder, RequestOptions, Unsendable};
 use crate::case::Case;
 
-/// [`ServerKind::Sglang`].
-pub(super) struct Sglang;
+const SAMPLING: [(&str, &str); 8] = [
+    ("temperature", "temperature"),
+    ("top_p", "top_p"),
+    ("min_p", "min_p"),
+    ("frequency_penalty", "frequency_penalty"),
+    ("presence_penalty", "presence_penalty"),
+    ("repetition_penalty", "repetition_penalty"),
+    ("top_k", "top_k"),
+    ("seed", "sampling_seed"),
+];
+
+pub(super) const SPEC: KindSpec = KindSpec {
+    name: "sglang",
+    path: "/generate",
+    path_words: &["generate"],
+    dialects: &[ConstraintDialect::Sglang],
+    auto_dialect: |_| ConstraintDialect::Sglang,
+    body: Shape {
+        nest: Some("sampling_params"),
+        prompt: "text",
+        length: "max_new_tokens",
+        asks_usage: false,
+        sampling: &SAMPLING,
+        ..Shape::COMPLETIONS
+    },
+    logprobs: Some(|n| json!({"return_logprob": true, "top_logprobs_num": n})),
+    names_model: false,
+    product: Some(ProductSpec {
+        owned_by: Some("sglang"),
+        // The first is the older name.
+        pages: &[
+            InfoPage { path: "/get_server_info", read: read_server_info },
+            InfoPage { path: "/server_info", read: read_server_info },
+        ],
+        ignores_vllm_fields: true,
+        ..ProductSpec::new("sglang", "SGLang")
+    }),
+    adapter: |_| Box::new(Sglang),
+    ..COMPLETIONS
+};
+
+/// The page names the grammar backend.
+fn read_server_info(page: &Value) -> Option<Info> {
+    Some(Info {
+        engine: Some(text_member(page, "grammar_backend")?),
+        version: text_member(page, "version"),
+        model: text_member(page, "served_model_name"),
+    })
+}
+
+struct Sglang;
 
 const WIRE: Wire = Wire { framing: Framing::Sse, event: read, body: read, body_ends_answer: false };
 

@@ -1,4 +1,4 @@
-//! The transcriptions endpoint: a form with a file of sound, answered by its text. Knows no sound.
+//! The transcriptions endpoint: a form with a file of sound, answered by its text.
 //!
 //! Source: vLLM's client (`async_request_openai_audio`) and `TranscriptionRequest`, OpenAI's reference "Create transcription" and
 //! "Transcription streaming events"; read, not run. The form is the one of vLLM's client: the language is `en` unless
@@ -15,10 +15,13 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::body::{self, Fields};
-use super::decode::{self, Framing, Wire};
-use super::wire::{self, Delta, Text, TextIs};
-use super::{Adapter, Decoder, RequestOptions, ServerKind, Unsendable};
+use super::openai::COMPLETIONS;
+use super::{Input, KindSpec, ServerKind};
+use crate::backend::body::{self, Fields};
+use crate::backend::decode::{self, Framing, Wire};
+use crate::backend::shape::Shape;
+use crate::backend::wire::{self, Delta, Text, TextIs};
+use crate::backend::{Adapter, Decoder, RequestOptions, Unsendable};
 use crate::case::{Case, Prompt};
 use crate::sound::Clip;
 
@@ -26,9 +29,20 @@ use crate::sound::Clip;
 const BOUNDARY: &str = "sobench-7c1f6a52e09d4b83a5d7f04e3c9821b6";
 const CONTENT_TYPE: &str = "multipart/form-data; boundary=sobench-7c1f6a52e09d4b83a5d7f04e3c9821b6";
 
-/// [`ServerKind::OpenaiAudio`].
+pub(super) const SPEC: KindSpec = KindSpec {
+    name: "openai-audio",
+    path: "/v1/audio/transcriptions",
+    path_words: &["transcriptions", "translations"],
+    input: Input::Audio,
+    takes_constraints: false,
+    // vLLM's `TranscriptionRequest` has every parameter; its options of streams are fields of their own.
+    body: Shape { prompt: "file", length: "max_completion_tokens", asks_usage: false, ignores_eos: false, ..Shape::COMPLETIONS },
+    adapter: |_| Box::new(Audio::default()),
+    ..COMPLETIONS
+};
+
 #[derive(Default)]
-pub(super) struct Audio {
+struct Audio {
     /// Bodies made so far, by the form's fields and the clip: a thousand requests about one file share its bytes.
     made: Mutex<HashMap<(Vec<u8>, String), Bytes>>,
 }
