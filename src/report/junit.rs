@@ -134,7 +134,7 @@ fn suite(view: &View<'_>) -> String {
 }
 
 fn dataset(view: &View<'_>) -> &'static str {
-    view.report.record.settings.dataset.name.name()
+    view.report.record.settings.dataset.name().name()
 }
 
 /// One request.

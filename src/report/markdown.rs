@@ -44,7 +44,7 @@ pub fn render(report: &Report) -> String {
 fn add_title(page: &mut String, report: &Report) {
     let record = &report.record;
     let model = markdown_code(&record.server.model_id, NAME_MAX_CHARS);
-    let dataset = markdown_code(record.settings.dataset.name.name(), NAME_MAX_CHARS);
+    let dataset = markdown_code(record.settings.dataset.name().name(), NAME_MAX_CHARS);
     let _ = writeln!(page, "### sobench: {model} on {dataset}\n");
     if let Some(stamp) = record.enforcement.stamp() {
         let _ = writeln!(page, "> **{}**\n", markdown_text(&stamp));

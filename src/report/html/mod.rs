@@ -60,7 +60,7 @@ pub fn render(view: &View<'_>) -> Result<String> {
     let report = view.report;
     let record = &report.record;
     let model = printable(&record.server.model_id, NAME_MAX_CHARS);
-    let title = format!("sobench: {model} on {}", record.settings.dataset.name);
+    let title = format!("sobench: {model} on {}", record.settings.dataset.name());
     let mut page = page::open(&title, STYLE);
     add_head(&mut page, report);
     if is_judged(report) {
