@@ -1,4 +1,4 @@
-//! The dataset `audio`: sound to be transcribed, the user's own files or generated ones. Knows the WAV header, not what is heard.
+//! The dataset `audio`: sound to be transcribed, the user's own files or generated ones.
 //!
 //! A generated clip is a voice-like hum: a triangle wave of changing pitch that comes and goes four times a second, with some
 //! noise, 16 kHz, one channel, 16 bits, which is what speech models take in. No word is spoken, so that what a model writes about

@@ -1,4 +1,4 @@
-//! The dataset `bfcl`: the Berkeley Function-Calling Leaderboard, asked as JSON. Knows no other layout.
+//! The dataset `bfcl`: the Berkeley Function-Calling Leaderboard, asked as JSON.
 //!
 //! A file a category, `BFCL_v3_simple.json`, of JSON Lines `{id, question: [[{role, content}]], function: [{name, description,
 //! parameters}]}`; the calls that answer them in `possible_answer/` under the same name, `{id, ground_truth: [{name: {parameter: [allowed

@@ -1,5 +1,4 @@
-//! The dataset `burstgpt`: requests and answers as long as those that were logged; what is asked is made of tokens in a row. Knows no
-//! server.
+//! The dataset `burstgpt`: requests and answers as long as those that were logged; what is asked is made of tokens in a row.
 //!
 //! By the rules of `BurstGPTDataset` in vLLM 0.32: rows of GPT-4 that were answered, drawn by pandas' `DataFrame.sample(n,
 //! random_state=seed)`, again and again the same where there are too few. Request `i` is the tokens from `i` on, as they are spelt,

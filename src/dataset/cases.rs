@@ -1,4 +1,4 @@
-//! Rows to cases: templates, repetition, arms, and the hash of what is asked. Knows no source and no file.
+//! Rows to cases: templates, repetition, arms, and the hash of what is asked.
 
 use std::collections::HashMap;
 use std::sync::Arc;

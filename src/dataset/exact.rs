@@ -1,4 +1,4 @@
-//! Prompts of a wanted length: token ids to text, and back until the count is right. Knows no dataset.
+//! Prompts of a wanted length: token ids to text, and back until the count is right.
 
 use crate::error::{Error, Result};
 use crate::tokenizer::Tokenizer;

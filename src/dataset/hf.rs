@@ -1,4 +1,4 @@
-//! The dataset `hf`: texts or chats of a repository on the Hub, or of local files. Knows no repository by name.
+//! The dataset `hf`: texts or chats of a repository on the Hub, or of local files.
 //!
 //! vLLM takes a fixed list of repositories, each with code of its own; here any is taken that has a column of texts or of chats. Of a
 //! chat is asked what comes before the first reply, and the answer may be as long as that reply, where it has one (the rule of

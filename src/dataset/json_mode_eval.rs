@@ -1,4 +1,4 @@
-//! The dataset `xgrammar_bench`: `NousResearch/json-mode-eval`, or rows of its layout. Knows no chat template.
+//! The dataset `xgrammar_bench`: `NousResearch/json-mode-eval`, or rows of its layout.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The dataset `jsonschemabench`: `epfl-dlab/JSONSchemaBench`, or files of its layout. Knows no other layout.
+//! The dataset `jsonschemabench`: `epfl-dlab/JSONSchemaBench`, or files of its layout.
 //!
 //! Columns `json_schema` (the text of a schema) and `unique_id`. The prompt is made by us: the corpus has none. Each row's tag is its
 //! configuration. A schema that stands in two configurations, by its id, is taken once.

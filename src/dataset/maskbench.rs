@@ -1,5 +1,4 @@
-//! The dataset `maskbench`: the schemas of MaskBench (guidance-ai/jsonschemabench, `maskbench/data`), from its test files. Knows no
-//! other layout.
+//! The dataset `maskbench`: the schemas of MaskBench (guidance-ai/jsonschemabench, `maskbench/data`), from its test files.
 //!
 //! `{"description": text, "meta": {"features": [text]}, "schema": any, "tests": [{"valid": bool, "data": any}]}`, a file each or a line
 //! each. Features are the tags; the first valid document is the reference answer. `sobench mask` measures engines on the same files.

@@ -1,4 +1,4 @@
-//! The dataset `prefix_repetition`: random tokens behind one of several shared beginnings. Knows no server.
+//! The dataset `prefix_repetition`: random tokens behind one of several shared beginnings.
 //!
 //! By the rules of `PrefixRepetitionRandomDataset` in vLLM 0.32: `numpy.random.seed(seed)` and `random.seed(seed)`, tokens by
 //! `numpy.random.randint`, the order by `random.shuffle`. Each beginning gets equally many prompts, so that there may be fewer than

@@ -1,4 +1,4 @@
-//! The datasets `random` and `random-prefix`: prompts of a wanted number of tokens, out of the vocabulary. Knows no server.
+//! The datasets `random` and `random-prefix`: prompts of a wanted number of tokens, out of the vocabulary.
 //!
 //! By the rules of `RandomDataset` in vLLM 0.32: lengths, places in the vocabulary and the shared beginning come from one
 //! `numpy.random.default_rng(seed)`, in this order, so that the same seed and tokenizer make the same prompts. vLLM then asks a

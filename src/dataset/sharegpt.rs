@@ -1,4 +1,4 @@
-//! The dataset `sharegpt`: the first turn of each conversation, and an answer as long as the one that was given. Knows no server.
+//! The dataset `sharegpt`: the first turn of each conversation, and an answer as long as the one that was given.
 //!
 //! By the rules of `ShareGPTDataset` in vLLM 0.32: conversations of two turns or more, shuffled by `random.seed(seed)` and
 //! `random.shuffle`, those left out that are too short or too long, until there are enough.

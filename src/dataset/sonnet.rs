@@ -1,4 +1,4 @@
-//! The dataset `sonnet`: lines of a poem behind its first lines, which all prompts share. Knows no server.
+//! The dataset `sonnet`: lines of a poem behind its first lines, which all prompts share.
 //!
 //! By the rules of `SonnetDataset` of vLLM 0.9 (it was taken out in 0.32): as many lines as make the wanted length by the mean
 //! length of a line, those after the shared ones by `random.seed(seed)` and `random.choices`, and again where the prompt is too long
