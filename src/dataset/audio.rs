@@ -1,14 +1,19 @@
-//! The dataset `audio`: sound to be transcribed, the user's own files or generated ones. Knows the WAV header, not what is heard.
+//! The dataset `audio`: sound to be transcribed, the user's own files or generated ones.
 //!
 //! A generated clip is a voice-like hum: a triangle wave of changing pitch that comes and goes four times a second, with some
 //! noise, 16 kHz, one channel, 16 bits, which is what speech models take in. No word is spoken, so that what a model writes about
 //! it means nothing, and only the times do. All arithmetic is on integers: a seed makes the same bytes everywhere.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use clap::Args;
+use serde::{Deserialize, Serialize};
+
 use super::file::check_rows;
-use super::{AudioSource, DatasetPlan, Row, Rows, RowsKind, SHIPPED};
+use super::registry::{Constrained, Inputs, Kind, Spec};
+use super::{DatasetArgs, DatasetPlan, Row, Rows, RowsKind, SHIPPED, Shortfall};
+use crate::arguments::paths::InputPath;
 use crate::case::Prompt;
 use crate::error::{Error, Result};
 use crate::input::{self, Look};
@@ -25,15 +30,63 @@ pub const MAX_AUDIO_SECONDS: f64 = 600.0;
 /// How many different clips are generated: enough that a server's cache of inputs has not seen the next one just now.
 const GENERATED_CLIPS: usize = 32;
 
+/// How long generated clips are where the user does not say, in seconds.
+const DEFAULT_AUDIO_SECONDS: f64 = 5.0;
+
 const SAMPLES_PER_S: u32 = 16_000;
 const BYTES_PER_SAMPLE: u32 = 2;
+
+/// The flags of `audio`.
+#[derive(Args, Clone, Debug, Default)]
+pub struct AudioFlags {
+    /// Own files of sound for the audio dataset, sent in turn [default: generated WAV files]
+    #[arg(long, value_name = "PATH", num_args = 1.., conflicts_with = "audio_seconds")]
+    pub audio_path: Vec<InputPath>,
+    /// Length of each generated file of sound [default: 5]
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
+    pub audio_seconds: Option<f64>,
+}
+
+/// Which sound is sent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AudioSource {
+    /// WAV files of our own making, so many seconds long.
+    Generated { seconds: f64 },
+    /// The user's own files, in turn.
+    Files(Vec<PathBuf>),
+}
+
+/// The options of `audio`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AudioPlan {
+    pub audio: AudioSource,
+}
+
+impl Kind for AudioPlan {
+    const SPEC: Spec = Spec { flags: &[AudioFlags::augment_args], ..Spec::new("audio", Constrained::Never) };
+
+    fn new(flags: &DatasetArgs) -> Result<Self> {
+        let own = &flags.audio;
+        let audio = if own.audio_path.is_empty() {
+            AudioSource::Generated { seconds: own.audio_seconds.unwrap_or(DEFAULT_AUDIO_SECONDS) }
+        } else {
+            AudioSource::Files(own.audio_path.iter().cloned().map(Into::into).collect())
+        };
+        Ok(Self { audio })
+    }
+
+    fn rows(&self, plan: &DatasetPlan, _inputs: &Inputs<'_>) -> Result<Rows> {
+        rows(&self.audio, plan)
+    }
+}
 
 /// One row a clip.
 ///
 /// # Errors
 /// A file that cannot be read, is empty or too large; a length that makes no sense.
-pub(super) fn rows(plan: &DatasetPlan) -> Result<Rows> {
-    match &plan.audio {
+fn rows(audio: &AudioSource, plan: &DatasetPlan) -> Result<Rows> {
+    match audio {
         AudioSource::Generated { seconds } => generated(plan, *seconds),
         AudioSource::Files(paths) => {
             let mut rows = Vec::with_capacity(paths.len());
@@ -50,7 +103,7 @@ pub(super) fn rows(plan: &DatasetPlan) -> Result<Rows> {
             let source = paths.first().map_or_else(String::new, |path| path.display().to_string());
             check_rows(rows.len(), &source)?;
             let source = if rows.len() > 1 { format!("{source} and {} more", rows.len() - 1) } else { source };
-            Ok(Rows { kind: RowsKind::Collected, ..Rows::generated(rows, source) })
+            Ok(Rows { kind: RowsKind::Collected(Shortfall::AskAgain), ..Rows::generated(rows, source) })
         }
     }
 }
@@ -136,12 +189,11 @@ fn wav(samples: &[i16]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dataset::DatasetName;
     use crate::dataset::tests::plan;
-    use crate::dataset::{Constraints, DatasetName, PromptForm};
 
-    fn audio(source: AudioSource) -> DatasetPlan {
-        let plan = plan(DatasetName::Audio);
-        DatasetPlan { audio: source, prompt_form: PromptForm::Audio, constraints: Constraints::LeftOut, num_prompts: 3, ..plan }
+    fn made(audio: &AudioSource, num_prompts: usize) -> Result<Rows> {
+        rows(audio, &DatasetPlan { num_prompts, ..plan(DatasetName::Audio) })
     }
 
     fn clips(rows: &Rows) -> Vec<&Clip> {
@@ -156,8 +208,7 @@ mod tests {
 
     #[test]
     fn generated_clips_are_wav_files_each_of_its_own() {
-        let plan = audio(AudioSource::Generated { seconds: 0.5 });
-        let rows = super::rows(&plan).unwrap();
+        let rows = made(&AudioSource::Generated { seconds: 0.5 }, 3).unwrap();
         let clips = clips(&rows);
         assert_eq!(clips.iter().map(|clip| clip.bytes().len()).collect::<Vec<_>>(), [16_044; 3]);
         let head: Vec<u8> = clips[0].bytes()[..44].to_vec();
@@ -173,10 +224,10 @@ mod tests {
 
     #[test]
     fn there_are_only_so_many_clips_and_lengths_make_sense() {
-        let many = DatasetPlan { num_prompts: 1000, ..audio(AudioSource::Generated { seconds: 0.01 }) };
-        assert_eq!(super::rows(&many).unwrap().rows.len(), GENERATED_CLIPS);
+        let many = made(&AudioSource::Generated { seconds: 0.01 }, 1000).unwrap();
+        assert_eq!(many.rows.len(), GENERATED_CLIPS);
         for seconds in [0.0, -1.0, f64::NAN, f64::INFINITY, MAX_AUDIO_SECONDS + 1.0] {
-            assert!(super::rows(&audio(AudioSource::Generated { seconds })).is_err(), "{seconds}");
+            assert!(made(&AudioSource::Generated { seconds }, 3).is_err(), "{seconds}");
         }
     }
 
@@ -189,7 +240,7 @@ mod tests {
             path
         };
         let (first, second) = (path("a.mp3", b"sound"), path("b.wav", b"more"));
-        let rows = super::rows(&audio(AudioSource::Files(vec![first.clone(), second]))).unwrap();
+        let rows = made(&AudioSource::Files(vec![first.clone(), second]), 3).unwrap();
         let found: Vec<_> = clips(&rows).iter().map(|clip| (clip.name(), clip.media_type(), clip.bytes().to_vec())).collect();
         assert_eq!(found, [("a.mp3", "audio/mpeg", b"sound".to_vec()), ("b.wav", "audio/wav", b"more".to_vec())]);
         assert_eq!(rows.source, format!("{} and 1 more", first.display()));
@@ -198,9 +249,9 @@ mod tests {
             ("empty.wav", vec![], "no sound in an empty file"),
             ("large.wav", vec![0; MAX_CLIP_BYTES + 1], "more than 26214400 bytes"),
         ] {
-            let error = super::rows(&audio(AudioSource::Files(vec![path(name, &bytes)]))).unwrap_err();
+            let error = made(&AudioSource::Files(vec![path(name, &bytes)]), 3).unwrap_err();
             assert!(error.what.contains(words) && error.what.ends_with(name), "{error}");
         }
-        assert!(super::rows(&audio(AudioSource::Files(vec![folder.path().join("none.wav")]))).is_err());
+        assert!(made(&AudioSource::Files(vec![folder.path().join("none.wav")]), 3).is_err());
     }
 }

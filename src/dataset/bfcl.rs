@@ -1,4 +1,4 @@
-//! The dataset `bfcl`: the Berkeley Function-Calling Leaderboard, asked as JSON. Knows no other layout.
+//! The dataset `bfcl`: the Berkeley Function-Calling Leaderboard, asked as JSON.
 //!
 //! A file a category, `BFCL_v3_simple.json`, of JSON Lines `{id, question: [[{role, content}]], function: [{name, description,
 //! parameters}]}`; the calls that answer them in `possible_answer/` under the same name, `{id, ground_truth: [{name: {parameter: [allowed
@@ -14,12 +14,16 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
 use ::regex::Regex;
+use clap::Args;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::file::check_rows;
+use super::flags::{HubLengthFlags, OrderFlags, PathFlags, ShortfallFlags};
 use super::message::messages;
+use super::registry::{Constrained, DOCUMENT_OUTPUT_LEN, Inputs, Kind, Spec};
 use super::table::read_lines;
-use super::{DatasetPlan, Row, Rows, RowsKind};
+use super::{DatasetArgs, DatasetPlan, Order, Row, Rows, RowsKind, Shortfall};
 use crate::case::{Message, Prompt};
 use crate::constraint::Constraint;
 use crate::error::{Error, Result};
@@ -37,6 +41,61 @@ const ANSWERS: &str = "possible_answer";
 const ONE_CALL: &str = "Answer with one call of one of these functions, as JSON: {\"name\": ..., \"arguments\": {...}}";
 const SEVERAL_CALLS: &str = "Answer with a JSON list of calls of these functions, each {\"name\": ..., \"arguments\": {...}}";
 
+/// The flags of `bfcl`.
+#[derive(Args, Clone, Debug, Default)]
+pub struct BfclFlags {
+    /// Categories of bfcl [default: simple,live_simple,multiple]
+    #[arg(long, value_name = "A,B", value_delimiter = ',')]
+    pub bfcl_categories: Vec<String>,
+}
+
+/// The options of `bfcl`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct BfclPlan {
+    /// A local path, or a repository of the Hub, `owner/name`.
+    pub dataset_path: Option<String>,
+    /// Names of categories; none are [`CATEGORIES`].
+    pub categories: Vec<String>,
+    pub order: Order,
+    pub shortfall: Shortfall,
+}
+
+impl Kind for BfclPlan {
+    const SPEC: Spec = Spec {
+        flags: &[
+            PathFlags::augment_args,
+            OrderFlags::augment_args,
+            ShortfallFlags::augment_args,
+            HubLengthFlags::augment_args,
+            BfclFlags::augment_args,
+        ],
+        output_len: DOCUMENT_OUTPUT_LEN,
+        ..Spec::new("bfcl", Constrained::ByTheRow)
+    };
+
+    fn new(flags: &DatasetArgs) -> Result<Self> {
+        Ok(Self {
+            dataset_path: flags.path.path(),
+            categories: flags.rows.bfcl.bfcl_categories.iter().map(|name| name.trim().to_owned()).collect(),
+            order: flags.rows.order.order(),
+            shortfall: flags.rows.shortfall.shortfall(),
+        })
+    }
+
+    fn rows(&self, plan: &DatasetPlan, inputs: &Inputs<'_>) -> Result<Rows> {
+        rows(self, plan.seed, inputs.hub)
+    }
+
+    fn path(&self) -> Option<&str> {
+        self.dataset_path.as_deref()
+    }
+
+    fn own_output_len(flags: &DatasetArgs) -> Option<(&'static str, u32)> {
+        flags.rows.hf.length.output_len()
+    }
+}
+
 /// A category's questions, and its answers where they are there.
 struct Category {
     name: String,
@@ -48,8 +107,8 @@ struct Category {
 ///
 /// # Errors
 /// A category is not there; a row has no question, or no function.
-pub(super) fn rows(plan: &DatasetPlan, hub: &HubSettings) -> Result<Rows> {
-    let (categories, source, mut notices) = find(plan, hub)?;
+fn rows(own: &BfclPlan, seed: u64, hub: &HubSettings) -> Result<Rows> {
+    let (categories, source, mut notices) = find(own, hub)?;
     let (mut by_category, mut repeated) = (Vec::new(), Repeated::default());
     for category in &categories {
         by_category.push(of_category(category, &mut notices, &mut repeated)?.into_iter());
@@ -60,14 +119,14 @@ pub(super) fn rows(plan: &DatasetPlan, hub: &HubSettings) -> Result<Rows> {
         debug_assert!(taken <= categories.len());
     }
     check_rows(rows.len(), &source)?;
-    plan.put_in_order(&mut rows);
-    Ok(Rows { rows, kind: RowsKind::Sampled, source, converted_from: None, notices })
+    own.order.apply(seed, &mut rows);
+    Ok(Rows { rows, kind: RowsKind::Sampled(own.shortfall), source, converted_from: None, notices })
 }
 
-fn find(plan: &DatasetPlan, hub: &HubSettings) -> Result<(Vec<Category>, String, Vec<String>)> {
-    let name = plan.dataset_path.as_deref().unwrap_or(REPOSITORY);
+fn find(own: &BfclPlan, hub: &HubSettings) -> Result<(Vec<Category>, String, Vec<String>)> {
+    let name = own.dataset_path.as_deref().unwrap_or(REPOSITORY);
     let path = Path::new(name);
-    let wanted: Vec<String> = match &plan.drawing.categories[..] {
+    let wanted: Vec<String> = match &own.categories[..] {
         [] => CATEGORIES.map(str::to_owned).to_vec(),
         named => named.to_vec(),
     };
@@ -241,20 +300,21 @@ fn json_type(name: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dataset::tests::plan;
-    use crate::dataset::{DatasetName, Drawing, Order};
     use crate::evaluate::call;
 
     const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/datasets/bfcl");
 
-    fn of(path: &str, categories: &[&str]) -> DatasetPlan {
-        let categories = categories.iter().map(|name| (*name).to_owned()).collect();
-        let drawing = Drawing { order: Order::AsStored, categories, ..Drawing::default() };
-        DatasetPlan { drawing, dataset_path: Some(format!("{FIXTURES}{path}")), ..plan(DatasetName::Bfcl) }
+    fn of(path: &str, categories: &[&str]) -> BfclPlan {
+        BfclPlan {
+            dataset_path: Some(format!("{FIXTURES}{path}")),
+            categories: categories.iter().map(|name| (*name).to_owned()).collect(),
+            order: Order::AsStored,
+            ..BfclPlan::default()
+        }
     }
 
-    fn read(plan: &DatasetPlan) -> Result<Rows> {
-        rows(plan, &HubSettings::from_lookup(|_| None))
+    fn read(own: &BfclPlan) -> Result<Rows> {
+        rows(own, 0, &HubSettings::from_lookup(|_| None))
     }
 
     fn schema(row: &Row) -> &Value {
@@ -335,8 +395,8 @@ mod tests {
             (r#"{"id": "a", "question": [[{"role": "user", "content": "?"}]], "function": [{}]}"#, "no text in the field name"),
         ] {
             std::fs::write(&path, text).unwrap();
-            let plan = DatasetPlan { dataset_path: path.to_str().map(str::to_owned), ..of("", &[]) };
-            let error = read(&plan).unwrap_err();
+            let own = BfclPlan { dataset_path: path.to_str().map(str::to_owned), ..of("", &[]) };
+            let error = read(&own).unwrap_err();
             assert!(error.what.contains(words), "{error}");
         }
     }

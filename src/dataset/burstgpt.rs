@@ -1,5 +1,4 @@
-//! The dataset `burstgpt`: requests and answers as long as those that were logged; what is asked is made of tokens in a row. Knows no
-//! server.
+//! The dataset `burstgpt`: requests and answers as long as those that were logged; what is asked is made of tokens in a row.
 //!
 //! By the rules of `BurstGPTDataset` in vLLM 0.32: rows of GPT-4 that were answered, drawn by pandas' `DataFrame.sample(n,
 //! random_state=seed)`, again and again the same where there are too few. Request `i` is the tokens from `i` on, as they are spelt,
@@ -7,9 +6,14 @@
 
 use std::path::Path;
 
+use clap::Args;
+use serde::{Deserialize, Serialize};
+
 use super::exact::{check_amount, vocabulary_size};
-use super::file::{check_rows, read_lines};
-use super::{DatasetPlan, OutputLength, Row, Rows, RowsKind};
+use super::file::{check_rows, read_lines, required};
+use super::flags::PathFlags;
+use super::registry::{Constrained, Inputs, Kind, Spec};
+use super::{DatasetArgs, DatasetPlan, Row, Rows, RowsKind};
 use crate::case::Prompt;
 use crate::error::{Error, Result};
 use crate::random::NumpyRandom;
@@ -20,6 +24,30 @@ const REQUEST: &str = "Request tokens";
 const RESPONSE: &str = "Response tokens";
 /// The model whose requests are taken.
 const TAKEN: &str = "GPT-4";
+
+/// The options of `burstgpt`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct BurstgptPlan {
+    pub dataset_path: Option<String>,
+}
+
+impl Kind for BurstgptPlan {
+    const SPEC: Spec =
+        Spec { flags: &[PathFlags::augment_args], replaces_row_lengths: true, ..Spec::new("burstgpt", Constrained::Never) };
+
+    fn new(flags: &DatasetArgs) -> Result<Self> {
+        Ok(Self { dataset_path: flags.path.path() })
+    }
+
+    fn rows(&self, plan: &DatasetPlan, inputs: &Inputs<'_>) -> Result<Rows> {
+        rows(self, plan, inputs.tokenizer)
+    }
+
+    fn path(&self) -> Option<&str> {
+        self.dataset_path.as_deref()
+    }
+}
 
 /// What is taken of a line.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -32,8 +60,9 @@ struct Logged {
 ///
 /// # Errors
 /// The file is no such table, or holds no answered request of the model.
-pub(super) fn rows(plan: &DatasetPlan, tokenizer: &Tokenizer) -> Result<Rows> {
-    let path = plan.file("give --dataset-path a CSV file in BurstGPT's layout")?;
+fn rows(own: &BurstgptPlan, plan: &DatasetPlan, tokenizer: &Tokenizer) -> Result<Rows> {
+    let hint = "give --dataset-path a CSV file in BurstGPT's layout";
+    let path = required(own.dataset_path.as_deref(), BurstgptPlan::SPEC.name, hint)?;
     let logged = read(path)?;
     check_rows(logged.len(), path)?;
     let longest = logged.iter().map(|row| row.request_tokens).max().unwrap_or(0);
@@ -50,14 +79,14 @@ pub(super) fn rows(plan: &DatasetPlan, tokenizer: &Tokenizer) -> Result<Rows> {
     let rows = places.into_iter().enumerate().map(|(index, place)| {
         let row = logged[place];
         let tokens: Vec<u32> = (0..u64::from(row.request_tokens)).map(|token| ((index as u64 + token) % size) as u32).collect();
-        let output_len = (plan.drawing.output != OutputLength::OfThePlan).then_some(row.response_tokens);
+        let output_len = Some(row.response_tokens);
         Row { output_len, name: format!("prompt {index}"), ..Row::free(Prompt::Text(tokenizer.decode(&tokens).into())) }
     });
     let rows: Vec<Row> = rows.collect();
     let notices =
         is_short.then(|| format!("{} logged requests for {count} prompts: each is drawn from all of them", logged.len()));
     let notices = notices.into_iter().collect();
-    Ok(Rows { rows, kind: RowsKind::Whole, source: path.clone(), converted_from: None, notices })
+    Ok(Rows { rows, kind: RowsKind::Whole, source: path.to_owned(), converted_from: None, notices })
 }
 
 fn read(path: &str) -> Result<Vec<Logged>> {
@@ -97,12 +126,13 @@ fn read(path: &str) -> Result<Vec<Logged>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dataset::DatasetName;
     use crate::dataset::golden::check;
-    use crate::dataset::tests::{plan, tokenizer};
+    use crate::dataset::tests::{plan, rows, tokenizer};
+    use crate::dataset::{DatasetName, Source};
 
     fn of(path: &str, seed: u64, num_prompts: usize) -> DatasetPlan {
-        DatasetPlan { seed, num_prompts, dataset_path: Some(path.to_owned()), ..plan(DatasetName::Burstgpt) }
+        let own = BurstgptPlan { dataset_path: Some(path.to_owned()) };
+        DatasetPlan { seed, num_prompts, source: Source::Burstgpt(own), ..plan(DatasetName::Burstgpt) }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Rows to cases: templates, repetition, arms, and the hash of what is asked. Knows no source and no file.
+//! Rows to cases: templates, repetition, arms, and the hash of what is asked.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub(super) fn deal(plan: &DatasetPlan, rows: Rows, tokenizer: &Tokenizer) -> Res
     let Rows { rows, kind, source, converted_from, mut notices } = rows;
     let available = rows.len();
     let places = places(plan, kind, available);
-    notices.extend(repetition(plan, kind, available));
+    notices.extend(repetition(plan.num_prompts, kind, available));
     let is_templated = |row: &Row| takes_text(plan.prompt_form) && matches!(row.prompt, Prompt::Messages(_));
     if let Some(date) = tokenizer.template_date().filter(|_| rows.iter().any(is_templated)) {
         notices.push(format!("the chat template prints the present day, which is set to {date} to keep prompts the same"));
@@ -45,12 +45,12 @@ pub(super) fn deal(plan: &DatasetPlan, rows: Rows, tokenizer: &Tokenizer) -> Res
 /// `random.choice(rows)` each, as `vllm bench serve` fills up (`maybe_oversample_requests`).
 fn places(plan: &DatasetPlan, kind: RowsKind, available: usize) -> Vec<usize> {
     let once = available.min(plan.num_prompts);
-    match (kind, plan.drawing.shortfall) {
-        (RowsKind::Whole, _) | (RowsKind::Collected | RowsKind::Sampled, Shortfall::Fewer) => (0..once).collect(),
-        (RowsKind::Generated, _) | (RowsKind::Collected, Shortfall::AskAgain) => {
+    match kind {
+        RowsKind::Whole | RowsKind::Collected(Shortfall::Fewer) | RowsKind::Sampled(Shortfall::Fewer) => (0..once).collect(),
+        RowsKind::Generated | RowsKind::Collected(Shortfall::AskAgain) => {
             (0..plan.num_prompts).map(|index| index % available).collect()
         }
-        (RowsKind::Sampled, Shortfall::AskAgain) => {
+        RowsKind::Sampled(Shortfall::AskAgain) => {
             let mut random = PythonRandom::new(plan.seed);
             (0..once).chain((once..plan.num_prompts).map(|_| random.choice(available))).collect()
         }
@@ -58,15 +58,15 @@ fn places(plan: &DatasetPlan, kind: RowsKind, available: usize) -> Vec<usize> {
 }
 
 /// What the reader has to know where there are fewer rows than prompts.
-fn repetition(plan: &DatasetPlan, kind: RowsKind, available: usize) -> Option<String> {
-    let wanted = plan.num_prompts;
-    let is_short = available < wanted;
-    match (kind, plan.drawing.shortfall) {
-        _ if !is_short => None,
-        (RowsKind::Generated | RowsKind::Whole, _) => None,
-        (_, Shortfall::Fewer) => Some(format!("there are {available} rows for {wanted} prompts, and none is asked again")),
-        (RowsKind::Collected, Shortfall::AskAgain) => Some(format!("{available} rows cycled to {wanted} prompts")),
-        (RowsKind::Sampled, Shortfall::AskAgain) => {
+fn repetition(wanted: usize, kind: RowsKind, available: usize) -> Option<String> {
+    match kind {
+        _ if available >= wanted => None,
+        RowsKind::Generated | RowsKind::Whole => None,
+        RowsKind::Collected(Shortfall::Fewer) | RowsKind::Sampled(Shortfall::Fewer) => {
+            Some(format!("there are {available} rows for {wanted} prompts, and none is asked again"))
+        }
+        RowsKind::Collected(Shortfall::AskAgain) => Some(format!("{available} rows cycled to {wanted} prompts")),
+        RowsKind::Sampled(Shortfall::AskAgain) => {
             Some(format!("{available} rows for {wanted} prompts: the other {} are drawn from them again", wanted - available))
         }
     }
@@ -124,7 +124,7 @@ fn prepared(mut row: Row, plan: &DatasetPlan, tokenizer: &Tokenizer) -> Result<R
         let text = tokenizer.apply_chat_template(messages, true).map_err(|error| at(&row.name, error))?;
         row.prompt = Prompt::Text(text.into());
     }
-    if plan.drawing.output == OutputLength::OfEveryRow && row.output_len.is_none() {
+    if plan.output == OutputLength::OfEveryRow && row.output_len.is_none() {
         return Err(Error::usage(format!("{}: no output_len or output_tokens", row.name))
             .hint("with --custom-output-len -1 every row has to say how long its answer may be"));
     }
@@ -136,7 +136,7 @@ fn prepared(mut row: Row, plan: &DatasetPlan, tokenizer: &Tokenizer) -> Result<R
 
 fn case(row: &Row, plan: &DatasetPlan, index: usize, is_constrained: bool) -> Case {
     Case {
-        id: format!("{}-{index}", plan.name),
+        id: format!("{}-{index}", plan.name()),
         prompt: row.prompt.clone(),
         constraint: row.constraint.clone(),
         arm: match (&row.constraint, is_constrained) {
@@ -144,7 +144,7 @@ fn case(row: &Row, plan: &DatasetPlan, index: usize, is_constrained: bool) -> Ca
             (Some(_), true) => Arm::Constrained,
             (Some(_), false) => Arm::Control,
         },
-        output_len: match plan.drawing.output {
+        output_len: match plan.output {
             OutputLength::OfThePlan => plan.output_len,
             OutputLength::OfTheRow | OutputLength::OfEveryRow => row.output_len.unwrap_or(plan.output_len),
         },

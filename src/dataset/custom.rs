@@ -3,11 +3,15 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use clap::Args;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::file::{check_rows, read_lines};
+use super::file::{check_rows, read_lines, required};
+use super::flags::{PathFlags, ShortfallFlags};
 use super::message::messages;
-use super::{DatasetPlan, Row, Rows, RowsKind, notation};
+use super::registry::{Constrained, Inputs, Kind, Spec, above_zero};
+use super::{DatasetArgs, DatasetPlan, OutputLength, Row, Rows, RowsKind, Shortfall, notation};
 use crate::case::Prompt;
 use crate::constraint::{AlwaysTrue, Constraint, GrammarDialect};
 use crate::error::{Error, Result};
@@ -32,9 +36,68 @@ pub(crate) const FIELDS: [&str; 12] = [
     "tags",
 ];
 
+/// The flags of `custom`.
+#[derive(Args, Clone, Debug, Default)]
+pub struct CustomFlags {
+    /// Tokens of each answer to custom, whatever its row says; -1 takes each row's own [default: the row's, else --output-len]
+    #[arg(long, value_name = "TOKENS", allow_negative_numbers = true)]
+    pub custom_output_len: Option<i64>,
+    /// Send the prompts of custom as they are, which is what is done anyway
+    #[arg(long)]
+    pub skip_chat_template: bool,
+}
+
+/// The options of `custom`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CustomPlan {
+    pub dataset_path: Option<String>,
+    pub shortfall: Shortfall,
+}
+
+impl Kind for CustomPlan {
+    const SPEC: Spec = Spec {
+        flags: &[PathFlags::augment_args, ShortfallFlags::augment_args, CustomFlags::augment_args],
+        has_grammars: true,
+        ..Spec::new("custom", Constrained::ByTheRow)
+    };
+
+    fn new(flags: &DatasetArgs) -> Result<Self> {
+        Ok(Self { dataset_path: flags.path.path(), shortfall: flags.rows.shortfall.shortfall() })
+    }
+
+    fn rows(&self, plan: &DatasetPlan, _inputs: &Inputs<'_>) -> Result<Rows> {
+        rows(self, plan)
+    }
+
+    fn path(&self) -> Option<&str> {
+        self.dataset_path.as_deref()
+    }
+
+    /// A row's own length comes before the general one, unless the dataset's flag says otherwise.
+    fn output_len(flags: &DatasetArgs, general: Option<u32>) -> Result<(u32, OutputLength)> {
+        let general = general.map(|length| above_zero("--output-len", length)).transpose()?;
+        match flags.rows.custom.custom_output_len {
+            None => Ok((general.unwrap_or(Self::SPEC.output_len), OutputLength::OfTheRow)),
+            Some(_) if general.is_some() => {
+                Err(Error::usage("--custom-output-len and --output-len both say how long answers may be")
+                    .hint("leave one of them out; --output-len is for rows that do not say"))
+            }
+            Some(-1) => Ok((Self::SPEC.output_len, OutputLength::OfEveryRow)),
+            Some(length) => {
+                let tokens = u32::try_from(length).ok().filter(|tokens| *tokens > 0).ok_or_else(|| {
+                    Error::usage(format!("--custom-output-len is no number of tokens: {length}"))
+                        .hint("give 1 or more for every answer, or -1 for each row's own")
+                })?;
+                Ok((tokens, OutputLength::OfThePlan))
+            }
+        }
+    }
+}
+
 /// The rows of the file, in its order.
-pub(super) fn rows(plan: &DatasetPlan) -> Result<Rows> {
-    let path = plan.file("give --dataset-path a JSONL file, a row a line")?;
+fn rows(own: &CustomPlan, plan: &DatasetPlan) -> Result<Rows> {
+    let path = required(own.dataset_path.as_deref(), CustomPlan::SPEC.name, "give --dataset-path a JSONL file, a row a line")?;
     let mut repeated = Repeated::default();
     let read = read_lines(Path::new(path))?.map(|line| {
         let (number, line) = line?;
@@ -48,7 +111,7 @@ pub(super) fn rows(plan: &DatasetPlan) -> Result<Rows> {
     let rows = read.collect::<Result<Vec<_>>>()?;
     check_rows(rows.len(), path)?;
     let notices = repeated.notice().into_iter().collect();
-    let rows = Rows { rows, kind: RowsKind::Collected, source: path.clone(), converted_from: None, notices };
+    let rows = Rows { rows, kind: RowsKind::Collected(own.shortfall), source: path.to_owned(), converted_from: None, notices };
     Ok(notation::translated(plan, rows))
 }
 

@@ -1,4 +1,4 @@
-//! What corpora of schemas are asked with: the corpora have schemas, and no prompts. Knows no corpus.
+//! What corpora of schemas are asked with: the corpora have schemas, and no prompts.
 
 use serde_json::Value;
 

@@ -1,9 +1,12 @@
-//! Prompts of a wanted length: token ids to text, and back until the count is right. Knows no dataset.
+//! Prompts of a wanted length: token ids to text, and back until the count is right.
 
-use super::{MAX_MADE_TOKENS, MAX_PROMPT_TOKENS};
 use crate::error::{Error, Result};
 use crate::tokenizer::Tokenizer;
 
+/// The most tokens of one prompt that is made.
+pub const MAX_PROMPT_TOKENS: u32 = 10_000_000;
+/// The most tokens of all prompts together that are made.
+pub const MAX_MADE_TOKENS: u64 = 1_000_000_000;
 /// How often a text is cut or filled up before its length is taken as it is: vLLM's own limit.
 const MAX_TRIES: usize = 10;
 

@@ -21,6 +21,14 @@ pub(crate) fn read_document(path: &Path) -> Result<String> {
     input::read_text(path, MAX_DOCUMENT_BYTES)
 }
 
+/// The path of a dataset that cannot do without one.
+///
+/// # Errors
+/// None is given; `hint` says which would do.
+pub(super) fn required<'a>(path: Option<&'a str>, dataset: &str, hint: &str) -> Result<&'a str> {
+    path.ok_or_else(|| Error::usage(format!("the dataset {dataset} has no file")).hint(hint))
+}
+
 /// The lines of a file of rows.
 pub(crate) fn read_lines(path: &Path) -> Result<Lines> {
     Lines::open(path, MAX_DATASET_BYTES)

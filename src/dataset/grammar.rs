@@ -1,10 +1,15 @@
 //! The dataset `grammar`: a small subset of SQL. Knows the dialects apart by their looks; what a grammar means is for `grammar`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use clap::Args;
+use serde::{Deserialize, Serialize};
+
 use super::file::read_document;
-use super::{DatasetPlan, Row, Rows, SHIPPED, notation};
+use super::registry::{Constrained, Inputs, Kind, Spec};
+use super::{DatasetArgs, DatasetPlan, Row, Rows, SHIPPED, notation};
+use crate::arguments::paths::InputPath;
 use crate::constraint::{Constraint, GrammarDialect};
 use crate::error::{Error, Result};
 
@@ -15,9 +20,52 @@ const EBNF: &str = include_str!("../../grammars/sql.ebnf");
 const LARK: &str = include_str!("../../grammars/sql.lark");
 const PEST: &str = include_str!("../../grammars/sql.pest");
 
+/// The flags of `grammar`.
+#[derive(Args, Clone, Debug, Default)]
+pub struct GrammarFlags {
+    /// Own grammar for the grammar dataset (.lark, .ebnf or .gbnf); converted where the server reads only the other notation
+    #[arg(long, value_name = "PATH")]
+    pub grammar_path: Option<InputPath>,
+    /// A pest grammar that judges the answers instead of the general recogniser
+    #[arg(long, value_name = "PATH")]
+    pub grammar_oracle: Option<InputPath>,
+}
+
+/// The options of `grammar`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GrammarPlan {
+    /// The user's own grammar.
+    pub grammar_path: Option<PathBuf>,
+    /// A pest grammar that decides membership.
+    pub grammar_oracle: Option<PathBuf>,
+}
+
+impl Kind for GrammarPlan {
+    const SPEC: Spec = Spec {
+        flags: &[GrammarFlags::augment_args],
+        has_grammars: true,
+        is_in_vllm_script: true,
+        ..Spec::new("grammar", Constrained::ByTheRun)
+    };
+
+    fn new(flags: &DatasetArgs) -> Result<Self> {
+        let GrammarFlags { grammar_path, grammar_oracle } = flags.grammar.clone();
+        Ok(Self { grammar_path: grammar_path.map(Into::into), grammar_oracle: grammar_oracle.map(Into::into) })
+    }
+
+    fn rows(&self, plan: &DatasetPlan, _inputs: &Inputs<'_>) -> Result<Rows> {
+        rows(self, plan)
+    }
+
+    fn has_own_constraint(&self) -> bool {
+        self.grammar_path.is_some()
+    }
+}
+
 /// One row: the shipped grammar in the dialect that the server takes, or the user's own, converted where that is not read.
-pub(super) fn rows(plan: &DatasetPlan) -> Result<Rows> {
-    let (sent, source) = match &plan.grammar_path {
+fn rows(own: &GrammarPlan, plan: &DatasetPlan) -> Result<Rows> {
+    let (sent, source) = match &own.grammar_path {
         None => (notation::shipped(plan, shipped(plan.grammar_dialect))?, SHIPPED.to_owned()),
         Some(path) => {
             let text = not_blank(path)?;
@@ -25,7 +73,7 @@ pub(super) fn rows(plan: &DatasetPlan) -> Result<Rows> {
             (notation::own(plan, dialect_of(path, &text), text, &name)?, name)
         }
     };
-    let oracle = match (&plan.grammar_oracle, &plan.grammar_path) {
+    let oracle = match (&own.grammar_oracle, &own.grammar_path) {
         (Some(path), _) => Some(not_blank(path)?),
         (None, None) => Some(PEST.to_owned()),
         (None, Some(_)) => None,

@@ -1,12 +1,17 @@
 //! The datasets `json` and `json-unique`: a prompt that shows a JSON Schema and asks for an example of it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use clap::Args;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::file::read_document;
-use super::{DatasetPlan, JsonSchemaSource, Row, Rows, SHIPPED};
+use super::registry::{Constrained, Inputs, Kind, Spec};
+use super::{DatasetArgs, DatasetPlan, Row, Rows, SHIPPED};
+use crate::arguments::paths::InputPath;
+use crate::arguments::values::{Described, described};
 use crate::constraint::Constraint;
 use crate::error::{Error, Result};
 use crate::input::json::Repeated;
@@ -23,17 +28,91 @@ const NESTED: &str = include_str!("../../schemas/workloads/user_profile.json");
 /// bits.
 const UUID_STREAM: u128 = 0x7575_6964 << 64;
 
-/// One row for the one schema.
-pub(super) fn rows(plan: &DatasetPlan) -> Result<Rows> {
-    let (schema, source, notice) = schema(&plan.json_schema)?;
-    Ok(Rows { notices: notice.into_iter().collect(), ..Rows::generated(vec![row(schema)], source) })
+/// Which JSON Schema the datasets `json` and `json-unique` are about.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum JsonSchemaSource {
+    /// The brief user profile of vLLM's script, ten flat members.
+    #[default]
+    Brief,
+    /// A nested user profile in the shape of the one that the script had before, with patterns and bounds.
+    Nested,
+    /// The user's own.
+    Path(PathBuf),
+}
+
+/// The JSON Schemas that ship.
+pub(crate) const SHIPPED_SCHEMAS: [Described<JsonSchemaSource>; 2] = [
+    Described(JsonSchemaSource::Brief, "brief", "The structured-output script's brief user profile"),
+    Described(JsonSchemaSource::Nested, "nested", "The nested user profile of its predecessors"),
+];
+
+/// The flags of `json` and `json-unique`.
+#[derive(Args, Clone, Debug, Default)]
+pub struct JsonFlags {
+    /// Own JSON Schema for json and json-unique
+    #[arg(long, value_name = "PATH", conflicts_with = "json_schema")]
+    pub json_schema_path: Option<InputPath>,
+    /// Shipped JSON Schema for json and json-unique
+    #[arg(long, value_name = "NAME", default_value = "brief", value_parser = described(&SHIPPED_SCHEMAS))]
+    pub json_schema: JsonSchemaSource,
+}
+
+/// The options of `json`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct JsonPlan {
+    pub json_schema: JsonSchemaSource,
+}
+
+/// The options of `json-unique`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct JsonUniquePlan(pub JsonPlan);
+
+const SPEC: Spec =
+    Spec { flags: &[JsonFlags::augment_args], is_in_vllm_script: true, ..Spec::new("json", Constrained::ByTheRun) };
+
+impl Kind for JsonPlan {
+    const SPEC: Spec = SPEC;
+
+    fn new(flags: &DatasetArgs) -> Result<Self> {
+        let own = flags.json.json_schema_path.clone().map(|path| JsonSchemaSource::Path(path.into()));
+        Ok(Self { json_schema: own.unwrap_or_else(|| flags.json.json_schema.clone()) })
+    }
+
+    /// One row for the one schema.
+    fn rows(&self, _plan: &DatasetPlan, _inputs: &Inputs<'_>) -> Result<Rows> {
+        let (schema, source, notice) = schema(&self.json_schema)?;
+        Ok(Rows { notices: notice.into_iter().collect(), ..Rows::generated(vec![row(schema)], source) })
+    }
+
+    fn has_own_constraint(&self) -> bool {
+        matches!(self.json_schema, JsonSchemaSource::Path(_))
+    }
+}
+
+impl Kind for JsonUniquePlan {
+    const SPEC: Spec = Spec { name: "json-unique", ..SPEC };
+
+    fn new(flags: &DatasetArgs) -> Result<Self> {
+        JsonPlan::new(flags).map(Self)
+    }
+
+    fn rows(&self, plan: &DatasetPlan, _inputs: &Inputs<'_>) -> Result<Rows> {
+        unique_rows(&self.0.json_schema, plan)
+    }
+
+    fn has_own_constraint(&self) -> bool {
+        self.0.has_own_constraint()
+    }
 }
 
 /// A row for each request, whose schema has one more optional member, named by a UUID that the seed decides: the script's are
 /// random. CPython draws the same with `uuid.UUID(int=r.getrandbits(128), version=4)`, `r = random.Random((0x75756964 << 64) |
 /// seed)`.
-pub(super) fn unique_rows(plan: &DatasetPlan) -> Result<Rows> {
-    let (schema, source, notice) = schema(&plan.json_schema)?;
+fn unique_rows(json_schema: &JsonSchemaSource, plan: &DatasetPlan) -> Result<Rows> {
+    let (schema, source, notice) = schema(json_schema)?;
     let mut random = PythonRandom::from_big(UUID_STREAM | u128::from(plan.seed));
     let unique = |_| {
         let mut schema = schema.clone();

@@ -1,14 +1,18 @@
-//! The dataset `xgrammar_bench`: `NousResearch/json-mode-eval`, or rows of its layout. Knows no chat template.
+//! The dataset `xgrammar_bench`: `NousResearch/json-mode-eval`, or rows of its layout.
 
 use std::sync::Arc;
 
+use clap::Args;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::file::check_rows;
+use super::flags::{PathFlags, ShortfallFlags};
 use super::json::parse_schema;
 use super::message::messages;
+use super::registry::{Constrained, Inputs, Kind, Spec};
 use super::table::{self, Wanted};
-use super::{DatasetPlan, Row, Rows, RowsKind};
+use super::{DatasetArgs, DatasetPlan, Row, Rows, RowsKind, Shortfall};
 use crate::case::Prompt;
 use crate::constraint::Constraint;
 use crate::error::{Error, Result};
@@ -19,9 +23,38 @@ use crate::input::json::Repeated;
 const REPOSITORY: &str = "NousResearch/json-mode-eval";
 const COLUMNS: [&str; 3] = ["prompt", "schema", "completion"];
 
+/// The options of `xgrammar_bench`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct XgrammarBenchPlan {
+    /// A local path, or a repository of the Hub, `owner/name`.
+    pub dataset_path: Option<String>,
+    pub shortfall: Shortfall,
+}
+
+impl Kind for XgrammarBenchPlan {
+    const SPEC: Spec = Spec {
+        flags: &[PathFlags::augment_args, ShortfallFlags::augment_args],
+        is_in_vllm_script: true,
+        ..Spec::new("xgrammar_bench", Constrained::ByTheRow)
+    };
+
+    fn new(flags: &DatasetArgs) -> Result<Self> {
+        Ok(Self { dataset_path: flags.path.path(), shortfall: flags.rows.shortfall.shortfall() })
+    }
+
+    fn rows(&self, _plan: &DatasetPlan, inputs: &Inputs<'_>) -> Result<Rows> {
+        rows(self, inputs.hub)
+    }
+
+    fn path(&self) -> Option<&str> {
+        self.dataset_path.as_deref()
+    }
+}
+
 /// All rows of the split `train`. None is left out because an engine cannot compile its schema: what a server refuses is counted.
-pub(super) fn rows(plan: &DatasetPlan, hub: &HubSettings) -> Result<Rows> {
-    let found = table::find(plan.dataset_path.as_deref().unwrap_or(REPOSITORY), &Wanted::default(), hub)?;
+fn rows(own: &XgrammarBenchPlan, hub: &HubSettings) -> Result<Rows> {
+    let found = table::find(own.dataset_path.as_deref().unwrap_or(REPOSITORY), &Wanted::default(), hub)?;
     let (mut rows, mut repeated) = (Vec::new(), Repeated::default());
     for (_, file) in &found.files {
         for (place, members) in table::read(file, &COLUMNS, &mut repeated)? {
@@ -30,7 +63,7 @@ pub(super) fn rows(plan: &DatasetPlan, hub: &HubSettings) -> Result<Rows> {
     }
     check_rows(rows.len(), &found.source)?;
     let notices = found.notices.into_iter().chain(repeated.notice()).collect();
-    Ok(Rows { rows, kind: RowsKind::Collected, source: found.source, converted_from: None, notices })
+    Ok(Rows { rows, kind: RowsKind::Collected(own.shortfall), source: found.source, converted_from: None, notices })
 }
 
 /// `prompt` is a chat, `schema` the text of a JSON Schema (or the schema itself), `completion` a reference answer.

@@ -1,4 +1,4 @@
-//! The dataset `jsonschemabench`: `epfl-dlab/JSONSchemaBench`, or files of its layout. Knows no other layout.
+//! The dataset `jsonschemabench`: `epfl-dlab/JSONSchemaBench`, or files of its layout.
 //!
 //! Columns `json_schema` (the text of a schema) and `unique_id`. The prompt is made by us: the corpus has none. Each row's tag is its
 //! configuration. A schema that stands in two configurations, by its id, is taken once.
@@ -6,12 +6,16 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use clap::Args;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::file::check_rows;
+use super::flags::{HubLengthFlags, OrderFlags, PartFlags, PathFlags, ShortfallFlags};
 use super::json::parse_schema;
+use super::registry::{Constrained, DOCUMENT_OUTPUT_LEN, Inputs, Kind, Spec};
 use super::table::{self, Wanted};
-use super::{DatasetPlan, Row, Rows, RowsKind, document};
+use super::{DatasetArgs, DatasetPlan, Order, Row, Rows, RowsKind, Shortfall, document};
 use crate::constraint::Constraint;
 use crate::error::{Error, Result};
 use crate::hub::HubSettings;
@@ -21,14 +25,64 @@ const REPOSITORY: &str = "epfl-dlab/JSONSchemaBench";
 const SCHEMA: &str = "json_schema";
 const ID: &str = "unique_id";
 
+/// The options of `jsonschemabench`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct JsonschemabenchPlan {
+    /// A local path, or a repository of the Hub, `owner/name`.
+    pub dataset_path: Option<String>,
+    /// A configuration of the repository; `None` takes all.
+    pub subset: Option<String>,
+    /// `None` is `train`.
+    pub split: Option<String>,
+    pub order: Order,
+    pub shortfall: Shortfall,
+}
+
+impl Kind for JsonschemabenchPlan {
+    const SPEC: Spec = Spec {
+        flags: &[
+            PathFlags::augment_args,
+            OrderFlags::augment_args,
+            ShortfallFlags::augment_args,
+            PartFlags::augment_args,
+            HubLengthFlags::augment_args,
+        ],
+        output_len: DOCUMENT_OUTPUT_LEN,
+        ..Spec::new("jsonschemabench", Constrained::ByTheRow)
+    };
+
+    fn new(flags: &DatasetArgs) -> Result<Self> {
+        let PartFlags { hf_subset, hf_split } = flags.rows.hf.part.clone();
+        Ok(Self {
+            dataset_path: flags.path.path(),
+            subset: hf_subset,
+            split: hf_split,
+            order: flags.rows.order.order(),
+            shortfall: flags.rows.shortfall.shortfall(),
+        })
+    }
+
+    fn rows(&self, plan: &DatasetPlan, inputs: &Inputs<'_>) -> Result<Rows> {
+        rows(self, plan.seed, inputs.hub)
+    }
+
+    fn path(&self) -> Option<&str> {
+        self.dataset_path.as_deref()
+    }
+
+    fn own_output_len(flags: &DatasetArgs) -> Option<(&'static str, u32)> {
+        flags.rows.hf.length.output_len()
+    }
+}
+
 /// All rows of the split, of one configuration or of all.
 ///
 /// # Errors
 /// There is no such repository, folder or file, or nothing in it is a schema.
-pub(super) fn rows(plan: &DatasetPlan, hub: &HubSettings) -> Result<Rows> {
-    let part = &plan.drawing.part;
-    let wanted = Wanted { subset: part.subset.clone(), split: part.split.clone(), takes_all: true };
-    let found = table::find(plan.dataset_path.as_deref().unwrap_or(REPOSITORY), &wanted, hub)?;
+fn rows(own: &JsonschemabenchPlan, seed: u64, hub: &HubSettings) -> Result<Rows> {
+    let wanted = Wanted { subset: own.subset.clone(), split: own.split.clone(), takes_all: true };
+    let found = table::find(own.dataset_path.as_deref().unwrap_or(REPOSITORY), &wanted, hub)?;
     let (mut rows, mut unreadable, mut known) = (Vec::new(), Vec::new(), HashSet::new());
     let mut repeated = Repeated::default();
     for (name, file) in &found.files {
@@ -39,7 +93,7 @@ pub(super) fn rows(plan: &DatasetPlan, hub: &HubSettings) -> Result<Rows> {
         }
         let folder = table::subset_of(name);
         let folder = folder.rsplit('/').next().unwrap_or(folder);
-        let subset = part.subset.clone().or_else(|| (!folder.is_empty() && name != &found.source).then(|| folder.to_owned()));
+        let subset = own.subset.clone().or_else(|| (!folder.is_empty() && name != &found.source).then(|| folder.to_owned()));
         for (place, members) in table::read(file, &[SCHEMA, ID], &mut repeated)? {
             let id = members.get(ID).and_then(Value::as_str);
             if id.is_some_and(|id| !known.insert(id.to_owned())) {
@@ -52,9 +106,9 @@ pub(super) fn rows(plan: &DatasetPlan, hub: &HubSettings) -> Result<Rows> {
         }
     }
     check_rows(rows.len(), &found.source)?;
-    plan.put_in_order(&mut rows);
+    own.order.apply(seed, &mut rows);
     let notices = found.notices.into_iter().chain(document::unreadable(&unreadable)).chain(repeated.notice()).collect();
-    Ok(Rows { rows, kind: RowsKind::Sampled, source: found.source, converted_from: None, notices })
+    Ok(Rows { rows, kind: RowsKind::Sampled(own.shortfall), source: found.source, converted_from: None, notices })
 }
 
 fn row(members: &Map<String, Value>, place: &str) -> std::result::Result<Row, String> {
@@ -75,19 +129,23 @@ fn row(members: &Map<String, Value>, place: &str) -> std::result::Result<Row, St
 mod tests {
     use super::*;
     use crate::case::Prompt;
-    use crate::dataset::tests::plan;
-    use crate::dataset::{DatasetName, Drawing, Order, Part};
+    use crate::dataset::tests::{plan, rows, tokenizer};
+    use crate::dataset::{DatasetName, Source};
 
     const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/datasets");
 
     fn of(path: &str, subset: Option<&str>) -> DatasetPlan {
-        let part = Part { subset: subset.map(str::to_owned), ..Part::default() };
-        let drawing = Drawing { order: Order::AsStored, part, ..Drawing::default() };
-        DatasetPlan { drawing, dataset_path: Some(format!("{FIXTURES}/{path}")), ..plan(DatasetName::Jsonschemabench) }
+        let source = Source::Jsonschemabench(JsonschemabenchPlan {
+            dataset_path: Some(format!("{FIXTURES}/{path}")),
+            subset: subset.map(str::to_owned),
+            order: Order::AsStored,
+            ..JsonschemabenchPlan::default()
+        });
+        DatasetPlan { source, ..plan(DatasetName::Jsonschemabench) }
     }
 
     fn read(plan: &DatasetPlan) -> Result<Rows> {
-        rows(plan, &HubSettings::from_lookup(|_| None))
+        rows(plan, &tokenizer())
     }
 
     #[test]

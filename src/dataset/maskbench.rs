@@ -1,5 +1,4 @@
-//! The dataset `maskbench`: the schemas of MaskBench (guidance-ai/jsonschemabench, `maskbench/data`), from its test files. Knows no
-//! other layout.
+//! The dataset `maskbench`: the schemas of MaskBench (guidance-ai/jsonschemabench, `maskbench/data`), from its test files.
 //!
 //! `{"description": text, "meta": {"features": [text]}, "schema": any, "tests": [{"valid": bool, "data": any}]}`, a file each or a line
 //! each. Features are the tags; the first valid document is the reference answer. `sobench mask` measures engines on the same files.
@@ -7,11 +6,14 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use serde::Deserialize;
+use clap::Args;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::file::{check_rows, read_document, read_lines};
-use super::{DatasetPlan, Row, Rows, RowsKind, document};
+use super::file::{check_rows, read_document, read_lines, required};
+use super::flags::{HubLengthFlags, OrderFlags, PathFlags, ShortfallFlags};
+use super::registry::{Constrained, DOCUMENT_OUTPUT_LEN, Inputs, Kind, Spec};
+use super::{DatasetArgs, DatasetPlan, Order, Row, Rows, RowsKind, Shortfall, document};
 use crate::constraint::Constraint;
 use crate::error::{Error, Result};
 use crate::input::json::{self, Repeated};
@@ -38,14 +40,46 @@ struct Test {
     data: Value,
 }
 
+/// The options of `maskbench`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MaskbenchPlan {
+    pub dataset_path: Option<String>,
+    pub order: Order,
+    pub shortfall: Shortfall,
+}
+
+impl Kind for MaskbenchPlan {
+    const SPEC: Spec = Spec {
+        flags: &[PathFlags::augment_args, OrderFlags::augment_args, ShortfallFlags::augment_args, HubLengthFlags::augment_args],
+        output_len: DOCUMENT_OUTPUT_LEN,
+        ..Spec::new("maskbench", Constrained::ByTheRow)
+    };
+
+    fn new(flags: &DatasetArgs) -> Result<Self> {
+        Ok(Self { dataset_path: flags.path.path(), order: flags.rows.order.order(), shortfall: flags.rows.shortfall.shortfall() })
+    }
+
+    fn rows(&self, plan: &DatasetPlan, _inputs: &Inputs<'_>) -> Result<Rows> {
+        rows(self, plan.seed)
+    }
+
+    fn path(&self) -> Option<&str> {
+        self.dataset_path.as_deref()
+    }
+
+    fn own_output_len(flags: &DatasetArgs) -> Option<(&'static str, u32)> {
+        flags.rows.hf.length.output_len()
+    }
+}
+
 /// A row a schema.
 ///
 /// # Errors
 /// There is no such file or folder, or nothing in it is one of MaskBench's.
-pub(super) fn rows(plan: &DatasetPlan) -> Result<Rows> {
-    let path = plan.file(
-        "give --dataset-path the folder maskbench/data of guidance-ai/jsonschemabench, one of its files, or a JSONL file",
-    )?;
+fn rows(own: &MaskbenchPlan, seed: u64) -> Result<Rows> {
+    let hint = "give --dataset-path the folder maskbench/data of guidance-ai/jsonschemabench, one of its files, or a JSONL file";
+    let path = required(own.dataset_path.as_deref(), MaskbenchPlan::SPEC.name, hint)?;
     let (mut rows, mut unreadable, mut repeated) = (Vec::new(), Vec::new(), Repeated::default());
     let mut take = |text: &str, place: String| match json::object_from_text::<Entry>(text) {
         Ok(entry) => {
@@ -69,9 +103,9 @@ pub(super) fn rows(plan: &DatasetPlan) -> Result<Rows> {
             .hint("a file, or a line of a .jsonl file, is an object with \"schema\" and \"tests\""));
     }
     check_rows(rows.len(), path)?;
-    plan.put_in_order(&mut rows);
+    own.order.apply(seed, &mut rows);
     let notices = document::unreadable(&unreadable).into_iter().chain(repeated.notice()).collect();
-    Ok(Rows { rows, kind: RowsKind::Sampled, source: path.clone(), converted_from: None, notices })
+    Ok(Rows { rows, kind: RowsKind::Sampled(own.shortfall), source: path.to_owned(), converted_from: None, notices })
 }
 
 /// The files below a folder, by name, or the one that is named.
@@ -94,20 +128,22 @@ fn row(entry: Entry, name: String) -> Row {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dataset::tests::plan;
-    use crate::dataset::{DatasetName, Drawing, Order};
 
     const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/datasets");
 
-    fn of(path: &str) -> DatasetPlan {
-        let drawing = Drawing { order: Order::AsStored, ..Drawing::default() };
-        DatasetPlan { drawing, dataset_path: Some(format!("{FIXTURES}/{path}")), ..plan(DatasetName::Maskbench) }
+    fn read(path: &str) -> Result<Rows> {
+        let own = MaskbenchPlan {
+            dataset_path: Some(format!("{FIXTURES}/{path}")),
+            order: Order::AsStored,
+            ..MaskbenchPlan::default()
+        };
+        rows(&own, 0)
     }
 
     #[test]
     fn files_and_lines_are_schemas_with_tags_and_a_valid_document() {
-        let read = rows(&of("maskbench")).unwrap();
-        let seen: Vec<(&str, Vec<&str>, Option<&str>)> = read
+        let found = read("maskbench").unwrap();
+        let seen: Vec<(&str, Vec<&str>, Option<&str>)> = found
             .rows
             .iter()
             .map(|row| (row.name.as_str(), row.tags.iter().map(String::as_str).collect(), row.completion.as_deref()))
@@ -118,14 +154,14 @@ mod tests {
             ("port.json", vec!["type", "maximum"], Some("80")),
         ];
         assert_eq!(seen, expected);
-        assert_eq!(rows(&of("maskbench/port.json")).unwrap().rows.len(), 1);
+        assert_eq!(read("maskbench/port.json").unwrap().rows.len(), 1);
     }
 
     #[test]
     fn other_files_are_told() {
-        let mixed = rows(&of("bfcl")).unwrap_err();
+        let mixed = read("bfcl").unwrap_err();
         assert!(mixed.what.starts_with("no file of MaskBench's layout; the first, BFCL_v3_parallel.json: "), "{mixed}");
-        assert!(rows(&of("none")).unwrap_err().what.starts_with("cannot read"));
-        assert!(rows(&DatasetPlan { dataset_path: None, ..of("maskbench") }).is_err());
+        assert!(read("none").unwrap_err().what.starts_with("cannot read"));
+        assert!(rows(&MaskbenchPlan::default(), 0).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! Chat messages as rows have them. Knows no file and no template.
+//! Chat messages as rows have them.
 
 use serde_json::Value;
 

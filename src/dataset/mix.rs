@@ -1,8 +1,9 @@
 //! Several datasets in one run, their requests among each other: what constrained requests do to their neighbours in the batch shows
-//! only where both are there. Knows no dataset's content.
+//! only where both are there.
 
 use serde::{Deserialize, Serialize};
 
+use super::registry::{Constrained, Spec};
 use super::{Dataset, DatasetPlan, cases, load_with};
 use crate::case::DATASET_TAG;
 use crate::error::{Error, Result};
@@ -19,31 +20,46 @@ pub struct MixPart {
     pub plan: DatasetPlan,
 }
 
+/// The options of a mix.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MixPlan {
+    /// At least two datasets, each once.
+    #[serde(rename = "mix")]
+    pub parts: Vec<MixPart>,
+}
+
+pub(super) const SPEC: Spec = Spec::new("mix", Constrained::ByTheRow);
+
+/// The error where a mix is taken for one of its datasets.
+pub(super) fn unnamed() -> Error {
+    Error::internal("a mix has no options and rows but those of its parts")
+}
+
 /// Loads every part, and shuffles the parts among each other by the seed; each part keeps its own order. Requests are tagged with
-/// their dataset's name.
+/// their dataset's name. `plan` is that of the mix.
 ///
 /// # Errors
 /// As for each part, with its name; or a part is so small that it has no request.
-pub(super) fn load(mix: &DatasetPlan, tokenizer: &Tokenizer, hub: &HubSettings) -> Result<Dataset> {
-    let counts = apportioned(&mix.mix.iter().map(|part| part.share).collect::<Vec<_>>(), mix.num_prompts);
+pub(super) fn load(mix: &MixPlan, plan: &DatasetPlan, tokenizer: &Tokenizer, hub: &HubSettings) -> Result<Dataset> {
+    let counts = apportioned(&mix.parts.iter().map(|part| part.share).collect::<Vec<_>>(), plan.num_prompts);
     let mut parts = Vec::new();
-    for (part, count) in mix.mix.iter().zip(&counts) {
-        let name = part.plan.name;
+    for (part, count) in mix.parts.iter().zip(&counts) {
+        let name = part.plan.name();
         if *count == 0 {
-            return Err(Error::usage(format!("of {} requests none is of the dataset {name}", mix.num_prompts))
+            return Err(Error::usage(format!("of {} requests none is of the dataset {name}", plan.num_prompts))
                 .hint("give it a larger share in --mix, or raise --num-prompts"));
         }
-        let plan = DatasetPlan {
+        let of_part = DatasetPlan {
             num_prompts: *count,
-            grammar_dialect: mix.grammar_dialect,
-            grammar_spelling: mix.grammar_spelling,
+            grammar_dialect: plan.grammar_dialect,
+            grammar_spelling: plan.grammar_spelling,
             ..part.plan.clone()
         };
-        let loaded = load_with(&plan, tokenizer, hub);
+        let loaded = load_with(&of_part, tokenizer, hub);
         parts.push((name, loaded.map_err(|error| Error { what: format!("--mix, {name}: {}", error.what), ..error })?));
     }
     let mut order: Vec<usize> = parts.iter().enumerate().flat_map(|(place, (_, part))| vec![place; part.cases.len()]).collect();
-    PythonRandom::new(mix.seed).shuffle(&mut order);
+    PythonRandom::new(plan.seed).shuffle(&mut order);
     let (sources, notices): (Vec<String>, Vec<Vec<String>>) = parts
         .iter()
         .map(|(name, part)| {

@@ -1,4 +1,5 @@
-//! Names and files to cases. Knows nothing of servers, but for which form of prompt and grammar they take.
+//! Datasets: names, files and repositories to cases. A dataset is one file, its `mod` line, its line in the list of [`datasets!`], and a
+//! line in [`DatasetArgs`] or [`RowFlags`] if it has flags of its own.
 
 mod audio;
 mod bfcl;
@@ -7,9 +8,9 @@ mod cases;
 mod choice;
 pub(crate) mod custom;
 mod document;
-mod drawing;
 mod exact;
 pub(crate) mod file;
+pub mod flags;
 mod grammar;
 mod hf;
 mod json;
@@ -18,31 +19,140 @@ mod jsonschemabench;
 mod maskbench;
 mod message;
 mod mix;
+mod name;
 mod notation;
 pub(crate) mod parquet;
 mod plan;
 mod prefix_repetition;
 mod random;
 mod regex;
+mod registry;
+mod rows;
 mod sharegpt;
 mod sonnet;
 mod table;
 
-pub use audio::{MAX_AUDIO_SECONDS, MAX_CLIP_BYTES, MAX_CLIPS_BYTES};
-pub use drawing::{Drawing, Lengths, MAX_MADE_TOKENS, MAX_PROMPT_TOKENS, Order, OutputLength, Part, Shortfall};
+pub(crate) use self::choice::ChoiceFlags;
+pub(crate) use self::grammar::GrammarFlags;
+pub(crate) use self::json::{JsonFlags, SHIPPED_SCHEMAS};
+pub(crate) use self::regex::RegexFlags;
+pub use audio::{AudioSource, MAX_AUDIO_SECONDS, MAX_CLIP_BYTES, MAX_CLIPS_BYTES};
+pub use exact::{MAX_MADE_TOKENS, MAX_PROMPT_TOKENS};
 pub use file::{MAX_DATASET_BYTES, MAX_ROWS};
-pub use mix::MixPart;
-pub use plan::{
-    AudioSource, Constraints, DatasetName, DatasetPlan, JsonSchemaSource, MAX_DOCUMENTS, MAX_PROMPTS, OwnInput, PromptForm,
-};
+pub use flags::stray;
+pub use json::JsonSchemaSource;
+pub use mix::{MixPart, MixPlan};
+pub use plan::{Constraints, DatasetPlan, MAX_DOCUMENTS, MAX_PROMPTS, OutputLength, PromptForm};
+pub use rows::{Order, Shortfall};
 
-use std::sync::Arc;
+use clap::Args;
+use clap::builder::PossibleValuesParser;
 
-use crate::case::{Case, Prompt};
-use crate::constraint::{Constraint, GrammarDialect};
+use self::registry::{Inputs, Kind, Spec, datasets};
+use self::rows::{Row, Rows, RowsKind, SHIPPED};
+use crate::arguments::paths::InputNames;
+use crate::case::Case;
+use crate::constraint::GrammarDialect;
 use crate::error::Result;
 use crate::hub::HubSettings;
 use crate::tokenizer::Tokenizer;
+
+datasets! {
+    /// One JSON Schema for all requests.
+    Json(json::JsonPlan),
+    /// A JSON Schema of its own for each request, which defeats caches of compiled grammars.
+    JsonUnique(json::JsonUniquePlan),
+    /// A small subset of SQL, as a context-free grammar.
+    Grammar(grammar::GrammarPlan),
+    /// An e-mail address, as a regular expression.
+    Regex(regex::RegexPlan),
+    /// One of two words.
+    Choice(choice::ChoicePlan),
+    /// `NousResearch/json-mode-eval`: chats, each with a schema and a reference answer.
+    XgrammarBench(json_mode_eval::XgrammarBenchPlan),
+    /// `epfl-dlab/JSONSchemaBench`: schemas from the field.
+    Jsonschemabench(jsonschemabench::JsonschemabenchPlan),
+    /// The schemas of MaskBench, from its test files.
+    Maskbench(maskbench::MaskbenchPlan),
+    /// The Berkeley Function-Calling Leaderboard: questions, functions, and the calls that answer them.
+    Bfcl(bfcl::BfclPlan),
+    /// The user's own rows.
+    Custom(custom::CustomPlan),
+    /// Tokens in a row from a random place of the vocabulary.
+    Random(random::RandomPlan),
+    /// The same behind a beginning that all prompts share.
+    RandomPrefix(random::RandomPrefixPlan),
+    /// Random tokens behind one of several beginnings.
+    PrefixRepetition(prefix_repetition::PrefixRepetitionPlan),
+    /// First turns of conversations, from a file in ShareGPT's layout.
+    Sharegpt(sharegpt::SharegptPlan),
+    /// Lengths of requests and answers from a file in BurstGPT's layout.
+    Burstgpt(burstgpt::BurstgptPlan),
+    /// Lines of a poem.
+    Sonnet(sonnet::SonnetPlan),
+    /// Texts or chats of a repository on the Hub, or of local files.
+    Hf(hf::HfPlan),
+    /// Sound, generated or the user's own.
+    Audio(audio::AudioPlan),
+}
+
+/// The flags that say what is asked, in the order of `--help`, named as `vllm bench serve` and its structured-output script name them.
+#[derive(Args, Clone, Debug, Default)]
+pub struct DatasetArgs {
+    // Stays first: reading a flag takes it out of what was typed.
+    #[command(flatten)]
+    pub typed: flags::TypedFlags,
+    /// Dataset [default: json; audio with --backend openai-audio]; several are run one after the other
+    #[arg(long, visible_alias = "dataset-name", value_name = "NAME", value_delimiter = ',',
+          value_parser = PossibleValuesParser::new(DatasetName::ALL.map(DatasetName::name)))]
+    pub dataset: Vec<String>,
+    /// Several datasets in one run, their requests among each other, as NAME:SHARE or NAME=PATH:SHARE, e.g. 'sharegpt=chats.json:0.7,json:0.3';
+    /// each has its own figures in the result
+    #[arg(long, value_name = "MIX", conflicts_with = "dataset")]
+    pub mix: Option<InputNames>,
+    #[command(flatten)]
+    pub path: flags::PathFlags,
+    #[command(flatten)]
+    pub json: json::JsonFlags,
+    #[command(flatten)]
+    pub grammar: grammar::GrammarFlags,
+    #[command(flatten)]
+    pub regex: regex::RegexFlags,
+    #[command(flatten)]
+    pub choice: choice::ChoiceFlags,
+    #[command(flatten)]
+    pub audio: audio::AudioFlags,
+    /// Documents of each request to rank them, for --backend vllm-rerank [default: 1]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub rerank_documents: Option<usize>,
+    #[command(flatten, next_help_heading = "Rows of the dataset: which, in which order, how long")]
+    pub rows: RowFlags,
+}
+
+/// The flags of rows: which are asked, and how long those are that are made.
+#[derive(Args, Clone, Debug, Default)]
+pub struct RowFlags {
+    #[command(flatten)]
+    pub order: flags::OrderFlags,
+    #[command(flatten)]
+    pub shortfall: flags::ShortfallFlags,
+    #[command(flatten)]
+    pub input_len: flags::InputLenFlags,
+    #[command(flatten)]
+    pub random: random::RandomFlags,
+    #[command(flatten)]
+    pub prefix_repetition: prefix_repetition::PrefixRepetitionFlags,
+    #[command(flatten)]
+    pub sharegpt: sharegpt::SharegptFlags,
+    #[command(flatten)]
+    pub sonnet: sonnet::SonnetFlags,
+    #[command(flatten)]
+    pub custom: custom::CustomFlags,
+    #[command(flatten)]
+    pub hf: hf::HfFlags,
+    #[command(flatten)]
+    pub bfcl: bfcl::BfclFlags,
+}
 
 /// What is going to be asked, and what is known of where it came from.
 #[derive(Clone, Debug, PartialEq)]
@@ -62,74 +172,6 @@ pub struct Dataset {
     pub notices: Vec<String>,
 }
 
-/// One row of a dataset, before it is repeated and dealt into arms.
-#[derive(Clone, Debug, PartialEq)]
-struct Row {
-    prompt: Prompt,
-    constraint: Option<Arc<Constraint>>,
-    /// `None` takes the plan's.
-    output_len: Option<u32>,
-    completion: Option<String>,
-    tags: Vec<String>,
-    grammar_oracle: Option<Arc<str>>,
-    /// What errors call this row, such as `line 3 of rows.jsonl`.
-    name: String,
-}
-
-impl Row {
-    /// A row with a text to ask and a constraint, which is all that the generated datasets have.
-    fn new(prompt: &str, constraint: Constraint) -> Self {
-        Self { constraint: Some(Arc::new(constraint)), ..Self::free(Prompt::Text(prompt.into())) }
-    }
-
-    /// A row that is only asked.
-    fn free(prompt: Prompt) -> Self {
-        Self {
-            prompt,
-            constraint: None,
-            output_len: None,
-            completion: None,
-            tags: Vec::new(),
-            grammar_oracle: None,
-            name: "row 0".to_owned(),
-        }
-    }
-}
-
-/// What one source gives.
-#[derive(Clone, Debug, PartialEq)]
-struct Rows {
-    /// Not empty.
-    rows: Vec<Row>,
-    kind: RowsKind,
-    source: String,
-    converted_from: Option<GrammarDialect>,
-    notices: Vec<String>,
-}
-
-impl Rows {
-    /// Rows made by us from a constraint, whose repetition is what the dataset is about.
-    fn generated(rows: Vec<Row>, source: impl Into<String>) -> Self {
-        Self { rows, kind: RowsKind::Generated, source: source.into(), converted_from: None, notices: Vec::new() }
-    }
-}
-
-/// Whether asking a row again is worth a notice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum RowsKind {
-    /// The same request again and again is what the dataset is.
-    Generated,
-    /// Somebody's rows; repeating them changes what is measured. They go round.
-    Collected,
-    /// The same; those that are asked again are drawn, as vLLM draws them.
-    Sampled,
-    /// As many as there are to be; none is asked again.
-    Whole,
-}
-
-/// Where generated rows come from when the user gave nothing of their own.
-const SHIPPED: &str = "shipped";
-
 /// Loads what the plan names.
 ///
 /// # Errors
@@ -145,26 +187,10 @@ pub fn load(plan: &DatasetPlan, tokenizer: &Tokenizer) -> Result<Dataset> {
 /// As for [`load`].
 pub fn load_with(plan: &DatasetPlan, tokenizer: &Tokenizer, hub: &HubSettings) -> Result<Dataset> {
     plan.check()?;
-    let rows = match plan.name {
-        DatasetName::Json => json::rows(plan),
-        DatasetName::JsonUnique => json::unique_rows(plan),
-        DatasetName::Grammar => grammar::rows(plan),
-        DatasetName::Regex => Ok(regex::rows(plan)),
-        DatasetName::Choice => Ok(choice::rows(plan)),
-        DatasetName::XgrammarBench => json_mode_eval::rows(plan, hub),
-        DatasetName::Custom => custom::rows(plan),
-        DatasetName::Audio => audio::rows(plan),
-        DatasetName::Random | DatasetName::RandomPrefix => random::rows(plan, tokenizer),
-        DatasetName::PrefixRepetition => prefix_repetition::rows(plan, tokenizer),
-        DatasetName::Sharegpt => sharegpt::rows(plan, tokenizer),
-        DatasetName::Burstgpt => burstgpt::rows(plan, tokenizer),
-        DatasetName::Sonnet => sonnet::rows(plan, tokenizer),
-        DatasetName::Hf => hf::rows(plan, tokenizer, hub),
-        DatasetName::Jsonschemabench => jsonschemabench::rows(plan, hub),
-        DatasetName::Maskbench => maskbench::rows(plan),
-        DatasetName::Bfcl => bfcl::rows(plan, hub),
-        DatasetName::Mix => return mix::load(plan, tokenizer, hub),
-    }?;
+    if let Source::Mix(mix) = &plan.source {
+        return mix::load(mix, plan, tokenizer, hub);
+    }
+    let rows = plan.source.rows(plan, &Inputs { tokenizer, hub })?;
     cases::deal(plan, rows, tokenizer)
 }
 

@@ -1,4 +1,4 @@
-//! Grammars in the notation that a server reads: which text is sent where its author wrote another one. Knows no server and no file.
+//! Grammars in the notation that a server reads: which text is sent where its author wrote another one.
 //!
 //! What the user wrote in the notation that is read is never touched. Answers are judged by the text that is sent.
 

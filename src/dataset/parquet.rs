@@ -1,4 +1,4 @@
-//! Parquet files to JSON objects, for the columns that are asked for. Knows no dataset.
+//! Parquet files to JSON objects, for the columns that are asked for.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;

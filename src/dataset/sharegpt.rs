@@ -1,14 +1,17 @@
-//! The dataset `sharegpt`: the first turn of each conversation, and an answer as long as the one that was given. Knows no server.
+//! The dataset `sharegpt`: the first turn of each conversation, and an answer as long as the one that was given.
 //!
 //! By the rules of `ShareGPTDataset` in vLLM 0.32: conversations of two turns or more, shuffled by `random.seed(seed)` and
 //! `random.shuffle`, those left out that are too short or too long, until there are enough.
 
 use std::path::Path;
 
-use serde::Deserialize;
+use clap::Args;
+use serde::{Deserialize, Serialize};
 
-use super::file::{MAX_DATASET_BYTES, check_rows, read_text};
-use super::{DatasetPlan, OutputLength, Row, Rows, RowsKind};
+use super::file::{MAX_DATASET_BYTES, check_rows, read_text, required};
+use super::flags::{OrderFlags, PathFlags, ShortfallFlags};
+use super::registry::{Constrained, Inputs, Kind, Spec};
+use super::{DatasetArgs, DatasetPlan, Order, OutputLength, Row, Rows, RowsKind, Shortfall};
 use crate::case::Prompt;
 use crate::error::{Error, Result};
 use crate::input;
@@ -24,6 +27,47 @@ const MAX_PROMPT_TOKENS: usize = 1024;
 const MAX_TOTAL_TOKENS: usize = 2048;
 /// Those bounds in words.
 pub(super) const UNASKED: &str = "shorter than 4 tokens, longer than 1024, or longer than 2048 with the reply";
+
+/// The flags of `sharegpt`.
+#[derive(Args, Clone, Debug, Default)]
+pub struct SharegptFlags {
+    /// Tokens of each answer to sharegpt [default: as many as the conversation's own answer has]
+    #[arg(long, value_name = "TOKENS", allow_negative_numbers = true)]
+    pub sharegpt_output_len: Option<u32>,
+}
+
+/// The options of `sharegpt`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SharegptPlan {
+    pub dataset_path: Option<String>,
+    pub order: Order,
+    pub shortfall: Shortfall,
+}
+
+impl Kind for SharegptPlan {
+    const SPEC: Spec = Spec {
+        flags: &[PathFlags::augment_args, OrderFlags::augment_args, ShortfallFlags::augment_args, SharegptFlags::augment_args],
+        replaces_row_lengths: true,
+        ..Spec::new("sharegpt", Constrained::Never)
+    };
+
+    fn new(flags: &DatasetArgs) -> Result<Self> {
+        Ok(Self { dataset_path: flags.path.path(), order: flags.rows.order.order(), shortfall: flags.rows.shortfall.shortfall() })
+    }
+
+    fn rows(&self, plan: &DatasetPlan, inputs: &Inputs<'_>) -> Result<Rows> {
+        rows(self, plan, inputs.tokenizer)
+    }
+
+    fn path(&self) -> Option<&str> {
+        self.dataset_path.as_deref()
+    }
+
+    fn own_output_len(flags: &DatasetArgs) -> Option<(&'static str, u32)> {
+        flags.rows.sharegpt.sharegpt_output_len.map(|length| ("--sharegpt-output-len", length))
+    }
+}
 
 #[derive(Deserialize)]
 struct Entry {
@@ -43,13 +87,14 @@ struct Turn {
 ///
 /// # Errors
 /// The file is no list of conversations, or none of them is of a length that is asked.
-pub(super) fn rows(plan: &DatasetPlan, tokenizer: &Tokenizer) -> Result<Rows> {
-    let path = plan.file("give --dataset-path a JSON file in ShareGPT's layout")?;
+fn rows(own: &SharegptPlan, plan: &DatasetPlan, tokenizer: &Tokenizer) -> Result<Rows> {
+    let hint = "give --dataset-path a JSON file in ShareGPT's layout";
+    let path = required(own.dataset_path.as_deref(), SharegptPlan::SPEC.name, hint)?;
     let (entries, mut notices) = read(path)?;
     let mut kept: Vec<(usize, Entry)> = entries.into_iter().enumerate().filter(|(_, entry)| turns(entry).len() >= 2).collect();
     check_rows(kept.len(), path)?;
-    plan.put_in_order(&mut kept);
-    let fixed = (plan.drawing.output == OutputLength::OfThePlan).then_some(plan.output_len as usize);
+    own.order.apply(plan.seed, &mut kept);
+    let fixed = (plan.output == OutputLength::OfThePlan).then_some(plan.output_len as usize);
     let (mut rows, mut unseen) = (Vec::new(), 0);
     for (number, entry) in kept {
         if rows.len() == plan.num_prompts {
@@ -77,7 +122,7 @@ pub(super) fn rows(plan: &DatasetPlan, tokenizer: &Tokenizer) -> Result<Rows> {
             .hint("give a file with others, or set --sharegpt-output-len"));
     }
     notices.extend((unseen > 0).then(|| format!("{unseen} questions are about an image or a video, which is not sent")));
-    Ok(Rows { rows, kind: RowsKind::Sampled, source: path.clone(), converted_from: None, notices })
+    Ok(Rows { rows, kind: RowsKind::Sampled(own.shortfall), source: path.to_owned(), converted_from: None, notices })
 }
 
 /// The conversations, and what is said of the file.
@@ -110,25 +155,29 @@ pub(super) fn is_asked(prompt_tokens: usize, answer_tokens: usize, is_fixed: boo
 mod tests {
     use super::*;
     use crate::dataset::golden::check;
-    use crate::dataset::tests::{plan, tokenizer};
-    use crate::dataset::{DatasetName, Drawing, Order, Shortfall};
+    use crate::dataset::tests::{plan, rows, tokenizer};
+    use crate::dataset::{DatasetName, Source};
 
     const FIXTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/datasets/sharegpt.json");
 
-    fn of(seed: u64, num_prompts: usize, drawing: Drawing) -> DatasetPlan {
-        DatasetPlan { seed, num_prompts, drawing, dataset_path: Some(FIXTURE.to_owned()), ..plan(DatasetName::Sharegpt) }
+    fn fixture() -> SharegptPlan {
+        SharegptPlan { dataset_path: Some(FIXTURE.to_owned()), ..SharegptPlan::default() }
+    }
+
+    fn of(seed: u64, num_prompts: usize, own: SharegptPlan) -> DatasetPlan {
+        DatasetPlan { seed, num_prompts, source: Source::Sharegpt(own), ..plan(DatasetName::Sharegpt) }
     }
 
     #[test]
     fn the_same_seed_selects_the_rows_that_vllm_selects() {
-        let plain = Drawing::default();
+        let plain = fixture();
         assert_eq!(check(&of(0, 4, plain.clone()), "sharegpt", "plain").notices, [""; 0]);
         let again = check(&of(1, 12, plain.clone()), "sharegpt", "oversampled");
         assert_eq!(again.notices, ["8 rows for 12 prompts: the other 4 are drawn from them again"]);
-        check(&of(1, 12, Drawing { shortfall: Shortfall::Fewer, ..plain.clone() }), "sharegpt", "short");
-        check(&of(0, 3, Drawing { order: Order::AsStored, ..plain.clone() }), "sharegpt", "in_order");
-        let fixed = Drawing { output: OutputLength::OfThePlan, ..plain };
-        check(&DatasetPlan { output_len: 2, ..of(5, 6, fixed) }, "sharegpt", "fixed");
+        check(&of(1, 12, SharegptPlan { shortfall: Shortfall::Fewer, ..plain.clone() }), "sharegpt", "short");
+        check(&of(0, 3, SharegptPlan { order: Order::AsStored, ..plain.clone() }), "sharegpt", "in_order");
+        let fixed = DatasetPlan { output_len: 2, output: OutputLength::OfThePlan, ..of(5, 6, plain) };
+        check(&fixed, "sharegpt", "fixed");
     }
 
     #[test]
@@ -143,11 +192,11 @@ mod tests {
             (r#"[{"conversations": [{"value": "x"}, {"value": "y"}]}]"#, "every conversation is left out: shorter than 4 tokens"),
         ] {
             std::fs::write(&path, text).unwrap();
-            let plan = DatasetPlan { dataset_path: path.to_str().map(str::to_owned), ..of(0, 1, Drawing::default()) };
+            let plan = of(0, 1, SharegptPlan { dataset_path: path.to_str().map(str::to_owned), ..fixture() });
             let error = rows(&plan, &tokenizer()).unwrap_err();
             assert!(error.what.contains(words) && error.what.contains("rows.json"), "{error}");
         }
-        assert!(rows(&DatasetPlan { dataset_path: None, ..of(0, 1, Drawing::default()) }, &tokenizer()).is_err());
+        assert!(rows(&of(0, 1, SharegptPlan::default()), &tokenizer()).is_err());
     }
 
     #[test]
@@ -156,7 +205,7 @@ mod tests {
         let path = folder.path().join("rows.json");
         let turn = r#"{"value": "What is to be seen on this picture of ours?"}"#;
         std::fs::write(&path, format!(r#"[{{"image": "a.png", "conversations": [{turn}, {turn}]}}]"#)).unwrap();
-        let plan = DatasetPlan { dataset_path: path.to_str().map(str::to_owned), ..of(0, 1, Drawing::default()) };
+        let plan = of(0, 1, SharegptPlan { dataset_path: path.to_str().map(str::to_owned), ..fixture() });
         assert_eq!(rows(&plan, &tokenizer()).unwrap().notices, ["1 questions are about an image or a video, which is not sent"]);
     }
 }

@@ -1,4 +1,4 @@
-//! The dataset `sonnet`: lines of a poem behind its first lines, which all prompts share. Knows no server.
+//! The dataset `sonnet`: lines of a poem behind its first lines, which all prompts share.
 //!
 //! By the rules of `SonnetDataset` of vLLM 0.9 (it was taken out in 0.32): as many lines as make the wanted length by the mean
 //! length of a line, those after the shared ones by `random.seed(seed)` and `random.choices`, and again where the prompt is too long
@@ -6,9 +6,14 @@
 
 use std::path::Path;
 
+use clap::Args;
+use serde::{Deserialize, Serialize};
+
 use super::exact::check_amount;
-use super::file::{check_rows, read_document};
-use super::{DatasetPlan, PromptForm, Row, Rows, RowsKind};
+use super::file::{check_rows, read_document, required};
+use super::flags::{InputLenFlags, PathFlags};
+use super::registry::{Constrained, Inputs, Kind, Spec};
+use super::{DatasetArgs, DatasetPlan, PromptForm, Row, Rows, RowsKind};
 use crate::case::{Message, Prompt};
 use crate::error::{Error, Result};
 use crate::random::PythonRandom;
@@ -19,18 +24,78 @@ const TASK: &str = "Pick as many lines as you can from these poem lines:\n";
 /// How often lines are drawn for one prompt before the length is called impossible.
 const MAX_DRAWS: usize = 1000;
 
+/// The flags of `sonnet`.
+#[derive(Args, Clone, Debug, Default)]
+pub struct SonnetFlags {
+    /// Tokens of each prompt of sonnet [default: 550]
+    #[arg(long, value_name = "TOKENS", allow_negative_numbers = true)]
+    pub sonnet_input_len: Option<u32>,
+    /// Tokens of each answer to sonnet [default: 150]
+    #[arg(long, value_name = "TOKENS", allow_negative_numbers = true)]
+    pub sonnet_output_len: Option<u32>,
+    /// Tokens that all prompts of sonnet share at their begin [default: 200]
+    #[arg(long, value_name = "TOKENS", allow_negative_numbers = true)]
+    pub sonnet_prefix_len: Option<u32>,
+}
+
+/// The options of `sonnet`: lengths in tokens.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SonnetPlan {
+    pub dataset_path: Option<String>,
+    /// What prompts begin with in common.
+    pub prefix: u32,
+    /// The whole prompt.
+    pub input: u32,
+}
+
+impl Default for SonnetPlan {
+    fn default() -> Self {
+        Self { dataset_path: None, prefix: 200, input: 550 }
+    }
+}
+
+impl Kind for SonnetPlan {
+    const SPEC: Spec = Spec {
+        flags: &[PathFlags::augment_args, InputLenFlags::augment_args, SonnetFlags::augment_args],
+        output_len: 150,
+        ..Spec::new("sonnet", Constrained::Never)
+    };
+
+    fn new(flags: &DatasetArgs) -> Result<Self> {
+        let (own, unset) = (&flags.rows.sonnet, Self::default());
+        Ok(Self {
+            dataset_path: flags.path.path(),
+            prefix: own.sonnet_prefix_len.unwrap_or(unset.prefix),
+            input: flags.rows.input_len.input_len.or(own.sonnet_input_len).unwrap_or(unset.input),
+        })
+    }
+
+    fn rows(&self, plan: &DatasetPlan, inputs: &Inputs<'_>) -> Result<Rows> {
+        rows(self, plan, inputs.tokenizer)
+    }
+
+    fn path(&self) -> Option<&str> {
+        self.dataset_path.as_deref()
+    }
+
+    fn own_output_len(flags: &DatasetArgs) -> Option<(&'static str, u32)> {
+        flags.rows.sonnet.sonnet_output_len.map(|length| ("--sonnet-output-len", length))
+    }
+}
+
 /// A row a prompt.
 ///
 /// # Errors
 /// There is no file, it has no line, or the lengths leave no room for any.
-pub(super) fn rows(plan: &DatasetPlan, tokenizer: &Tokenizer) -> Result<Rows> {
-    let path = plan.file("give --dataset-path a text, a line of a poem each")?;
+fn rows(own: &SonnetPlan, plan: &DatasetPlan, tokenizer: &Tokenizer) -> Result<Rows> {
+    let hint = "give --dataset-path a text, a line of a poem each";
+    let path = required(own.dataset_path.as_deref(), SonnetPlan::SPEC.name, hint)?;
     // As Python reads a text.
     let text = read_document(Path::new(path))?.replace("\r\n", "\n").replace('\r', "\n");
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     check_rows(lines.len(), path)?;
-    let lengths = plan.drawing.lengths;
-    check_amount(u64::from(lengths.input), plan.num_prompts)?;
+    check_amount(u64::from(own.input), plan.num_prompts)?;
 
     let tokens: usize = lines.iter().map(|line| tokenizer.count_with_added(line)).sum();
     let tokens_per_line = tokens as f64 / lines.len() as f64;
@@ -41,21 +106,21 @@ pub(super) fn rows(plan: &DatasetPlan, tokenizer: &Tokenizer) -> Result<Rows> {
     }
     let (base, templated) = formatted(tokenizer, TASK)?;
     let base = tokenizer.count_with_added(&base);
-    let input = lengths.input as usize;
+    let input = own.input as usize;
     if input <= base {
         return Err(Error::usage(format!("the prompt without any line has {base} tokens, and the whole may have only: {input}"))
             .hint("raise --sonnet-input-len"));
     }
     let lines_within = |length: usize| ((length as f64 - base as f64) / tokens_per_line).round_ties_even().max(0.0) as usize;
-    let shared = lines_within(lengths.prefix as usize);
-    let own = lines_within(input).saturating_sub(shared);
+    let shared = lines_within(own.prefix as usize);
+    let drawn_lines = lines_within(input).saturating_sub(shared);
     let prefix = lines[..shared.min(lines.len())].concat();
 
     let mut random = PythonRandom::new(plan.seed);
     let mut rows = Vec::with_capacity(plan.num_prompts);
     for index in 0..plan.num_prompts {
         let fitting = (0..MAX_DRAWS).find_map(|_| {
-            let drawn: Vec<&str> = random.choices(lines.len(), own).into_iter().map(|place| lines[place]).collect();
+            let drawn: Vec<&str> = random.choices(lines.len(), drawn_lines).into_iter().map(|place| lines[place]).collect();
             let prompt = format!("{TASK}{prefix}{}", drawn.concat());
             let whole = formatted(tokenizer, &prompt).map(|(whole, _)| whole);
             whole.map(|whole| (tokenizer.count_with_added(&whole) <= input).then_some((prompt, whole))).transpose()
@@ -71,7 +136,7 @@ pub(super) fn rows(plan: &DatasetPlan, tokenizer: &Tokenizer) -> Result<Rows> {
     let untemplated = (!templated && plan.prompt_form != PromptForm::Messages)
         .then(|| "the tokenizer has no chat template, so that the prompts are sent without one".to_owned());
     let notices = untemplated.into_iter().collect();
-    Ok(Rows { rows, kind: RowsKind::Whole, source: path.clone(), converted_from: None, notices })
+    Ok(Rows { rows, kind: RowsKind::Whole, source: path.to_owned(), converted_from: None, notices })
 }
 
 /// The text as a user's message in the tokenizer's chat template, and whether it has one.
@@ -87,15 +152,14 @@ fn formatted(tokenizer: &Tokenizer, text: &str) -> Result<(String, bool)> {
 mod tests {
     use super::*;
     use crate::dataset::golden::check;
-    use crate::dataset::tests::{plan, tokenizer};
-    use crate::dataset::{DatasetName, Drawing, Lengths, load};
+    use crate::dataset::tests::{plan, rows, tokenizer};
+    use crate::dataset::{DatasetName, Source, load};
 
     const FIXTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/datasets/sonnet.txt");
 
     fn of(seed: u64, input: u32, prefix: u32) -> DatasetPlan {
-        let drawing = Drawing { lengths: Lengths { input, prefix, ..Lengths::default() }, ..Drawing::default() };
-        let dataset_path = Some(FIXTURE.to_owned());
-        DatasetPlan { seed, num_prompts: 5, output_len: 9, drawing, dataset_path, ..plan(DatasetName::Sonnet) }
+        let source = Source::Sonnet(SonnetPlan { dataset_path: Some(FIXTURE.to_owned()), prefix, input });
+        DatasetPlan { seed, num_prompts: 5, output_len: 9, source, ..plan(DatasetName::Sonnet) }
     }
 
     #[test]
@@ -120,7 +184,7 @@ mod tests {
         for (plan, words) in [
             (of(0, 3, 1), "the prompt without any line has"),
             (of(0, 100, 2000), "1000 draws made no prompt of at most so many tokens: 100"),
-            (DatasetPlan { dataset_path: None, ..of(0, 300, 1) }, "has no file"),
+            (plan(DatasetName::Sonnet), "has no file"),
         ] {
             let error = rows(&plan, &tokenizer()).unwrap_err();
             assert!(error.what.contains(words), "{error}");

@@ -1,4 +1,4 @@
-//! Tables of rows: which files of a folder or a repository hold a split, and the objects in them. Knows no dataset.
+//! Tables of rows: which files of a folder or a repository hold a split, and the objects in them.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,37 +1,42 @@
 //! Tests of the datasets as a whole: exact prompts and constraints, arms, repetition, forms of prompt, and the hash.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use serde_json::Value;
 
 use super::*;
-use crate::case::Arm;
-use crate::constraint::{GrammarDialect, GrammarSpelling, sha256_hex};
+use crate::case::{Arm, Prompt};
+use crate::constraint::{Constraint, GrammarSpelling, sha256_hex};
 
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures");
 
 /// A plan as the command line's defaults make it.
 pub(super) fn plan(name: DatasetName) -> DatasetPlan {
     DatasetPlan {
-        name,
+        source: Source::new(name, &DatasetArgs::default()).unwrap(),
         num_prompts: 10,
         output_len: 128,
+        output: OutputLength::OfTheRow,
         seed: 0,
         constrained_ratio: 1.0,
         constraints: Constraints::Kept,
         prompt_form: PromptForm::Text,
-        audio: AudioSource::Generated { seconds: 1.0 },
-        json_schema: JsonSchemaSource::Brief,
-        grammar_path: None,
         grammar_dialect: GrammarDialect::Ebnf,
         grammar_spelling: GrammarSpelling::AsWritten,
-        grammar_oracle: None,
-        regex: None,
-        choice: None,
-        dataset_path: None,
-        drawing: Drawing::default(),
-        mix: Vec::new(),
     }
+}
+
+/// The same, with a file.
+fn plan_with_path(name: DatasetName, path: &str) -> DatasetPlan {
+    let path = flags::PathFlags { dataset_path: Some(path.to_owned().into()) };
+    let source = Source::new(name, &DatasetArgs { path, ..DatasetArgs::default() }).unwrap();
+    DatasetPlan { source, ..plan(name) }
+}
+
+/// The rows of a plan, without the Hub.
+pub(super) fn rows(plan: &DatasetPlan, tokenizer: &Tokenizer) -> Result<Rows> {
+    plan.source.rows(plan, &Inputs { tokenizer, hub: &HubSettings::from_lookup(|_| None) })
 }
 
 /// The small tokenizer of the fixtures, which has a chat template.
@@ -92,25 +97,27 @@ fn prompts_are_those_of_the_script_to_the_byte() {
     assert_eq!(choice.cases[0].constraint.as_deref(), Some(&Constraint::Choice(choices)));
 }
 
+fn own_choice() -> DatasetPlan {
+    let choice = ChoicePlan { choice: Some(vec!["x".to_owned()]) };
+    DatasetPlan { source: Source::Choice(choice), ..plan(DatasetName::Choice) }
+}
+
 #[test]
 fn the_users_own_constraint_keeps_the_prompt() {
-    let mut own = plan(DatasetName::Regex);
-    own.regex = Some("a+".to_owned());
-    let dataset = loaded(&own);
+    let regex = RegexPlan { regex: Some("a+".to_owned()) };
+    let dataset = loaded(&DatasetPlan { source: Source::Regex(regex), ..plan(DatasetName::Regex) });
     assert_eq!(prompt_of(&dataset.cases[0]), prompt_of(&loaded(&plan(DatasetName::Regex)).cases[0]));
     assert_eq!(dataset.cases[0].constraint.as_deref(), Some(&Constraint::Regex("a+".into())));
 
-    let mut own = plan(DatasetName::Choice);
-    own.choice = Some(vec!["x".to_owned()]);
+    let own = own_choice();
     let expected = Constraint::Choice(vec!["x".to_owned()].into());
     assert_eq!(loaded(&own).cases[0].constraint.as_deref(), Some(&expected));
 }
 
 #[test]
 fn the_nested_profile_has_the_members_of_the_older_one() {
-    let mut nested = plan(DatasetName::Json);
-    nested.json_schema = JsonSchemaSource::Nested;
-    let dataset = loaded(&nested);
+    let nested = JsonPlan { json_schema: JsonSchemaSource::Nested };
+    let dataset = loaded(&DatasetPlan { source: Source::Json(nested), ..plan(DatasetName::Json) });
     let schema = schema_of(&dataset.cases[0]);
     let members: Vec<_> = schema["properties"].as_object().unwrap().keys().map(String::as_str).collect();
     assert_eq!(members, ["userId", "personalInfo", "address", "preferences", "accountStatus", "registrationDate"]);
@@ -165,7 +172,7 @@ fn the_hash_is_over_what_is_asked_and_not_over_the_arms() {
     for other in [
         DatasetPlan { output_len: 64, ..plan(DatasetName::Choice) },
         DatasetPlan { num_prompts: 11, ..plan(DatasetName::Choice) },
-        DatasetPlan { choice: Some(vec!["x".to_owned()]), ..plan(DatasetName::Choice) },
+        own_choice(),
         plan(DatasetName::Regex),
     ] {
         assert_ne!(loaded(&other).sha256, base);
@@ -173,8 +180,8 @@ fn the_hash_is_over_what_is_asked_and_not_over_the_arms() {
 }
 
 fn evaluation(file: &str, prompt_form: PromptForm) -> DatasetPlan {
-    let dataset_path = Some(format!("{FIXTURES}/datasets/{file}"));
-    DatasetPlan { dataset_path, prompt_form, ..plan(DatasetName::XgrammarBench) }
+    let plan = plan_with_path(DatasetName::XgrammarBench, &format!("{FIXTURES}/datasets/{file}"));
+    DatasetPlan { prompt_form, ..plan }
 }
 
 #[test]
@@ -239,7 +246,11 @@ fn with_file(name: &str, text: &str, with: impl Fn(PathBuf) -> DatasetPlan) -> R
 }
 
 fn with_schema(name: DatasetName) -> impl Fn(PathBuf) -> DatasetPlan {
-    move |path| DatasetPlan { json_schema: JsonSchemaSource::Path(path), ..plan(name) }
+    move |path| {
+        let own = JsonPlan { json_schema: JsonSchemaSource::Path(path) };
+        let source = if name == DatasetName::Json { Source::Json(own) } else { Source::JsonUnique(JsonUniquePlan(own)) };
+        DatasetPlan { source, ..plan(name) }
+    }
 }
 
 #[test]
@@ -260,9 +271,14 @@ fn own_schemas_keep_their_text_and_bad_ones_name_the_place() {
     }
 }
 
+fn own_grammar(grammar_path: Option<PathBuf>, grammar_oracle: Option<PathBuf>) -> DatasetPlan {
+    let source = Source::Grammar(GrammarPlan { grammar_path, grammar_oracle });
+    DatasetPlan { source, ..plan(DatasetName::Grammar) }
+}
+
 #[test]
 fn own_grammars_keep_their_dialect_and_have_no_oracle_but_their_own() {
-    let with_grammar = |path| DatasetPlan { grammar_path: Some(path), ..plan(DatasetName::Grammar) };
+    let with_grammar = |path| own_grammar(Some(path), None);
     let dataset = with_file("g.lark", "start: \"a\"", with_grammar).unwrap();
     let expected = Constraint::Grammar { dialect: GrammarDialect::Lark, text: "start: \"a\"".into() };
     assert_eq!(dataset.cases[0].constraint.as_deref(), Some(&expected));
@@ -272,7 +288,7 @@ fn own_grammars_keep_their_dialect_and_have_no_oracle_but_their_own() {
     assert_eq!(same.notices, [""; 0]);
     assert!(with_file("g.lark", " \n", with_grammar).unwrap_err().what.contains("blank"));
 
-    let with_oracle = |path| DatasetPlan { grammar_oracle: Some(path), ..plan(DatasetName::Grammar) };
+    let with_oracle = |path| own_grammar(None, Some(path));
     let dataset = with_file("o.pest", "start = { \"a\" }", with_oracle).unwrap();
     assert_eq!(dataset.cases[0].grammar_oracle.as_deref(), Some("start = { \"a\" }"));
 
@@ -293,7 +309,7 @@ fn own_grammars_are_converted_where_only_the_other_notation_is_read() {
     let to = |grammar_dialect| {
         move |path| {
             let grammar_spelling = GrammarSpelling::Converted;
-            DatasetPlan { grammar_path: Some(path), grammar_dialect, grammar_spelling, ..plan(DatasetName::Grammar) }
+            DatasetPlan { grammar_dialect, grammar_spelling, ..own_grammar(Some(path), None) }
         }
     };
     let dataset = with_file("g.lark", "start: A_B\nA_B.1: /a+/", to(ebnf)).unwrap();
@@ -334,8 +350,8 @@ fn rows_are_converted_one_by_one_and_sent_as_they_are_where_that_fails() {
     ];
     let with = |grammar_spelling| {
         move |path: PathBuf| {
-            let dataset_path = Some(path.to_str().unwrap().to_owned());
-            DatasetPlan { dataset_path, grammar_spelling, num_prompts: 5, ..plan(DatasetName::Custom) }
+            let plan = plan_with_path(DatasetName::Custom, path.to_str().unwrap());
+            DatasetPlan { grammar_spelling, num_prompts: 5, ..plan }
         }
     };
     let dataset = with_file("rows.jsonl", &rows.join("\n"), with(GrammarSpelling::Converted)).unwrap();
@@ -368,7 +384,7 @@ fn check_refused(plan: &DatasetPlan, words: &str) {
 }
 
 #[test]
-fn plans_that_mean_nothing_or_would_go_unheeded_are_refused() {
+fn plans_that_mean_nothing_are_refused() {
     let json = || plan(DatasetName::Json);
     check_refused(&DatasetPlan { num_prompts: 0, ..json() }, "number of prompts");
     check_refused(&DatasetPlan { num_prompts: MAX_PROMPTS + 1, ..json() }, "number of prompts");
@@ -376,11 +392,9 @@ fn plans_that_mean_nothing_or_would_go_unheeded_are_refused() {
     for ratio in [-0.1, 1.1, f64::NAN] {
         check_refused(&DatasetPlan { constrained_ratio: ratio, ..json() }, "ratio");
     }
-    check_refused(&DatasetPlan { regex: Some("a".to_owned()), ..json() }, "a regex is given, and not read by the dataset json");
-    check_refused(&DatasetPlan { dataset_path: Some("a".to_owned()), ..json() }, "a dataset path is given");
-    check_refused(&DatasetPlan { json_schema: JsonSchemaSource::Nested, ..plan(DatasetName::Regex) }, "a JSON schema is given");
-    check_refused(&DatasetPlan { choice: Some(vec![]), ..plan(DatasetName::Choice) }, "choice list is empty");
-    let missing = |path: &str| DatasetPlan { dataset_path: Some(path.to_owned()), ..plan(DatasetName::XgrammarBench) };
+    let empty = Source::Choice(ChoicePlan { choice: Some(vec![]) });
+    check_refused(&DatasetPlan { source: empty, ..plan(DatasetName::Choice) }, "choice list is empty");
+    let missing = |path: &str| plan_with_path(DatasetName::XgrammarBench, path);
     check_refused(&missing("no/such.parquet"), "no such dataset file or folder: no/such.parquet");
     check_refused(&missing("./nothing"), "no such dataset file or folder");
     check_refused(&missing(&format!("{FIXTURES}/tokenizer/make.py")), "neither .parquet, .jsonl nor .json");
@@ -405,8 +419,7 @@ fn files_cut_at_every_place_that_matters_are_refused_or_read() {
     ] {
         let whole = std::fs::read(format!("{FIXTURES}/datasets/{file}")).unwrap();
         let path = folder.path().join(as_file);
-        let of_path =
-            DatasetPlan { dataset_path: path.to_str().map(str::to_owned), prompt_form: PromptForm::Messages, ..plan(name) };
+        let of_path = DatasetPlan { prompt_form: PromptForm::Messages, ..plan_with_path(name, path.to_str().unwrap()) };
         let rows = || load_with(&of_path, &tokenizer, &hub).map(|dataset| (dataset.rows, dataset.notices));
         std::fs::write(&path, &whole).unwrap();
         let (all, _) = rows().unwrap();

@@ -69,7 +69,7 @@ macro_rules! conditions {
 conditions! {
     Model "model" Stops |record| Some(record.server.model_id.clone()),
     Dataset "dataset" Stops |record| Some(record.dataset.sha256.clone()),
-    DatasetName "dataset_name" Notice |record| Some(record.settings.dataset.name.to_string()),
+    DatasetName "dataset_name" Notice |record| Some(record.settings.dataset.name().to_string()),
     Ratio "ratio" Stops |record| record.settings.constrained_ratio().map(|ratio| ratio.to_string()),
     OutputLen "output_len" Stops |record| record.settings.output_len().map(|tokens| tokens.to_string()),
     NumPrompts "num_prompts" Notice |record| Some(record.own_requests().to_string()),

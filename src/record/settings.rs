@@ -92,7 +92,7 @@ pub struct ReportSettings {
 impl Settings {
     /// Whether a request of the run can have a constraint.
     pub fn takes_constraints(&self) -> bool {
-        self.backend.takes_constraints() && !self.dataset.name.is_plain()
+        self.backend.takes_constraints() && !self.dataset.name().is_plain()
     }
 
     /// The share of requests sent with a constraint, 0 to 1; `None` where no request can have one.
@@ -103,7 +103,7 @@ impl Settings {
     /// The most tokens of an answer (`max_tokens`), where all requests have the same.
     pub fn output_len(&self) -> Option<u32> {
         let of_all = self.dataset.output_len;
-        let is_one = self.dataset.mix.iter().all(|part| part.plan.output_len == of_all);
+        let is_one = self.dataset.parts().iter().all(|part| part.plan.output_len == of_all);
         (self.backend.generates() && is_one).then_some(of_all)
     }
 }

@@ -111,8 +111,8 @@ impl RunRecord {
             "endpoint": server.endpoint,
             "model": server.model,
             "dataset": {
-                "name": dataset.name,
-                "path": dataset.dataset_path,
+                "name": dataset.name(),
+                "path": dataset.path(),
                 "source": loaded.source,
                 "rows": loaded.rows,
                 "sha256": loaded.sha256,

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::backend::{ConstraintDialect, Sampling, ServerKind};
 use crate::constraint::{GrammarDialect, GrammarSpelling};
-use crate::dataset::{AudioSource, Constraints, DatasetName, DatasetPlan, Drawing, JsonSchemaSource, PromptForm};
+use crate::dataset::{Constraints, DatasetPlan, JsonPlan, OutputLength, PromptForm, Source};
 use crate::enforcement::Enforcement;
 use crate::evaluate::EvaluateOptions;
 use crate::load::{ErrorLimits, Load};
@@ -59,24 +59,16 @@ fn settings() -> Settings {
     Settings {
         backend: ServerKind::Vllm,
         dataset: DatasetPlan {
-            name: DatasetName::Json,
+            source: Source::Json(JsonPlan::default()),
             num_prompts: 1000,
             output_len: 128,
+            output: OutputLength::OfTheRow,
             seed: 0,
             constrained_ratio: 1.0,
             constraints: Constraints::Kept,
             prompt_form: PromptForm::Text,
-            audio: AudioSource::Generated { seconds: 5.0 },
-            json_schema: JsonSchemaSource::Brief,
-            grammar_path: None,
             grammar_dialect: GrammarDialect::Lark,
             grammar_spelling: GrammarSpelling::AsWritten,
-            grammar_oracle: None,
-            regex: None,
-            choice: None,
-            dataset_path: None,
-            drawing: Drawing::default(),
-            mix: Vec::new(),
         },
         constraint: ConstraintSettings {
             dialect: None,

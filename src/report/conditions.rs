@@ -59,7 +59,7 @@ fn parts(report: &Report) -> [(&'static str, Vec<Option<String>>); 8] {
         (
             "dataset",
             vec![
-                text(settings.dataset.name.name()),
+                text(settings.dataset.name().name()),
                 Some(rows(dataset.rows)),
                 named("sha256", sha256),
                 named("seed", Some(settings.dataset.seed.to_string())),

@@ -29,7 +29,7 @@ fn script_parts(record: &RunRecord, requests: usize) -> [Option<String>; 7] {
         Some(settings.backend.to_string()),
         Some(rate(record)),
         Some(last_path_part(&record.server.model_id).to_owned()),
-        Some(last_path_part(settings.dataset.name.name()).to_owned()),
+        Some(last_path_part(settings.dataset.name().name()).to_owned()),
         Some(requests.to_string()),
         settings.output_len().map(|tokens| format!("out{tokens}")),
     ]

@@ -232,8 +232,8 @@ fn add_conditions(own: &mut Map<String, Value>, report: &Report) {
     put(own, "base_url", &server.base_url);
     put(own, "endpoint", &server.endpoint);
     let loaded = json!({
-        "name": settings.dataset.name,
-        "path": settings.dataset.dataset_path,
+        "name": settings.dataset.name(),
+        "path": settings.dataset.path(),
         "source": dataset.source,
         "rows": dataset.rows,
         "sha256": dataset.sha256,

@@ -97,7 +97,7 @@ fn empty_suite(view: &View<'_>) -> TestSuite {
 }
 
 fn dataset(view: &View<'_>) -> &'static str {
-    view.report.record.settings.dataset.name.name()
+    view.report.record.settings.dataset.name().name()
 }
 
 /// One request.

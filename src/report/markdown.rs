@@ -24,7 +24,7 @@ pub fn render(report: &Report) -> String {
 
 fn document(report: &Report) -> Document {
     let record = &report.record;
-    let (model, dataset) = (&record.server.model_id, record.settings.dataset.name.name());
+    let (model, dataset) = (&record.server.model_id, record.settings.dataset.name().name());
     let [model, dataset] = [model, dataset].map(|name| printable(name, NAME_MAX_CHARS));
     let mut page = Document::new(Text::default().plain("sobench: ").code(model).plain(" on ").code(dataset));
     add_summary(&mut page, report);

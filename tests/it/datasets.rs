@@ -2,6 +2,7 @@
 //! constraints.
 
 use serde_json::Value;
+use sobench::dataset::DatasetName;
 
 use crate::cli::assert_fails;
 use crate::scripted::{Scripted, models, whole};
@@ -140,5 +141,19 @@ fn what_cannot_be_is_refused_before_anything_is_sent() {
         (&["score", "x.json", "--dataset", "random"], "no constraint that answers could be judged by"),
     ] {
         assert_fails(&sobench(arguments), 2, &[what]);
+    }
+}
+
+#[test]
+fn every_dataset_is_in_the_help_and_in_the_guide() {
+    let help = sobench(&["bench", "--help"]).stdout;
+    let guide = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/datasets.md")).unwrap();
+    let (_, names) = help.split_once("--dataset <NAME>").unwrap();
+    let (_, names) = names.split_once("[possible values: ").unwrap();
+    let (names, _) = names.split_once(']').unwrap();
+    let names: Vec<&str> = names.split(',').map(str::trim).collect();
+    assert_eq!(names, DatasetName::ALL.map(DatasetName::name));
+    for name in names {
+        assert!(guide.contains(&format!("`{name}`")), "docs/datasets.md does not name {name}");
     }
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use sobench::constraint::{GrammarDialect, GrammarSpelling};
 use sobench::dataset::{
-    AudioSource, Constraints, Dataset, DatasetName, DatasetPlan, Drawing, JsonSchemaSource, Part, PromptForm, load_with,
+    BfclPlan, Constraints, Dataset, DatasetPlan, HfPlan, OutputLength, PromptForm, Source, XgrammarBenchPlan, load_with,
 };
 use sobench::error::{Error, Kind};
 use sobench::hub::HubSettings;
@@ -36,29 +36,22 @@ fn settings(endpoint: &str, home: &Path, more: &[(&str, &str)]) -> HubSettings {
 }
 
 fn load(dataset_path: Option<&str>, settings: &HubSettings) -> Result<Dataset, Error> {
-    load_with(&plan(DatasetName::XgrammarBench, dataset_path, Drawing::default()), &Tokenizer::embedded(), settings)
+    let own = XgrammarBenchPlan { dataset_path: dataset_path.map(str::to_owned), ..XgrammarBenchPlan::default() };
+    load_with(&plan(Source::XgrammarBench(own)), &Tokenizer::embedded(), settings)
 }
 
-fn plan(name: DatasetName, dataset_path: Option<&str>, drawing: Drawing) -> DatasetPlan {
+fn plan(source: Source) -> DatasetPlan {
     DatasetPlan {
-        name,
+        source,
         num_prompts: 4,
         output_len: 128,
+        output: OutputLength::OfTheRow,
         seed: 0,
         constrained_ratio: 1.0,
         constraints: Constraints::Kept,
         prompt_form: PromptForm::Messages,
-        audio: AudioSource::Generated { seconds: 1.0 },
-        json_schema: JsonSchemaSource::Brief,
-        grammar_path: None,
         grammar_dialect: GrammarDialect::Ebnf,
         grammar_spelling: GrammarSpelling::AsWritten,
-        grammar_oracle: None,
-        regex: None,
-        choice: None,
-        dataset_path: dataset_path.map(str::to_owned),
-        drawing,
-        mix: Vec::new(),
     }
 }
 
@@ -115,11 +108,14 @@ fn parts_of_a_repository_are_told_apart() {
     let files = vec![("one/test.jsonl", row("first")), ("one/train.jsonl", row("second")), ("two/test.jsonl", row("third"))];
     let hub = StandIn::start(Contents { repo: "datasets/a/b", files, ..Contents::default() });
     let settings = settings(&hub.endpoint(), home.path(), &[]);
-    let part =
-        |subset: Option<&str>| Part { subset: subset.map(str::to_owned), split: Some("test".to_owned()), ..Part::default() };
     let load = |subset: Option<&str>| {
-        let plan = plan(DatasetName::Hf, Some("a/b"), Drawing { part: part(subset), ..Drawing::default() });
-        load_with(&plan, &Tokenizer::embedded(), &settings)
+        let own = HfPlan {
+            dataset_path: Some("a/b".to_owned()),
+            subset: subset.map(str::to_owned),
+            split: Some("test".to_owned()),
+            ..HfPlan::default()
+        };
+        load_with(&plan(Source::Hf(own)), &Tokenizer::embedded(), &settings)
     };
     check_error(load(None), Kind::Usage, "several configurations have a split test: one, two", "--hf-subset");
     hub.take_requests();
@@ -139,8 +135,8 @@ fn parts_of_a_repository_are_told_apart() {
     };
     let hub = StandIn::start(contents);
     let settings = self::settings(&hub.endpoint(), home.path(), &[]);
-    let drawing = Drawing { categories: vec!["simple".to_owned()], ..Drawing::default() };
-    let calls = load_with(&plan(DatasetName::Bfcl, None, drawing), &Tokenizer::embedded(), &settings).unwrap();
+    let own = BfclPlan { categories: vec!["simple".to_owned()], ..BfclPlan::default() };
+    let calls = load_with(&plan(Source::Bfcl(own)), &Tokenizer::embedded(), &settings).unwrap();
     assert_eq!((calls.rows, calls.cases[..3].iter().filter(|case| case.completion.is_some()).count()), (3, 2));
     let asked = hub.take_requests();
     assert!(asked[1..].iter().all(|request| request.path.ends_with("BFCL_v3_simple.json")), "{asked:?}");

@@ -16,7 +16,6 @@ use std::time::Duration;
 
 use crate::commands::bench::args::BenchArgs;
 use crate::commands::flags::embedded::Pace;
-use crate::dataset::{DatasetName, JsonSchemaSource};
 use crate::driver::Endpoint;
 use crate::engine::{EngineName, EnginePolicy};
 use crate::error::Result;
@@ -106,25 +105,17 @@ impl RunPlan {
                     .to_owned(),
             );
         }
-        let own = [
-            self.settings.dataset.regex.is_some(),
-            self.settings.dataset.choice.is_some(),
-            self.settings.dataset.grammar_path.is_some(),
-        ];
-        if own.contains(&true) || matches!(self.settings.dataset.json_schema, JsonSchemaSource::Path(_)) {
+        if self.settings.dataset.source.has_own_constraint() {
             warnings.push(
                 "the constraint is yours, the prompt is the shipped one: --dataset custom takes both from a file".to_owned(),
             );
         }
         warnings.extend(self.endpoint_warning());
         warnings.extend(self.going_on());
-        let templated = |name: DatasetName| name.has_rows() || name == DatasetName::Hf;
-        let any_templated =
-            templated(self.settings.dataset.name) || self.settings.dataset.mix.iter().any(|part| templated(part.plan.name));
-        if self.settings.request.template_variables.is_some() && !any_templated {
+        let dataset = self.settings.dataset.name();
+        if self.settings.request.template_variables.is_some() && !dataset.is_templated() {
             warnings.push(format!(
-                "--chat-template-kwargs changes nothing: no prompt of --dataset {} goes through a chat template",
-                self.settings.dataset.name
+                "--chat-template-kwargs changes nothing: no prompt of --dataset {dataset} goes through a chat template"
             ));
         }
         let named =
@@ -148,8 +139,8 @@ impl RunPlan {
 
     /// What is asked of servers because the dataset is what it is.
     fn going_on(&self) -> Option<String> {
-        let name = self.settings.dataset.name;
-        (self.settings.request.ignore_eos && dataset::is_random(name)).then(|| {
+        let name = self.settings.dataset.name();
+        (self.settings.request.ignore_eos && name.ignores_eos()).then(|| {
             format!(
                 "servers are asked to go on past the end of their answers (ignore_eos), as vllm bench serve asks with the dataset \
                  {name}; --disable-ignore-eos lets them end"

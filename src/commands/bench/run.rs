@@ -207,7 +207,7 @@ pub fn run_in(plan: &RunPlan, setting: &Setting, look: &mut dyn FnMut(&RunLog)) 
         explain::routes(&session, &dataset.cases).iter().for_each(|line| terminal::say(line));
     }
     let mut evaluator = Evaluator::new(plan.settings.evaluate);
-    let unjudged = judge::look_ahead(plan.settings.dataset.name, &dataset.cases, &mut evaluator)?;
+    let unjudged = judge::look_ahead(plan.settings.dataset.name(), &dataset.cases, &mut evaluator)?;
     unjudged.iter().for_each(|notice| terminal::warn(notice));
     let mut driven = drive(plan, setting, &mut session, &dataset, &tokenizer, &runtime)?;
     setting.wait_for_all(&runtime);
@@ -389,7 +389,7 @@ fn drive(
     drop(listener);
     let broken_off = ran.tripped.as_ref().map(|tripped| broken_off(&secrets(&plan.target), tripped, cases));
     notices.extend(ran.cost.refused_stamps.map(refused_stamps));
-    notices.extend(extent::notice(plan.settings.dataset.name, schedule.until, part.share(cases.len()), ran.cases));
+    notices.extend(extent::notice(plan.settings.dataset.name(), schedule.until, part.share(cases.len()), ran.cases));
     Ok(Driven { ran, sink, probed, spec_decode: drafted, interrupted, broken_off, first_use, notices, clock, gathered })
 }
 

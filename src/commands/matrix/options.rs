@@ -17,7 +17,7 @@ use crate::commands::bench::options::{RunPlan, ServerTarget, Target, non_generat
 use crate::commands::flags::environment;
 use crate::commands::flags::paths::OutputPath;
 use crate::commands::matrix::report::{Load, Treatment};
-use crate::dataset::{DatasetName, OwnInput};
+use crate::dataset::DatasetName;
 use crate::engine::EngineName;
 use crate::error::{Error, Result};
 use crate::metrics::Slo;
@@ -141,7 +141,7 @@ impl Benchmark {
 impl MatrixOptions {
     fn single(run: RunPlan) -> Self {
         let how = if matches!(run.target, Target::Embedded { .. }) { How::Embedded } else { How::Running };
-        let dataset = run.settings.dataset.name.name().to_owned();
+        let dataset = run.settings.dataset.name().name().to_owned();
         let slo = run.settings.metrics.goodput;
         let runs = vec![PlannedRun { dataset: 0, load: 0, treatment: Treatment::Constrained, plan: run }];
         Self {
@@ -388,8 +388,8 @@ fn datasets(arguments: &BenchArgs) -> Result<Vec<DatasetName>> {
     if let Some((_, name)) = names.iter().enumerate().find(|(place, name)| names[..*place].contains(name)) {
         return Err(Error::usage(format!("--dataset names one twice: {name}")).hint("--repeat measures the same again"));
     }
-    let paths = names.iter().filter(|name| name.reads(OwnInput::Path)).count();
-    if paths > 1 && arguments.dataset.dataset_path.is_some() {
+    let paths = names.iter().filter(|name| name.reads_path()).count();
+    if paths > 1 && arguments.dataset.path.dataset_path.is_some() {
         return Err(Error::usage("two datasets would read the same --dataset-path").hint("compare them one after the other"));
     }
     Ok(names)

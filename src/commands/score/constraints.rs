@@ -38,7 +38,7 @@ impl Known {
                  --structured-output-ratio and --seed",
             ));
         };
-        if plan.name == DatasetName::JsonUnique {
+        if plan.name() == DatasetName::JsonUnique {
             return Err(Error::usage(format!("every schema of json-unique was random, and the file does not hold them: {file}"))
                 .hint("--dataset json judges by what they have in common, all but one optional member"));
         }
@@ -60,7 +60,7 @@ impl Known {
             arm: if row.constraint.is_none() { Arm::Free } else { case.arm },
             unjudgeable,
         };
-        if !self.plan.name.has_rows() || case.completion.as_deref() == expected {
+        if !self.plan.name().has_rows() || case.completion.as_deref() == expected {
             return of(case, None);
         }
         // Tools leave rows out that we do not, and then count on: the reference answer tells which row it was.
@@ -74,7 +74,8 @@ impl Known {
 
     /// What the file does not say.
     pub(super) fn assumptions(&self) -> Vec<String> {
-        let DatasetPlan { name, constrained_ratio, seed, .. } = &self.plan;
+        let DatasetPlan { constrained_ratio, seed, .. } = &self.plan;
+        let name = self.plan.name();
         let place = format!("constraints are those of --dataset {name} ({}); the file does not hold them", self.source);
         let arms = format!(
             "which requests were constrained is drawn as vLLM's script draws it, with --structured-output-ratio {constrained_ratio} and \

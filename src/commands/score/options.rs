@@ -5,11 +5,14 @@ use std::str::FromStr;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 
-use crate::commands::flags::dataset::{DatasetArgs, DrawingArgs, SHIPPED_SCHEMAS, refuse_odd_choices, refuse_stray_flags};
 use crate::commands::flags::paths::{InputNames, InputPath};
 use crate::commands::flags::values::{Described, described};
 use crate::constraint::{GrammarDialect, GrammarSpelling};
-use crate::dataset::{AudioSource, Constraints, DatasetName, DatasetPlan, Drawing, JsonSchemaSource, PromptForm};
+use crate::dataset::flags::{PathFlags, TypedFlags};
+use crate::dataset::{
+    ChoiceFlags, Constraints, DatasetArgs, DatasetName, DatasetPlan, GrammarFlags, JsonFlags, JsonSchemaSource, OutputLength,
+    PromptForm, RegexFlags, SHIPPED_SCHEMAS, Source,
+};
 use crate::error::{Error, Result};
 use crate::evaluate::EvaluateOptions;
 use crate::output_format::OutputFormat;
@@ -49,6 +52,9 @@ pub struct ScoreArgs {
 /// The dataset that answers were given to.
 #[derive(Args, Clone, Debug)]
 pub struct ScoreDatasetArgs {
+    // Stays first: reading a flag takes it out of what was typed.
+    #[command(flatten)]
+    pub typed: TypedFlags,
     /// Dataset that was asked; its own flag names it as well, e.g. --regex
     #[arg(long, visible_alias = "dataset-name", value_name = "NAME",
           value_parser = PossibleValuesParser::new(DatasetName::ALL.map(DatasetName::name)))]
@@ -131,60 +137,43 @@ fn dataset(flags: &ScoreArgs, name: DatasetName) -> Result<DatasetPlan> {
         return Err(Error::usage(format!("the dataset has no constraint that answers could be judged by: {name}"))
             .hint("name the dataset whose answers these are"));
     }
-    let is_ours = matches!(name, DatasetName::Jsonschemabench | DatasetName::Maskbench | DatasetName::Bfcl);
-    if is_ours || name == DatasetName::Custom {
+    if !name.is_in_vllm_script() {
         return Err(Error::usage(format!("no other tool has this dataset: {name}")).hint(
             "answers to own rows are in sobench's run log, or can be written as rows of {\"constraint\": ..., \"text\": ...}",
         ));
     }
-    refuse_stray_flags(name, &as_of_a_run(own), false)?;
-    refuse_odd_choices(own.choice.as_deref().unwrap_or_default())?;
+    own.typed.refuse_stray(name)?;
+    let source = Source::new(name, &as_of_a_run(own))?;
     let ratio = if flags.no_guided_decoding { 0.0 } else { flags.guided_decoding_ratio };
     if !(0.0..=1.0).contains(&ratio) {
         return Err(Error::usage(format!("--guided-decoding-ratio is not between 0 and 1: {ratio}")).hint("1.0 is every request"));
     }
     Ok(DatasetPlan {
-        name,
+        source,
         // The file has as many as it has.
         num_prompts: 1,
         output_len: 1,
+        output: OutputLength::OfTheRow,
         seed: flags.seed,
         constrained_ratio: ratio,
         constraints: Constraints::Kept,
         // Prompts are not needed, and messages take no template.
         prompt_form: PromptForm::Messages,
-        audio: AudioSource::Files(Vec::new()),
-        json_schema: JsonSchemaSource::new(own.json_schema_path.as_deref(), &own.json_schema),
-        grammar_path: own.grammar_path.clone().map(Into::into),
         grammar_dialect: GrammarDialect::Ebnf,
         grammar_spelling: GrammarSpelling::AsWritten,
-        grammar_oracle: own.grammar_oracle.clone().map(Into::into),
-        regex: own.regex.clone(),
-        choice: own.choice.clone(),
-        dataset_path: own.dataset_path.clone().map(Into::into),
-        drawing: Drawing::default(),
-        mix: Vec::new(),
     })
 }
 
-/// The flags as a run has them, by which those are found that the dataset would not heed.
+/// The flags as a run has them, of which options are built.
 fn as_of_a_run(flags: &ScoreDatasetArgs) -> DatasetArgs {
-    let ScoreDatasetArgs { dataset, dataset_path, json_schema_path, json_schema, grammar_path, grammar_oracle, regex, choice } =
-        flags.clone();
+    let flags = flags.clone();
     DatasetArgs {
-        dataset: dataset.into_iter().collect(),
-        mix: None,
-        dataset_path,
-        json_schema_path,
-        json_schema,
-        grammar_path,
-        grammar_oracle,
-        regex,
-        choice,
-        audio_path: Vec::new(),
-        audio_seconds: None,
-        rerank_documents: None,
-        drawing: DrawingArgs::default(),
+        path: PathFlags { dataset_path: flags.dataset_path },
+        json: JsonFlags { json_schema_path: flags.json_schema_path, json_schema: flags.json_schema },
+        grammar: GrammarFlags { grammar_path: flags.grammar_path, grammar_oracle: flags.grammar_oracle },
+        regex: RegexFlags { regex: flags.regex },
+        choice: ChoiceFlags { choice: flags.choice },
+        ..DatasetArgs::default()
     }
 }
 
@@ -212,7 +201,7 @@ mod tests {
             (&["a.json", "--json-schema-path", "x"], Some(DatasetName::Json)),
             (&["a.json", "--grammar-path", "x"], Some(DatasetName::Grammar)),
         ] {
-            assert_eq!(options(arguments).unwrap().dataset.map(|dataset| dataset.name), expected, "{arguments:?}");
+            assert_eq!(options(arguments).unwrap().dataset.map(|dataset| dataset.name()), expected, "{arguments:?}");
         }
         let half =
             options(&["a", "--dataset", "json", "--structured-output-ratio", "0.5", "--seed", "7"]).unwrap().dataset.unwrap();

@@ -38,7 +38,7 @@ const KNOWN: &str = "give a run log, the JSON of vLLM's structured-output script
 pub(super) fn answers(path: &Path, options: &ScoreOptions) -> Result<Answers> {
     let mut answers = read(path, options)?;
     if let Some(dataset) = options.dataset.as_ref().filter(|_| matches!(answers.kind, FileKind::RunLog | FileKind::Rows)) {
-        let name = dataset.name.name();
+        let name = dataset.name().name();
         answers
             .notices
             .push(format!("the file holds its constraints, by which it is judged: --dataset {name} says nothing of it"));

@@ -3,29 +3,23 @@
 use serde_json::json;
 
 use super::*;
-use crate::dataset::{AudioSource, Constraints, DatasetName, DatasetPlan, Drawing, JsonSchemaSource, PromptForm};
+use crate::dataset::{
+    Constraints, DatasetArgs, DatasetName, DatasetPlan, OutputLength, PromptForm, RegexPlan, Source, XgrammarBenchPlan,
+};
 use crate::error::Result;
 
 fn dataset(name: DatasetName) -> DatasetPlan {
     DatasetPlan {
-        name,
+        source: Source::new(name, &DatasetArgs::default()).unwrap(),
         num_prompts: 1,
         output_len: 1,
+        output: OutputLength::OfTheRow,
         seed: 0,
         constrained_ratio: 1.0,
         constraints: Constraints::Kept,
         prompt_form: PromptForm::Messages,
-        audio: AudioSource::Files(Vec::new()),
-        json_schema: JsonSchemaSource::Brief,
-        grammar_path: None,
         grammar_dialect: crate::constraint::GrammarDialect::Ebnf,
         grammar_spelling: crate::constraint::GrammarSpelling::AsWritten,
-        grammar_oracle: None,
-        regex: None,
-        choice: None,
-        dataset_path: None,
-        drawing: Drawing::default(),
-        mix: Vec::new(),
     }
 }
 
@@ -87,7 +81,8 @@ fn which_requests_were_constrained_is_drawn_as_the_script_draws_it() {
 #[test]
 fn texts_of_bench_serve_are_judged_by_the_constraint_named() {
     let line = |texts: [&str; 2]| json!({"generated_texts": texts, "errors": ["", ""], "completed": 2}).to_string();
-    let regex = || DatasetPlan { regex: Some("a+".into()), ..dataset(DatasetName::Regex) };
+    let own = || Source::Regex(RegexPlan { regex: Some("a+".into()) });
+    let regex = || DatasetPlan { source: own(), ..dataset(DatasetName::Regex) };
     let one = scored(&line(["aa", "ab"]), Some(regex())).unwrap();
     assert_eq!(counts(&one), (FileKind::GeneratedTexts, 2, Some((1, 2)), vec![("regex", 1)]));
     let appended = scored(&format!("{}\n{}\n", line(["aa", "ab"]), line(["a", "a"])), Some(regex())).unwrap();
@@ -129,7 +124,8 @@ fn rows_of_a_dataset_are_found_by_their_reference_answers() {
         json!({"prompt": prompt, "schema": json!({"type": kind}).to_string(), "completion": completion}).to_string()
     };
     std::fs::write(&path, [row("1", "integer"), row("\"a\"", "string"), row("true", "boolean")].join("\n")).unwrap();
-    let bench = DatasetPlan { dataset_path: path.to_str().map(str::to_owned), ..dataset(DatasetName::XgrammarBench) };
+    let own = XgrammarBenchPlan { dataset_path: path.to_str().map(str::to_owned), ..XgrammarBenchPlan::default() };
+    let bench = DatasetPlan { source: Source::XgrammarBench(own), ..dataset(DatasetName::XgrammarBench) };
     let output = |generated: &str, expected: &str| json!({"generated": generated, "expected": expected, "correctness": true});
     // The tool left the second row out, and counted on; and the last is of another dataset.
     let file = json!({"outputs": [output("5", "1"), output("false", "true"), output("7", "1"), output("8", "8")]});

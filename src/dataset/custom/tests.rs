@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::dataset::tests::{plan, tokenizer};
-use crate::dataset::{DatasetName, load};
+use crate::dataset::{DatasetName, Source, load};
 
 const CONTRACT: &str = include_str!("../../../schemas/contracts/dataset-row.schema.json");
 
@@ -95,6 +95,11 @@ fn the_loader_and_the_contract_take_and_refuse_the_same_rows() {
     }
 }
 
+fn with_path(path: &str) -> DatasetPlan {
+    let own = CustomPlan { dataset_path: Some(path.to_owned()), ..CustomPlan::default() };
+    DatasetPlan { source: Source::Custom(own), ..plan(DatasetName::Custom) }
+}
+
 #[test]
 fn the_shipped_example_fits_the_contract_and_loads() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/datasets/custom.jsonl");
@@ -103,9 +108,7 @@ fn the_shipped_example_fits_the_contract_and_loads() {
         let (number, line) = line.unwrap();
         assert!(contract.is_valid(&serde_json::from_str(&line).unwrap()), "line {number}");
     }
-    let mut plan = plan(DatasetName::Custom);
-    plan.dataset_path = Some(path.to_owned());
-    plan.num_prompts = 8;
+    let plan = DatasetPlan { num_prompts: 8, ..with_path(path) };
     let dataset = load(&plan, &tokenizer()).unwrap();
     assert_eq!((dataset.rows, dataset.cases.len()), (6, 8));
     assert_eq!(dataset.notices, ["6 rows cycled to 8 prompts"]);
@@ -121,8 +124,7 @@ fn check_error(file: &[u8], expected: &str) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rows.jsonl");
     std::fs::write(&path, file).unwrap();
-    let mut plan = plan(DatasetName::Custom);
-    plan.dataset_path = Some(path.to_str().unwrap().to_owned());
+    let plan = with_path(path.to_str().unwrap());
     let error = load(&plan, &tokenizer()).unwrap_err();
     assert!(error.what.contains(expected), "{error}");
 }
@@ -139,7 +141,5 @@ fn errors_name_file_and_line() {
     check_error(b"{\"prompt\":\"Hi\"} {\"prompt\":\"Hi\"}", "line 1: not JSON: trailing characters");
     let deep = format!("{{\"prompt\":\"Hi\",\"json\":{}{}}}", "[".repeat(10_000), "]".repeat(10_000));
     check_error(deep.as_bytes(), "line 1: not JSON: recursion limit exceeded");
-    let mut without_path = plan(DatasetName::Custom);
-    without_path.dataset_path = None;
-    assert!(load(&without_path, &tokenizer()).unwrap_err().hint.unwrap().contains("--dataset-path"));
+    assert!(load(&plan(DatasetName::Custom), &tokenizer()).unwrap_err().hint.unwrap().contains("--dataset-path"));
 }

@@ -57,7 +57,7 @@ fn document(view: &View<'_>) -> Result<Document> {
     let report = view.report;
     let record = &report.record;
     let model = printable(&record.server.model_id, NAME_MAX_CHARS);
-    let mut page = Document::new(format!("sobench: {model} on {}", record.settings.dataset.name));
+    let mut page = Document::new(format!("sobench: {model} on {}", record.settings.dataset.name()));
     page.style = STYLE;
     add_head(&mut page, report);
     if is_judged(report) {

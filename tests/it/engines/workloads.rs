@@ -4,7 +4,10 @@ use std::sync::OnceLock;
 
 use serde::Deserialize;
 use sobench::constraint::{Constraint, GrammarDialect, GrammarSpelling};
-use sobench::dataset::{self, AudioSource, Constraints, DatasetName, DatasetPlan, Drawing, JsonSchemaSource, PromptForm};
+use sobench::dataset::{
+    self, ChoicePlan, Constraints, DatasetPlan, GrammarPlan, JsonPlan, JsonSchemaSource, OutputLength, PromptForm, RegexPlan,
+    Source,
+};
 use sobench::evaluate::{EvaluateOptions, Evaluator};
 use sobench::tokenizer::Tokenizer;
 use sobench::verdict::Verdict;
@@ -58,26 +61,18 @@ fn labels_are_the_evaluator_s() {
 }
 
 /// The constraint of a dataset's first row.
-fn asked_by(name: DatasetName, json_schema: JsonSchemaSource, grammar_dialect: GrammarDialect) -> Constraint {
+fn asked_by(source: Source, grammar_dialect: GrammarDialect) -> Constraint {
     let plan = DatasetPlan {
-        name,
+        source,
         num_prompts: 1,
         output_len: 128,
+        output: OutputLength::OfTheRow,
         seed: 0,
         constrained_ratio: 1.0,
         constraints: Constraints::Kept,
         prompt_form: PromptForm::Text,
-        audio: AudioSource::Generated { seconds: 1.0 },
-        json_schema,
-        grammar_path: None,
         grammar_dialect,
         grammar_spelling: GrammarSpelling::AsWritten,
-        grammar_oracle: None,
-        regex: None,
-        choice: None,
-        dataset_path: None,
-        drawing: Drawing::default(),
-        mix: Vec::new(),
     };
     let loaded = dataset::load(&plan, &Tokenizer::embedded()).unwrap();
     Constraint::clone(loaded.cases[0].constraint.as_ref().unwrap())
@@ -85,16 +80,16 @@ fn asked_by(name: DatasetName, json_schema: JsonSchemaSource, grammar_dialect: G
 
 #[test]
 fn workloads_of_datasets_are_what_the_datasets_ask() {
-    let (brief, nested) = (JsonSchemaSource::Brief, JsonSchemaSource::Nested);
+    let json = |json_schema| Source::Json(JsonPlan { json_schema });
     let (lark, ebnf) = (GrammarDialect::Lark, GrammarDialect::Ebnf);
-    for (name, dataset, schema, dialect) in [
-        ("brief profile", DatasetName::Json, brief.clone(), ebnf),
-        ("nested profile", DatasetName::Json, nested, ebnf),
-        ("sql in lark", DatasetName::Grammar, brief.clone(), lark),
-        ("sql in ebnf", DatasetName::Grammar, brief.clone(), ebnf),
-        ("e-mail regex", DatasetName::Regex, brief.clone(), ebnf),
-        ("sentiment choice", DatasetName::Choice, brief, ebnf),
+    for (name, source, dialect) in [
+        ("brief profile", json(JsonSchemaSource::Brief), ebnf),
+        ("nested profile", json(JsonSchemaSource::Nested), ebnf),
+        ("sql in lark", Source::Grammar(GrammarPlan::default()), lark),
+        ("sql in ebnf", Source::Grammar(GrammarPlan::default()), ebnf),
+        ("e-mail regex", Source::Regex(RegexPlan::default()), ebnf),
+        ("sentiment choice", Source::Choice(ChoicePlan::default()), ebnf),
     ] {
-        assert!(workload(name).constraint == asked_by(dataset, schema, dialect), "{name}");
+        assert!(workload(name).constraint == asked_by(source, dialect), "{name}");
     }
 }

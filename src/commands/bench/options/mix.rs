@@ -5,7 +5,7 @@ use std::str::FromStr;
 use super::dataset::leave_out_others;
 use crate::backend::ServerKind;
 use crate::commands::bench::args::BenchArgs;
-use crate::dataset::{Constraints, DatasetName, DatasetPlan, MixPart, OwnInput};
+use crate::dataset::{Constraints, DatasetName, DatasetPlan, MixPart, MixPlan, Source};
 use crate::error::{Error, Result};
 
 /// One dataset as the user wrote it: `NAME:SHARE` or `NAME=PATH:SHARE`.
@@ -23,8 +23,8 @@ struct Written {
 pub(crate) fn plan(arguments: &BenchArgs, backend: ServerKind, spec: &str, num_prompts: usize) -> Result<DatasetPlan> {
     let written = written(spec)?;
     let names: Vec<DatasetName> = written.iter().map(|part| part.name).collect();
-    let pathless = written.iter().filter(|part| part.path.is_none() && part.name.reads(OwnInput::Path)).count();
-    if pathless > 1 && arguments.dataset.dataset_path.is_some() {
+    let pathless = written.iter().filter(|part| part.path.is_none() && part.name.reads_path()).count();
+    if pathless > 1 && arguments.dataset.path.dataset_path.is_some() {
         return Err(Error::usage("several datasets of --mix would read the same --dataset-path")
             .hint("give each its own: --mix 'sharegpt=chats.json:0.7,custom=rows.jsonl:0.3'"));
     }
@@ -34,18 +34,16 @@ pub(crate) fn plan(arguments: &BenchArgs, backend: ServerKind, spec: &str, num_p
         flags.dataset.mix = None;
         leave_out_others(&mut flags, name, &names);
         if path.is_some() {
-            flags.dataset.dataset_path = path.map(Into::into);
+            flags.dataset.path.dataset_path = path.map(Into::into);
         }
         parts.push(MixPart { share, plan: super::dataset::plan(&flags, backend, name, num_prompts)? });
     }
     let first = parts.first().ok_or_else(|| Error::internal("a mix of nothing"))?.plan.clone();
     let constrained = parts.iter().find(|part| part.plan.constraints == Constraints::Kept).map(|part| &part.plan);
     Ok(DatasetPlan {
-        name: DatasetName::Mix,
         constrained_ratio: constrained.map_or(0.0, |plan| plan.constrained_ratio),
         constraints: constrained.map_or(Constraints::LeftOut, |plan| plan.constraints),
-        dataset_path: None,
-        mix: parts,
+        source: Source::Mix(MixPlan { parts }),
         ..first
     })
 }
@@ -68,7 +66,7 @@ fn written(spec: &str) -> Result<Vec<Written>> {
         if parts.iter().any(|other| other.name == name) {
             return Err(wrong(part, "a dataset is in it twice"));
         }
-        if path.is_some() && !name.reads(OwnInput::Path) {
+        if path.is_some() && !name.reads_path() {
             return Err(wrong(part, "this dataset reads no file"));
         }
         parts.push(Written { name, path, share });

@@ -3,13 +3,9 @@
 
 use crate::backend::{Input, ServerKind};
 use crate::commands::bench::args::BenchArgs;
-use crate::commands::flags::dataset::DatasetArgs;
-use crate::dataset::{AudioSource, DatasetName, MAX_DOCUMENTS, PromptForm};
+use crate::dataset::{DatasetArgs, DatasetName, MAX_DOCUMENTS, PromptForm};
 use crate::error::{Error, Result};
 use crate::metrics::LatencyMetric;
-
-/// How long generated sound is where nobody said.
-const DEFAULT_AUDIO_SECONDS: f64 = 5.0;
 
 /// Refuses what was typed and cannot be done: a constraint, where there is none; latencies of tokens, where there are no tokens.
 ///
@@ -82,15 +78,6 @@ pub(crate) fn prompt_form(backend: ServerKind, flags: &DatasetArgs) -> Result<Pr
             PromptForm::Ranking { documents }
         }
     })
-}
-
-/// The sound of the dataset `audio`.
-pub(crate) fn audio(flags: &DatasetArgs) -> AudioSource {
-    if flags.audio_path.is_empty() {
-        AudioSource::Generated { seconds: flags.audio_seconds.unwrap_or(DEFAULT_AUDIO_SECONDS) }
-    } else {
-        AudioSource::Files(flags.audio_path.iter().cloned().map(Into::into).collect())
-    }
 }
 
 /// The latencies that are printed where none are named: vLLM's, of each kind of answer.

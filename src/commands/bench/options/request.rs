@@ -107,7 +107,7 @@ fn lora(flags: &ServerArgs, backend: ServerKind) -> Result<Option<Lora>> {
 /// Prompts of one's own are sent as they are in any case.
 pub(crate) fn untemplated(arguments: &BenchArgs) -> Option<String> {
     let words = "--skip-chat-template changes nothing here: prompts of one's own are sent as they are";
-    arguments.dataset.drawing.skip_chat_template.then(|| words.to_owned())
+    arguments.dataset.typed.contains("skip_chat_template").then(|| words.to_owned())
 }
 
 /// One answer is what every request asks for; more are refused.

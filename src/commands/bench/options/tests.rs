@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use super::*;
 use crate::cli::{Cli, Command};
 use crate::constraint::GrammarDialect;
-use crate::dataset::{Constraints, PromptForm};
+use crate::dataset::{Constraints, DatasetName, PromptForm};
 use crate::metrics::LatencyMetric;
 use crate::metrics::Slo;
 
@@ -145,7 +145,7 @@ fn kinds_without_constraints_have_defaults_of_their_own() {
         ("vllm-rerank", DatasetName::Json, false, &[E2el]),
     ] {
         let plan = plan(&["--backend", backend, "--port", "1", "--guided-decoding-ratio", "0"]).unwrap();
-        assert_eq!((plan.settings.dataset.name, plan.settings.dataset.constrained_ratio), (dataset, 0.0), "{backend}");
+        assert_eq!((plan.settings.dataset.name(), plan.settings.dataset.constrained_ratio), (dataset, 0.0), "{backend}");
         assert_eq!(plan.settings.dataset.constraints, Constraints::LeftOut);
         assert_eq!((plan.settings.request.stream, plan.settings.metrics.streamed), (streamed, streamed), "{backend}");
         assert_eq!(plan.settings.report.percentile_metrics, latencies, "{backend}");

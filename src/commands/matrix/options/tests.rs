@@ -4,6 +4,7 @@ use std::ffi::OsString;
 
 use super::*;
 use crate::cli::{Cli, Command};
+use crate::dataset::{JsonPlan, RandomPlan, RegexPlan, Source};
 use crate::engine::EngineName;
 use crate::schedule::{Pace, Rate};
 
@@ -68,8 +69,8 @@ fn engines_of_the_embedded_server_have_a_run_for_every_place() {
     let constrained = run(2, 1, Treatment::Constrained);
     assert!(matches!(&constrained.target, Target::Embedded { engine: EngineName::Outlines, .. }));
     assert_eq!(
-        (constrained.settings.dataset.regex.as_deref(), constrained.settings.dataset.constrained_ratio),
-        (Some("a+"), 1.0)
+        (&constrained.settings.dataset.source, constrained.settings.dataset.constrained_ratio),
+        (&Source::Regex(RegexPlan { regex: Some("a+".to_owned()) }), 1.0)
     );
     assert_eq!(constrained.settings.load.pace, Pace::Steady(Rate::PerSecond(4.0)));
     assert_eq!(constrained.settings.load.cold_schema_every, Some(5));
@@ -79,7 +80,8 @@ fn engines_of_the_embedded_server_have_a_run_for_every_place() {
         (control.settings.dataset.seed, control.settings.load.pace),
         (constrained.settings.dataset.seed, constrained.settings.load.pace)
     );
-    assert_eq!(run(0, 0, Treatment::Constrained).settings.dataset.regex, None, "another dataset's flag");
+    let other = &run(0, 0, Treatment::Constrained).settings.dataset.source;
+    assert_eq!(other, &Source::Json(JsonPlan::default()), "another dataset's flag");
 }
 
 #[test]
@@ -205,9 +207,8 @@ fn plain_datasets_have_no_control_arm() {
     let flags = ["--dataset", "random,json", "--random-input-len", "7", "--guided-decoding-ratio", "1", "--no-control-arm"];
     let mixed = plan(&[&flags[..], &["--repeat", "2"]].concat()).unwrap();
     let runs = &mixed.contenders[0].runs;
-    let seen: Vec<_> = runs
-        .iter()
-        .map(|run| (run.plan.settings.dataset.drawing.lengths.input, run.plan.settings.dataset.constrained_ratio))
-        .collect();
-    assert_eq!(seen, [(7, 0.0), (1024, 1.0)]);
+    let seen: Vec<_> =
+        runs.iter().map(|run| (run.plan.settings.dataset.source.clone(), run.plan.settings.dataset.constrained_ratio)).collect();
+    let random = Source::Random(RandomPlan { input: 7, ..RandomPlan::default() });
+    assert_eq!(seen, [(random, 0.0), (Source::Json(JsonPlan::default()), 1.0)]);
 }

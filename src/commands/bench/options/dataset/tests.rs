@@ -2,9 +2,12 @@
 
 use std::ffi::OsString;
 
+use clap::CommandFactory;
+
 use super::*;
 use crate::cli::{Cli, Command};
 use crate::commands::bench::options::RunPlan;
+use crate::dataset::{HfPlan, Order, OutputLength, PrefixRepetitionPlan, RandomPlan, RandomPrefixPlan, Shortfall, SonnetPlan};
 
 fn run(arguments: &[&str]) -> Result<RunPlan> {
     let arguments = std::iter::once("sobench").chain(arguments.iter().copied()).map(OsString::from);
@@ -14,56 +17,64 @@ fn run(arguments: &[&str]) -> Result<RunPlan> {
 }
 
 #[test]
-fn lengths_have_the_tools_defaults_and_flags() {
-    let some = Lengths::default();
-    for (arguments, lengths, output) in [
-        (&["random"][..], some, (128, OutputLength::OfTheRow)),
-        (&["random-prefix"], Lengths { prefix: 256, ..some }, (128, OutputLength::OfTheRow)),
+fn options_have_the_tools_defaults_and_flags() {
+    let random = RandomPlan::default();
+    let prefixed = RandomPlan { prefix: 256, ..random };
+    let repeated = PrefixRepetitionPlan { prefix: 256, prefixes: 10, suffix: 256, order: Order::Shuffled };
+    let sonnet = SonnetPlan { dataset_path: None, prefix: 200, input: 550 };
+    let all = ["--random-input-len", "9", "--random-output-len", "5", "--random-prefix-len", "2", "--random-range-ratio", "0.5"];
+    for (arguments, source, tokens) in [
+        (&["random"][..], Source::Random(random), 128),
+        (&["random-prefix"], Source::RandomPrefix(RandomPrefixPlan(prefixed)), 128),
         (
-            &[
-                "random",
-                "--random-input-len",
-                "9",
-                "--random-output-len",
-                "5",
-                "--random-prefix-len",
-                "2",
-                "--random-range-ratio",
-                "0.5",
-            ],
-            Lengths { input: 9, prefix: 2, input_range: 0.5, output_range: 0.5, ..some },
-            (5, OutputLength::OfTheRow),
+            &[&["random"][..], &all].concat(),
+            Source::Random(RandomPlan { input: 9, prefix: 2, input_range: 0.5, output_range: 0.5 }),
+            5,
         ),
         (
             &["random", "--random-input-len", "9", "--input-len", "7", "--random-output-len", "5", "--output-len", "6"],
-            Lengths { input: 7, ..some },
-            (6, OutputLength::OfTheRow),
+            Source::Random(RandomPlan { input: 7, ..random }),
+            6,
         ),
         (
             &["random", "--random-range-ratio", r#"{"input": 0.25, "output": 0}"#],
-            Lengths { input_range: 0.25, ..some },
-            (128, OutputLength::OfTheRow),
+            Source::Random(RandomPlan { input_range: 0.25, ..random }),
+            128,
         ),
-        (&["prefix_repetition"], Lengths { prefix: 256, prefixes: 10, input: 256, ..some }, (128, OutputLength::OfTheRow)),
+        (&["prefix_repetition"], Source::PrefixRepetition(repeated), 128),
         (
             &["prefix_repetition", "--prefix-repetition-num-prefixes", "3", "--prefix-repetition-output-len", "4"],
-            Lengths { prefix: 256, prefixes: 3, input: 256, ..some },
-            (4, OutputLength::OfTheRow),
+            Source::PrefixRepetition(PrefixRepetitionPlan { prefixes: 3, ..repeated }),
+            4,
         ),
-        (&["sonnet"], Lengths { prefix: 200, input: 550, ..some }, (150, OutputLength::OfTheRow)),
-        (&["sharegpt"], some, (128, OutputLength::OfTheRow)),
-        (&["sharegpt", "--sharegpt-output-len", "8"], some, (8, OutputLength::OfThePlan)),
-        (&["burstgpt", "--output-len", "8"], some, (8, OutputLength::OfThePlan)),
-        (&["hf", "--hf-output-len", "8"], some, (8, OutputLength::OfThePlan)),
-        (&["jsonschemabench"], some, (512, OutputLength::OfTheRow)),
-        (&["bfcl", "--hf-output-len", "8"], some, (8, OutputLength::OfTheRow)),
-        (&["json"], some, (128, OutputLength::OfTheRow)),
-        (&["custom", "--output-len", "9"], some, (9, OutputLength::OfTheRow)),
-        (&["custom", "--custom-output-len", "9"], some, (9, OutputLength::OfThePlan)),
-        (&["custom", "--custom-output-len", "-1"], some, (128, OutputLength::OfEveryRow)),
+        (&["sonnet"], Source::Sonnet(sonnet.clone()), 150),
+        (
+            &["sonnet", "--sonnet-prefix-len", "7", "--input-len", "9"],
+            Source::Sonnet(SonnetPlan { prefix: 7, input: 9, ..sonnet }),
+            150,
+        ),
     ] {
         let plan = run(&[&["--dataset"], arguments].concat()).unwrap().settings.dataset;
-        assert_eq!((plan.drawing.lengths, (plan.output_len, plan.drawing.output)), (lengths, output), "{arguments:?}");
+        assert_eq!((plan.source, plan.output_len, plan.output), (source, tokens, OutputLength::OfTheRow), "{arguments:?}");
+    }
+}
+
+#[test]
+fn lengths_of_answers_come_from_the_row_or_the_flags() {
+    for (arguments, tokens, output) in [
+        (&["sharegpt"][..], 128, OutputLength::OfTheRow),
+        (&["sharegpt", "--sharegpt-output-len", "8"], 8, OutputLength::OfThePlan),
+        (&["burstgpt", "--output-len", "8"], 8, OutputLength::OfThePlan),
+        (&["hf", "--hf-output-len", "8"], 8, OutputLength::OfThePlan),
+        (&["jsonschemabench"], 512, OutputLength::OfTheRow),
+        (&["bfcl", "--hf-output-len", "8"], 8, OutputLength::OfTheRow),
+        (&["json"], 128, OutputLength::OfTheRow),
+        (&["custom", "--output-len", "9"], 9, OutputLength::OfTheRow),
+        (&["custom", "--custom-output-len", "9"], 9, OutputLength::OfThePlan),
+        (&["custom", "--custom-output-len", "-1"], 128, OutputLength::OfEveryRow),
+    ] {
+        let plan = run(&[&["--dataset"], arguments].concat()).unwrap().settings.dataset;
+        assert_eq!((plan.output_len, plan.output), (tokens, output), "{arguments:?}");
     }
 }
 
@@ -71,11 +82,18 @@ fn lengths_have_the_tools_defaults_and_flags() {
 fn rows_are_chosen_as_asked() {
     let plan = run(&["--dataset", "hf", "--hf-name", "a/b", "--disable-shuffle", "--no-oversample", "--hf-text-column", "q"]);
     let plan = plan.unwrap().settings.dataset;
-    assert_eq!(plan.dataset_path.as_deref(), Some("a/b"));
-    assert_eq!((plan.drawing.order, plan.drawing.shortfall), (Order::AsStored, Shortfall::Fewer));
-    assert_eq!(plan.drawing.part.text_column.as_deref(), Some("q"));
+    let own = HfPlan {
+        dataset_path: Some("a/b".to_owned()),
+        hf_name: Some("a/b".to_owned()),
+        text_column: Some("q".to_owned()),
+        order: Order::AsStored,
+        shortfall: Shortfall::Fewer,
+        ..HfPlan::default()
+    };
+    assert_eq!(plan.source, Source::Hf(own));
     let plan = run(&["--dataset", "hf", "--hf-name", "a/b", "--dataset-path", "x.jsonl"]).unwrap().settings.dataset;
-    assert_eq!((plan.dataset_path.as_deref(), plan.drawing.part.name.as_deref()), (Some("x.jsonl"), Some("a/b")));
+    let own = HfPlan { dataset_path: Some("x.jsonl".to_owned()), hf_name: Some("a/b".to_owned()), ..HfPlan::default() };
+    assert_eq!(plan.source, Source::Hf(own));
 }
 
 #[test]
@@ -87,8 +105,8 @@ fn a_plain_dataset_has_no_constraint_and_random_answers_no_end() {
             (0.0, Constraints::LeftOut),
             "{name}"
         );
-        assert_eq!(plan.settings.request.ignore_eos, is_random(name), "{name}");
-        assert_eq!(plan.warnings().len(), usize::from(is_random(name)), "{name}: {:?}", plan.warnings());
+        assert_eq!(plan.settings.request.ignore_eos, name.ignores_eos(), "{name}");
+        assert_eq!(plan.warnings().len(), usize::from(name.ignores_eos()), "{name}: {:?}", plan.warnings());
     }
     assert!(!run(&["--dataset", "random", "--disable-ignore-eos"]).unwrap().settings.request.ignore_eos);
     assert!(!run(&["--dataset", "random", "--backend", "tgi", "--port", "1"]).unwrap().settings.request.ignore_eos);
@@ -110,7 +128,7 @@ fn what_makes_no_sense_is_refused_by_name() {
         (&["json", "--disable-ignore-eos"], "--disable-ignore-eos has no meaning with --dataset json"),
         (&["burstgpt", "--disable-shuffle"], "--disable-shuffle has no meaning with --dataset burstgpt"),
         (&["random", "--dataset-path", "x"], "--dataset-path has no meaning with --dataset random"),
-        (&["json", "--hf-split", "test"], "--hf-subset or --hf-split has no meaning with --dataset json"),
+        (&["json", "--hf-split", "test"], "--hf-split has no meaning with --dataset json"),
         (&["hf", "--bfcl-categories", "simple"], "--bfcl-categories has no meaning with --dataset hf"),
     ] {
         let error = run(&[&["--dataset"], arguments].concat()).expect_err("the flags contradict each other");
@@ -119,4 +137,49 @@ fn what_makes_no_sense_is_refused_by_name() {
         assert!(error.hint.is_some(), "{arguments:?}");
     }
     assert!(run(&["--dataset", "random", "--no-guided-decoding"]).is_ok());
+}
+
+/// A value that is not the default.
+fn sample(flag: &clap::Arg) -> String {
+    let named = flag.get_possible_values().last().map(|value| value.get_name().to_owned());
+    match flag.get_value_names().and_then(|names| names.first()).map(|name| name.as_str()) {
+        Some("TOKENS" | "N" | "SECONDS") => "7".to_owned(),
+        Some("RATIO|JSON") => "0.5".to_owned(),
+        _ => named.unwrap_or_else(|| "x".to_owned()),
+    }
+}
+
+#[test]
+fn every_flag_that_a_dataset_reads_changes_its_settings() {
+    const WITHOUT_EFFECT: [&str; 2] = ["skip_chat_template", "random_batch_size"];
+    let program = Cli::command();
+    let bench = program.find_subcommand("bench").unwrap();
+    for name in DatasetName::ALL {
+        let server = if name == DatasetName::Audio { &["--backend", "openai-audio", "--port", "1"][..] } else { &[] };
+        let settings = |more: &[&str]| run(&[&["--dataset", name.name()], server, more].concat()).unwrap().settings;
+        let unset = settings(&[]);
+        let flags = bench.get_arguments().filter(|flag| name.reads(flag.get_id().as_str()));
+        for flag in flags.filter(|flag| !WITHOUT_EFFECT.contains(&flag.get_id().as_str())) {
+            let long = format!("--{}", flag.get_long().unwrap());
+            let is_switch = !flag.get_action().takes_values();
+            let typed = if is_switch { long } else { format!("{long}={}", sample(flag)) };
+            assert_ne!(settings(&[&typed]), unset, "{name} {typed}");
+        }
+    }
+}
+
+#[test]
+fn a_stray_flag_is_refused_with_the_datasets_that_read_it() {
+    let refused = |arguments: &[&str]| run(arguments).unwrap_err().hint.unwrap();
+    assert_eq!(
+        refused(&["--dataset", "regex", "--json-schema", "nested"]),
+        "use it with --dataset json or --dataset json-unique, or leave it out"
+    );
+    assert_eq!(
+        refused(&["--dataset", "json", "--grammar-dialect", "lark"]),
+        "use it with --dataset grammar or --dataset custom, or leave it out"
+    );
+    let mixed = ["--mix", "random:0.5,json:0.5", "--bfcl-categories", "simple"];
+    assert_eq!(refused(&mixed), "use it with --dataset bfcl, or leave it out");
+    assert!(run(&["--mix", "random:0.5,json:0.5", "--random-input-len", "7", "--json-schema", "nested"]).is_ok());
 }
