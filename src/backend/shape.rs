@@ -18,21 +18,15 @@ pub(crate) struct Shape {
     pub(super) asks_usage: bool,
     /// Whether there is a field for `--ignore-eos` (it is called `ignore_eos` wherever there is one).
     pub(super) ignores_eos: bool,
-    /// The sampling parameters that have a field, by our name and the server's.
-    pub(super) sampling: &'static [(&'static str, &'static str)],
+    /// The sampling parameters that have a field.
+    pub(super) sampling: &'static [&'static str],
+    /// Those of them whose field has another name: our name and the server's.
+    pub(super) renamed: &'static [(&'static str, &'static str)],
 }
 
-/// Every parameter under vLLM's names.
-const VLLM_SAMPLING: [(&str, &str); 8] = [
-    ("temperature", "temperature"),
-    ("top_p", "top_p"),
-    ("min_p", "min_p"),
-    ("frequency_penalty", "frequency_penalty"),
-    ("presence_penalty", "presence_penalty"),
-    ("repetition_penalty", "repetition_penalty"),
-    ("top_k", "top_k"),
-    ("seed", "seed"),
-];
+/// Every sampling parameter.
+const SAMPLING: [&str; 8] =
+    ["temperature", "top_p", "min_p", "frequency_penalty", "presence_penalty", "repetition_penalty", "top_k", "seed"];
 
 impl Shape {
     /// vLLM's completions.
@@ -43,12 +37,14 @@ impl Shape {
         says_stream: true,
         asks_usage: true,
         ignores_eos: true,
-        sampling: &VLLM_SAMPLING,
+        sampling: &SAMPLING,
+        renamed: &[],
     };
 
     /// The server's name for a sampling parameter of ours; `None` where it has no field.
     pub(super) fn sampling_field(&self, ours: &str) -> Option<&'static str> {
-        self.sampling.iter().find(|(name, _)| *name == ours).map(|(_, theirs)| *theirs)
+        let name = self.sampling.iter().find(|name| **name == ours)?;
+        Some(self.renamed.iter().find(|(ours, _)| ours == name).map_or(*name, |(_, theirs)| *theirs))
     }
 
     /// Whether sobench itself sets a field, at the top or inside `nest`: then nothing else may.

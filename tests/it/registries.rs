@@ -124,7 +124,7 @@ fn enums() -> BTreeMap<(String, String), BTreeSet<String>> {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_str().unwrap().trim_end_matches(".schema.json").to_owned();
         let contract: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
-        walk(&contract, String::new(), &mut |pointer, names| {
+        walk(&contract, "", &mut |pointer, names| {
             found.insert((name.clone(), pointer), names);
         });
     }
@@ -132,16 +132,16 @@ fn enums() -> BTreeMap<(String, String), BTreeSet<String>> {
 }
 
 /// Calls `found` with the pointer and the texts of each enum; other values of it (`null`) are left out.
-fn walk(value: &Value, pointer: String, found: &mut impl FnMut(String, BTreeSet<String>)) {
+fn walk(value: &Value, pointer: &str, found: &mut impl FnMut(String, BTreeSet<String>)) {
     match value {
         Value::Object(members) => {
             if let Some(Value::Array(values)) = members.get("enum") {
-                found(pointer.clone(), values.iter().filter_map(Value::as_str).map(str::to_owned).collect());
+                found(pointer.to_owned(), values.iter().filter_map(Value::as_str).map(str::to_owned).collect());
             }
-            members.iter().for_each(|(name, value)| walk(value, format!("{pointer}/{name}"), found));
+            members.iter().for_each(|(name, value)| walk(value, &format!("{pointer}/{name}"), found));
         }
         Value::Array(items) => {
-            items.iter().enumerate().for_each(|(index, value)| walk(value, format!("{pointer}/{index}"), found));
+            items.iter().enumerate().for_each(|(index, value)| walk(value, &format!("{pointer}/{index}"), found));
         }
         _ => {}
     }

@@ -59,7 +59,7 @@ pub(crate) struct DialectSpec {
     carry: fn(&Constraint, ServerKind, Option<&str>) -> Result<Carried, Refusal>,
 }
 
-/// A dialect of vLLM's or OpenAI's API for JSON alone. It has to say which fields are its own and how it carries a constraint.
+/// The base of every spec: a dialect for JSON alone, which has yet to say which fields are its own and how it carries a constraint.
 const JSON_ONLY: DialectSpec = DialectSpec {
     name: "json only",
     kinds: &["json", "json_object"],

@@ -5,10 +5,8 @@ use super::KindSpec;
 use super::openai::COMPLETIONS;
 use crate::backend::shape::Shape;
 
-const SAMPLING: [(&str, &str); 3] = [("temperature", "temperature"), ("top_p", "top_p"), ("top_k", "top_k")];
-
 pub(super) const SPEC: KindSpec = KindSpec {
     name: "deepspeed-mii",
-    body: Shape { asks_usage: false, ignores_eos: false, sampling: &SAMPLING, ..Shape::COMPLETIONS },
+    body: Shape { asks_usage: false, ignores_eos: false, sampling: &["temperature", "top_p", "top_k"], ..Shape::COMPLETIONS },
     ..COMPLETIONS
 };

@@ -22,25 +22,18 @@ use crate::backend::{Adapter, Decoder, RequestOptions, Unsendable};
 use crate::case::Case;
 use crate::constraint::GrammarSpelling;
 
-/// llama.cpp's names, which Ollama shares.
-pub(super) const SAMPLING: [(&str, &str); 8] = [
-    ("temperature", "temperature"),
-    ("top_p", "top_p"),
-    ("min_p", "min_p"),
-    ("frequency_penalty", "frequency_penalty"),
-    ("presence_penalty", "presence_penalty"),
-    ("repetition_penalty", "repeat_penalty"),
-    ("top_k", "top_k"),
-    ("seed", "seed"),
-];
-
 pub(super) const SPEC: KindSpec = KindSpec {
     name: "llama.cpp",
     path: "/completion",
     dialects: &[ConstraintDialect::LlamaCpp],
     auto_dialect: |_| ConstraintDialect::LlamaCpp,
     grammar_spelling: Some(GrammarSpelling::Portable),
-    body: Shape { length: "n_predict", asks_usage: false, sampling: &SAMPLING, ..Shape::COMPLETIONS },
+    body: Shape {
+        length: "n_predict",
+        asks_usage: false,
+        renamed: &[("repetition_penalty", "repeat_penalty")],
+        ..Shape::COMPLETIONS
+    },
     logprobs: Some(|n| json!({"n_probs": n})),
     product: Some(ProductSpec {
         owned_by: Some("llamacpp"),

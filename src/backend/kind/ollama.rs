@@ -33,7 +33,7 @@ pub(super) const SPEC: KindSpec = KindSpec {
         length: "num_predict",
         asks_usage: false,
         ignores_eos: false,
-        sampling: &super::llama_cpp::SAMPLING,
+        renamed: &[("repetition_penalty", "repeat_penalty")],
         ..Shape::COMPLETIONS
     },
     error_messages: &["/error"],

@@ -22,9 +22,6 @@ use crate::backend::wire::{self, Delta, Text, TextIs, WireError};
 use crate::backend::{Adapter, Decoder, RequestOptions, Unsendable};
 use crate::case::Case;
 
-/// What OpenAI has, and `top_k`, which vLLM adds; its other additions came later and are ignored before.
-const SAMPLING: [(&str, &str); 3] = [("temperature", "temperature"), ("top_p", "top_p"), ("top_k", "top_k")];
-
 pub(super) const SPEC: KindSpec = KindSpec {
     name: "openai-responses",
     path: "/v1/responses",
@@ -39,7 +36,8 @@ pub(super) const SPEC: KindSpec = KindSpec {
         length: "max_output_tokens",
         asks_usage: false,
         ignores_eos: false,
-        sampling: &SAMPLING,
+        // What OpenAI has, and `top_k`, which vLLM adds; its other additions came later and are ignored before.
+        sampling: &["temperature", "top_p", "top_k"],
         ..Shape::COMPLETIONS
     },
     logprobs: Some(|n| json!({"include": ["message.output_text.logprobs"], "top_logprobs": n})),

@@ -4,18 +4,13 @@ use super::KindSpec;
 use super::openai::{self, COMPLETIONS};
 use crate::backend::shape::Shape;
 
-const SAMPLING: [(&str, &str); 6] = [
-    ("temperature", "temperature"),
-    ("top_p", "top_p"),
-    ("frequency_penalty", "frequency_penalty"),
-    ("presence_penalty", "presence_penalty"),
-    ("repetition_penalty", "repetition_penalty"),
-    ("top_k", "top_k"),
-];
-
 pub(super) const SPEC: KindSpec = KindSpec {
     name: "scalellm",
-    body: Shape { asks_usage: false, sampling: &SAMPLING, ..Shape::COMPLETIONS },
+    body: Shape {
+        asks_usage: false,
+        sampling: &["temperature", "top_p", "frequency_penalty", "presence_penalty", "repetition_penalty", "top_k"],
+        ..Shape::COMPLETIONS
+    },
     logprobs: Some(openai::logprobs),
     ..COMPLETIONS
 };

@@ -22,17 +22,6 @@ use crate::backend::wire::{self, Delta, Text, TextIs, WireError};
 use crate::backend::{Adapter, Decoder, RequestOptions, Unsendable};
 use crate::case::Case;
 
-const SAMPLING: [(&str, &str); 8] = [
-    ("temperature", "temperature"),
-    ("top_p", "top_p"),
-    ("min_p", "min_p"),
-    ("frequency_penalty", "frequency_penalty"),
-    ("presence_penalty", "presence_penalty"),
-    ("repetition_penalty", "repetition_penalty"),
-    ("top_k", "top_k"),
-    ("seed", "sampling_seed"),
-];
-
 pub(super) const SPEC: KindSpec = KindSpec {
     name: "sglang",
     path: "/generate",
@@ -44,7 +33,7 @@ pub(super) const SPEC: KindSpec = KindSpec {
         prompt: "text",
         length: "max_new_tokens",
         asks_usage: false,
-        sampling: &SAMPLING,
+        renamed: &[("seed", "sampling_seed")],
         ..Shape::COMPLETIONS
     },
     logprobs: Some(|n| json!({"return_logprob": true, "top_logprobs_num": n})),

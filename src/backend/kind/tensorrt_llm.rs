@@ -22,16 +22,6 @@ use crate::backend::wire::{self, Delta, Text, WireError};
 use crate::backend::{Adapter, Decoder, RequestOptions, Unsendable};
 use crate::case::Case;
 
-const SAMPLING: [(&str, &str); 7] = [
-    ("temperature", "temperature"),
-    ("top_p", "top_p"),
-    ("frequency_penalty", "frequency_penalty"),
-    ("presence_penalty", "presence_penalty"),
-    ("repetition_penalty", "repetition_penalty"),
-    ("top_k", "top_k"),
-    ("seed", "seed"),
-];
-
 pub(super) const SPEC: KindSpec = KindSpec {
     name: "tensorrt-llm",
     // The model's name is part of Triton's path, and `ensemble` is what TensorRT-LLM's own repository calls it.
@@ -40,7 +30,13 @@ pub(super) const SPEC: KindSpec = KindSpec {
     path_words: &["generate"],
     dialects: &[ConstraintDialect::TritonGuide],
     auto_dialect: |_| ConstraintDialect::TritonGuide,
-    body: Shape { prompt: "text_input", asks_usage: false, ignores_eos: false, sampling: &SAMPLING, ..Shape::COMPLETIONS },
+    body: Shape {
+        prompt: "text_input",
+        asks_usage: false,
+        ignores_eos: false,
+        sampling: &["temperature", "top_p", "frequency_penalty", "presence_penalty", "repetition_penalty", "top_k", "seed"],
+        ..Shape::COMPLETIONS
+    },
     names_model: false,
     error_messages: &["/error"],
     product: Some(ProductSpec {

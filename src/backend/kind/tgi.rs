@@ -21,15 +21,6 @@ use crate::backend::wire::{self, Delta, Text, TextIs, WireError};
 use crate::backend::{Adapter, Decoder, RequestOptions, Sampling, Unsendable};
 use crate::case::Case;
 
-const SAMPLING: [(&str, &str); 6] = [
-    ("temperature", "temperature"),
-    ("top_p", "top_p"),
-    ("frequency_penalty", "frequency_penalty"),
-    ("repetition_penalty", "repetition_penalty"),
-    ("top_k", "top_k"),
-    ("seed", "seed"),
-];
-
 pub(super) const SPEC: KindSpec = KindSpec {
     name: "tgi",
     path: "/generate_stream",
@@ -44,7 +35,8 @@ pub(super) const SPEC: KindSpec = KindSpec {
         says_stream: false,
         asks_usage: false,
         ignores_eos: false,
-        sampling: &SAMPLING,
+        sampling: &["temperature", "top_p", "frequency_penalty", "repetition_penalty", "top_k", "seed"],
+        renamed: &[],
     },
     logprobs: Some(|n| json!({"parameters": {"top_n_tokens": n}})),
     names_model: false,
