@@ -12,6 +12,7 @@ use super::file::{check_rows, read_lines};
 use super::{DatasetPlan, OutputLength, Row, Rows, RowsKind};
 use crate::case::Prompt;
 use crate::error::{Error, Result};
+use crate::notice::DatasetNotice;
 use crate::random::NumpyRandom;
 use crate::tokenizer::Tokenizer;
 
@@ -54,9 +55,8 @@ pub(super) fn rows(plan: &DatasetPlan, tokenizer: &Tokenizer) -> Result<Rows> {
         Row { output_len, name: format!("prompt {index}"), ..Row::free(Prompt::Text(tokenizer.decode(&tokens).into())) }
     });
     let rows: Vec<Row> = rows.collect();
-    let notices =
-        is_short.then(|| format!("{} logged requests for {count} prompts: each is drawn from all of them", logged.len()));
-    let notices = notices.into_iter().collect();
+    let notice = is_short.then(|| DatasetNotice::LoggedRequestsDrawn { logged: logged.len(), prompts: count }.into());
+    let notices = notice.into_iter().collect();
     Ok(Rows { rows, kind: RowsKind::Whole, source: path.clone(), converted_from: None, notices })
 }
 
@@ -100,6 +100,7 @@ mod tests {
     use crate::dataset::DatasetName;
     use crate::dataset::golden::check;
     use crate::dataset::tests::{plan, tokenizer};
+    use crate::notice::sentences;
 
     fn of(path: &str, seed: u64, num_prompts: usize) -> DatasetPlan {
         DatasetPlan { seed, num_prompts, dataset_path: Some(path.to_owned()), ..plan(DatasetName::Burstgpt) }
@@ -108,9 +109,9 @@ mod tests {
     #[test]
     fn the_same_seed_draws_the_requests_that_vllm_draws() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/datasets/burstgpt.csv");
-        assert_eq!(check(&of(path, 0, 4), "burstgpt", "plain").notices, [""; 0]);
+        assert_eq!(check(&of(path, 0, 4), "burstgpt", "plain").notices, []);
         let again = check(&of(path, 9, 12), "burstgpt", "again");
-        assert_eq!(again.notices, ["8 logged requests for 12 prompts: each is drawn from all of them"]);
+        assert_eq!(sentences(&again.notices), ["8 logged requests for 12 prompts: each is drawn from all of them"]);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::{MAX_MADE_TOKENS, MAX_PROMPT_TOKENS};
 use crate::error::{Error, Result};
+use crate::notice::{DatasetNotice, Notice};
 use crate::tokenizer::Tokenizer;
 
 /// How often a text is cut or filled up before its length is taken as it is: vLLM's own limit.
@@ -73,12 +74,6 @@ pub(super) fn check_amount(tokens: u64, prompts: usize) -> Result<()> {
 }
 
 /// What is said of prompts that did not come out as long as wanted.
-pub(super) fn notice(excess: i64) -> Option<String> {
-    let direction = if excess > 0 { "more" } else { "fewer" };
-    (excess != 0).then(|| {
-        format!(
-            "the prompts have {} {direction} tokens in all than asked for: not every run of tokens is read as it was spelt",
-            excess.abs()
-        )
-    })
+pub(super) fn notice(excess: i64) -> Option<Notice> {
+    (excess != 0).then(|| DatasetNotice::PromptLengths { excess_tokens: excess }.into())
 }

@@ -15,6 +15,7 @@ use crate::case::{Message, Prompt};
 use crate::error::{Error, Result};
 use crate::hub::HubSettings;
 use crate::input::json::Repeated;
+use crate::notice::DatasetNotice;
 use crate::tokenizer::Tokenizer;
 
 /// Names under which columns of chats are looked for, the surest first.
@@ -62,7 +63,7 @@ pub(super) fn rows(plan: &DatasetPlan, tokenizer: &Tokenizer, hub: &HubSettings)
     }
     let mut notices = found.notices;
     notices.extend(repeated.notice());
-    notices.extend((left_out > 0).then(|| format!("{left_out} rows are left out: empty, or {UNASKED}")));
+    notices.extend((left_out > 0).then(|| DatasetNotice::RowsLeftOut { rows: left_out, lengths: UNASKED.to_owned() }.into()));
     let source = match &part.name {
         Some(known) if known != name => format!("{} ({known})", found.source),
         _ => found.source,
@@ -199,7 +200,7 @@ mod tests {
         assert_eq!(said, [("system", "Answer in one word."), ("user", "Which colour has the sky at noon?")]);
         let Prompt::Messages(messages) = &chats.rows[1].prompt else { panic!("a chat was expected") };
         assert_eq!((messages.len(), messages[0].role.as_str()), (1, "user"));
-        assert!(chats.notices[0].starts_with("1 rows are left out"), "{:?}", chats.notices);
+        assert!(chats.notices[0].to_string().starts_with("1 rows are left out"), "{:?}", chats.notices);
 
         let mut fixed = of("chats.jsonl", Part::default());
         fixed.drawing.output = OutputLength::OfThePlan;

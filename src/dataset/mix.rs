@@ -7,6 +7,7 @@ use super::{Dataset, DatasetPlan, cases, load_with};
 use crate::case::DATASET_TAG;
 use crate::error::{Error, Result};
 use crate::hub::HubSettings;
+use crate::notice::{DatasetNotice, Notice};
 use crate::random::PythonRandom;
 use crate::tokenizer::Tokenizer;
 
@@ -44,10 +45,11 @@ pub(super) fn load(mix: &DatasetPlan, tokenizer: &Tokenizer, hub: &HubSettings) 
     }
     let mut order: Vec<usize> = parts.iter().enumerate().flat_map(|(place, (_, part))| vec![place; part.cases.len()]).collect();
     PythonRandom::new(mix.seed).shuffle(&mut order);
-    let (sources, notices): (Vec<String>, Vec<Vec<String>>) = parts
+    let (sources, notices): (Vec<String>, Vec<Vec<Notice>>) = parts
         .iter()
         .map(|(name, part)| {
-            let notices = part.notices.iter().map(|notice| format!("{name}: {notice}")).collect();
+            let of_mix = |notice| DatasetNotice::PartOfMix { dataset: name.to_string(), notice: Box::new(notice) }.into();
+            let notices = part.notices.iter().cloned().map(of_mix).collect();
             (format!("{} of {name} from {}", part.cases.len(), part.source), notices)
         })
         .unzip();

@@ -42,6 +42,7 @@ use crate::case::{Case, Prompt};
 use crate::constraint::{Constraint, GrammarDialect};
 use crate::error::Result;
 use crate::hub::HubSettings;
+use crate::notice::Notice;
 use crate::tokenizer::Tokenizer;
 
 /// What is going to be asked, and what is known of where it came from.
@@ -58,8 +59,8 @@ pub struct Dataset {
     pub source: String,
     /// The notation that grammars were written in, where they are sent in the other one.
     pub converted_from: Option<GrammarDialect>,
-    /// What the user should know, each a sentence without its full stop.
-    pub notices: Vec<String>,
+    /// What the user should know.
+    pub notices: Vec<Notice>,
 }
 
 /// One row of a dataset, before it is repeated and dealt into arms.
@@ -104,7 +105,7 @@ struct Rows {
     kind: RowsKind,
     source: String,
     converted_from: Option<GrammarDialect>,
-    notices: Vec<String>,
+    notices: Vec<Notice>,
 }
 
 impl Rows {

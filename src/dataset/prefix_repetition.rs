@@ -8,6 +8,7 @@ use super::exact::{check_amount, notice, of_length, vocabulary_size};
 use super::{DatasetPlan, Row, Rows, RowsKind, SHIPPED};
 use crate::case::Prompt;
 use crate::error::{Error, Result};
+use crate::notice::DatasetNotice;
 use crate::random::NumpyRandom;
 use crate::tokenizer::Tokenizer;
 
@@ -47,8 +48,7 @@ pub(super) fn rows(plan: &DatasetPlan, tokenizer: &Tokenizer) -> Result<Rows> {
         }
     }
     plan.put_in_order(&mut rows);
-    let fewer = (rows.len() < count)
-        .then(|| format!("{} prompts of {count}: each of the {prefixes} beginnings gets equally many", rows.len()));
+    let fewer = (rows.len() < count).then(|| DatasetNotice::FewerPrompts { prompts: rows.len(), wanted: count, prefixes }.into());
     let notices = notice(excess).into_iter().chain(fewer).collect();
     Ok(Rows { rows, kind: RowsKind::Whole, source: SHIPPED.to_owned(), converted_from: None, notices })
 }
@@ -69,7 +69,7 @@ mod tests {
     fn prompts_are_vllms() {
         let lengths = Lengths { prefix: 12, input: 9, prefixes: 3, ..Lengths::default() };
         let plain = check(&DatasetPlan { output_len: 5, ..with(0, 11, lengths, Order::Shuffled) }, "prefix_repetition", "plain");
-        assert_eq!(plain.notices[1], "9 prompts of 11: each of the 3 beginnings gets equally many");
+        assert_eq!(plain.notices[1].to_string(), "9 prompts of 11: each of the 3 beginnings gets equally many");
         let lengths = Lengths { prefix: 5, input: 20, prefixes: 2, ..Lengths::default() };
         check(&with(3, 4, lengths, Order::AsStored), "prefix_repetition", "in_order");
     }

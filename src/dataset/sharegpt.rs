@@ -13,6 +13,7 @@ use crate::case::Prompt;
 use crate::error::{Error, Result};
 use crate::input;
 use crate::input::json::{self, Repeated};
+use crate::notice::{DatasetNotice, Notice};
 use crate::tokenizer::Tokenizer;
 
 /// The fewest tokens of a question, and of an answer whose length is the row's (`is_valid_sequence` of vLLM's benchmarks, like the
@@ -76,12 +77,12 @@ pub(super) fn rows(plan: &DatasetPlan, tokenizer: &Tokenizer) -> Result<Rows> {
         return Err(Error::usage(format!("every conversation is left out: {UNASKED}: {path}"))
             .hint("give a file with others, or set --sharegpt-output-len"));
     }
-    notices.extend((unseen > 0).then(|| format!("{unseen} questions are about an image or a video, which is not sent")));
+    notices.extend((unseen > 0).then(|| DatasetNotice::ImagesNotSent { questions: unseen }.into()));
     Ok(Rows { rows, kind: RowsKind::Sampled, source: path.clone(), converted_from: None, notices })
 }
 
 /// The conversations, and what is said of the file.
-fn read(path: &str) -> Result<(Vec<Entry>, Vec<String>)> {
+fn read(path: &str) -> Result<(Vec<Entry>, Vec<Notice>)> {
     let wrong = |words: &str| {
         Error::usage(format!("{path}: not a list of conversations: {words}"))
             .hint("each entry has \"conversations\", a list of turns, each with the text \"value\"")
@@ -112,6 +113,7 @@ mod tests {
     use crate::dataset::golden::check;
     use crate::dataset::tests::{plan, tokenizer};
     use crate::dataset::{DatasetName, Drawing, Order, Shortfall};
+    use crate::notice::sentences;
 
     const FIXTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/datasets/sharegpt.json");
 
@@ -122,9 +124,9 @@ mod tests {
     #[test]
     fn the_same_seed_selects_the_rows_that_vllm_selects() {
         let plain = Drawing::default();
-        assert_eq!(check(&of(0, 4, plain.clone()), "sharegpt", "plain").notices, [""; 0]);
+        assert_eq!(check(&of(0, 4, plain.clone()), "sharegpt", "plain").notices, []);
         let again = check(&of(1, 12, plain.clone()), "sharegpt", "oversampled");
-        assert_eq!(again.notices, ["8 rows for 12 prompts: the other 4 are drawn from them again"]);
+        assert_eq!(sentences(&again.notices), ["8 rows for 12 prompts: the other 4 are drawn from them again"]);
         check(&of(1, 12, Drawing { shortfall: Shortfall::Fewer, ..plain.clone() }), "sharegpt", "short");
         check(&of(0, 3, Drawing { order: Order::AsStored, ..plain.clone() }), "sharegpt", "in_order");
         let fixed = Drawing { output: OutputLength::OfThePlan, ..plain };
@@ -157,6 +159,9 @@ mod tests {
         let turn = r#"{"value": "What is to be seen on this picture of ours?"}"#;
         std::fs::write(&path, format!(r#"[{{"image": "a.png", "conversations": [{turn}, {turn}]}}]"#)).unwrap();
         let plan = DatasetPlan { dataset_path: path.to_str().map(str::to_owned), ..of(0, 1, Drawing::default()) };
-        assert_eq!(rows(&plan, &tokenizer()).unwrap().notices, ["1 questions are about an image or a video, which is not sent"]);
+        assert_eq!(
+            sentences(&rows(&plan, &tokenizer()).unwrap().notices),
+            ["1 questions are about an image or a video, which is not sent"]
+        );
     }
 }

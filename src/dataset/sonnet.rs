@@ -11,6 +11,7 @@ use super::file::{check_rows, read_document};
 use super::{DatasetPlan, PromptForm, Row, Rows, RowsKind};
 use crate::case::{Message, Prompt};
 use crate::error::{Error, Result};
+use crate::notice::DatasetNotice;
 use crate::random::PythonRandom;
 use crate::tokenizer::Tokenizer;
 
@@ -68,9 +69,8 @@ pub(super) fn rows(plan: &DatasetPlan, tokenizer: &Tokenizer) -> Result<Rows> {
         let asked = if plan.prompt_form == PromptForm::Messages { prompt } else { whole };
         rows.push(Row { name: format!("prompt {index}"), ..Row::free(Prompt::Text(asked.into())) });
     }
-    let untemplated = (!templated && plan.prompt_form != PromptForm::Messages)
-        .then(|| "the tokenizer has no chat template, so that the prompts are sent without one".to_owned());
-    let notices = untemplated.into_iter().collect();
+    let is_untemplated = !templated && plan.prompt_form != PromptForm::Messages;
+    let notices = is_untemplated.then(|| DatasetNotice::NoChatTemplate.into()).into_iter().collect();
     Ok(Rows { rows, kind: RowsKind::Whole, source: path.clone(), converted_from: None, notices })
 }
 

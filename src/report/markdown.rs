@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use super::conditions::{lines, notes};
+use super::conditions::{lines, note_text, notes};
 use super::escape::{markdown_code, markdown_text};
 use super::tables::{RATE_COLUMNS, is_judged, rate_rows};
 use super::text::figure;
@@ -107,7 +107,7 @@ fn example(excerpt: &Excerpt) -> String {
 fn add_notes(page: &mut String, report: &Report) {
     let notes = notes(report);
     for note in notes.iter().take(NOTES_MAX) {
-        let _ = writeln!(page, "- {}", markdown_text(note));
+        let _ = writeln!(page, "- {}", markdown_text(&note_text(note)));
     }
     if notes.len() > NOTES_MAX {
         let _ = writeln!(page, "- and {} more notes, in the other forms of this report", notes.len() - NOTES_MAX);
@@ -128,6 +128,7 @@ mod tests {
     use crate::case::Arm;
     use crate::metrics::client::ClientPart;
     use crate::metrics::testing::{Made, made};
+    use crate::notice::Notice;
     use crate::observation::Outcome;
     use crate::record::RunRecord;
     use crate::record::testing::record;
@@ -142,7 +143,7 @@ mod tests {
     fn a_comment_says_what_ran_how_well_and_why_not() {
         let mut odd = record();
         odd.server.model_id = "m|`x`".into();
-        odd.notices = vec!["the server said @everyone <b>".into()];
+        odd.notices = vec![Notice::Other("the server said @everyone <b>".into())];
         let invalid = Verdict::Invalid { reason: Reason::ExtraText { byte: 2 } };
         let refused = Outcome::Rejected { status: 400, body: "no | @you".into(), advice: None };
         let run = [
@@ -156,7 +157,7 @@ mod tests {
 
     #[test]
     fn many_notes_are_counted() {
-        let notices = (0..40).map(|it| format!("note {it}")).collect();
+        let notices = (0..40).map(|number| Notice::Other(format!("note {number}"))).collect();
         let page = rendered(&[made()], RunRecord { notices, ..record() }, false);
         assert!(page.contains("- note 11\n- and 28 more notes"), "{page}");
     }

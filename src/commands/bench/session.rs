@@ -14,6 +14,7 @@ use crate::constraint::{Constraint, GrammarDialect, GrammarSpelling};
 use crate::driver::{self, Client, DriverOptions, Endpoint, Limits, ModelInfo, Stop};
 use crate::engine::{EngineName, EnginePolicy, Route};
 use crate::error::{Error, Result};
+use crate::notice::{BenchNotice, Notice};
 use crate::record::{ConstraintSettings, Engine, EngineChoice, EngineWork, Settings};
 use crate::server::{self, EmbeddedOptions, EmbeddedServer, SYNTHETIC_MODEL};
 
@@ -36,7 +37,7 @@ pub struct Session {
     pub server_version: Option<String>,
     pub engine_choice: EngineChoice,
     /// Things found out that the reader of the result has to know.
-    pub notices: Vec<String>,
+    pub notices: Vec<Notice>,
     /// What it is taken for, by its kind and its own words.
     server: Server,
     /// Kept for as long as the run: dropping it stops the server.
@@ -165,7 +166,7 @@ impl Session {
                 Some(name) => EngineChoice::Selected(name.clone()),
                 None => EngineChoice::None,
             },
-            notices: vec![synthetic("the embedded engine")],
+            notices: vec![BenchNotice::SyntheticModel { embedded: true }.into()],
             server: Server::Embedded,
             embedded: Some(embedded),
             served: None,
@@ -226,11 +227,6 @@ impl RunPlan {
     }
 }
 
-/// What the reader of the figures has to know of our own model.
-fn synthetic(whose: &str) -> String {
-    format!("answers come from {whose}: its model is synthetic, and the figures are not those of a GPU server")
-}
-
 /// The engine that our own server names at `/version`, with its settings.
 async fn served_engine(client: &Client) -> Option<Engine> {
     #[derive(Deserialize)]
@@ -259,24 +255,22 @@ async fn listed_model(client: &Client, named: Option<&str>) -> Result<Option<Mod
 }
 
 /// What becomes of the engine that the user named, and what is known beforehand of the dialect.
-fn known_of(engine: Option<&str>, server: Server, dialect: ConstraintDialect) -> (EngineChoice, Vec<String>) {
+fn known_of(engine: Option<&str>, server: Server, dialect: ConstraintDialect) -> (EngineChoice, Vec<Notice>) {
     let ignored = ignored_dialect(server, dialect);
     let honoured = ignored.is_none() && honours_engine(server);
     let (choice, declared) = declared_engine(engine, dialect, honoured);
-    let ours = (server == Server::Embedded).then(|| synthetic("a server that sobench serve runs"));
+    let ours = (server == Server::Embedded).then(|| BenchNotice::SyntheticModel { embedded: false }.into());
     (choice, ours.into_iter().chain(declared).chain(ignored).collect())
 }
 
 /// Only the guided dialect has a field for the engine; elsewhere the user's word is recorded as such.
-fn declared_engine(engine: Option<&str>, dialect: ConstraintDialect, honoured: bool) -> (EngineChoice, Option<String>) {
+fn declared_engine(engine: Option<&str>, dialect: ConstraintDialect, honoured: bool) -> (EngineChoice, Option<Notice>) {
     match (engine, dialect) {
         (None, _) => (EngineChoice::None, None),
         (Some(engine), ConstraintDialect::Guided) if honoured => (EngineChoice::Selected(engine.to_owned()), None),
         (Some(engine), _) => {
-            let notice = format!(
-                "the server decides its decoding engine, not the request: --guided-decoding-backend {engine} is recorded as declared"
-            );
-            (EngineChoice::Declared(engine.to_owned()), Some(notice))
+            let notice = BenchNotice::EngineDeclared { engine: engine.to_owned() };
+            (EngineChoice::Declared(engine.to_owned()), Some(notice.into()))
         }
     }
 }
@@ -301,13 +295,13 @@ pub(crate) fn grammar_spelling(server: Server, dialect: ConstraintDialect, asked
 }
 
 /// A field that this version is known to drop is worth a word before the numbers are read.
-fn ignored_dialect(server: Server, dialect: ConstraintDialect) -> Option<String> {
+fn ignored_dialect(server: Server, dialect: ConstraintDialect) -> Option<Notice> {
     let Server::Vllm { version: Some(version) } = server else { return None };
     let too_new = dialect == ConstraintDialect::Guided && version >= (0, 12);
     let too_old = dialect == ConstraintDialect::StructuredOutputs && version < (0, 11);
     (too_new || too_old).then(|| {
-        let (major, minor) = version;
-        format!("vLLM {major}.{minor} ignores the fields of --constraint-dialect {dialect}: expect unconstrained answers")
+        let (vllm_major, vllm_minor) = version;
+        BenchNotice::DialectIgnored { vllm_major, vllm_minor, dialect }.into()
     })
 }
 

@@ -78,7 +78,7 @@ fn prove(options: &MaskOptions, effort: Effort, stop: &AtomicBool) -> Result<Pro
     entries.get().filter(|_| findings.get().is_none()).inspect(|progress| progress.finish());
     findings.get().inspect(|progress| progress.finish());
     let proved = proved?;
-    proved.notices.iter().for_each(|notice| terminal::warn(notice));
+    proved.notices.iter().for_each(|notice| terminal::warn(&notice.to_string()));
     Ok(proved)
 }
 

@@ -9,6 +9,7 @@ use tabled::settings::{Alignment, Modify, Style};
 
 use crate::commands::score::{Agreement, Score};
 use crate::metrics::excerpt::Group;
+use crate::notice::sentences;
 use crate::printable::printable;
 use crate::report::tables::{disagreements, groups, rate_cells, reasons, trimmed, unjudged};
 
@@ -58,7 +59,8 @@ fn page(score: &Score) -> String {
             page += &format!("{title}\n{}\n\n", trimmed(&table));
         }
     }
-    let said = score.assumptions.iter().map(|it| ("assumed", it)).chain(score.notices.iter().map(|it| ("note", it)));
+    let notices = sentences(&score.notices);
+    let said = score.assumptions.iter().map(|it| ("assumed", it)).chain(notices.iter().map(|notice| ("note", notice)));
     for (what, words) in said {
         page += &format!("{what}: {}\n", printable(words, MAX_CHARS));
     }

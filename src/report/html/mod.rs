@@ -7,7 +7,7 @@ mod charts;
 use std::fmt::Write as _;
 
 use super::breakdown::{self, Parts};
-use super::conditions::{lines, notes};
+use super::conditions::{lines, note_text, notes};
 use super::escape::escape;
 use super::tables::{RATE_COLUMNS, is_judged, rate_rows};
 use super::text::figure;
@@ -102,7 +102,7 @@ fn add_head(page: &mut String, report: &Report) {
         let _ = write!(page, "<p{class}>{}</p>", escape(&client_sentence(part)));
     }
     for note in notes(report) {
-        let _ = write!(page, "<p>note: {}</p>", escape(&note));
+        let _ = write!(page, "<p>note: {}</p>", escape(&note_text(&note)));
     }
 }
 
@@ -173,6 +173,7 @@ mod tests {
     use super::*;
     use crate::case::Arm;
     use crate::metrics::testing::{Made, made};
+    use crate::notice::Notice;
     use crate::observation::Outcome;
     use crate::record::testing::record;
     use crate::report::page::testing::check_well_formed;
@@ -212,7 +213,7 @@ mod tests {
         hostile.server.base_url = HOSTILE.into();
         hostile.settings.report.label = Some(HOSTILE.into());
         hostile.settings.report.metadata = vec![(HOSTILE.into(), HOSTILE.into())];
-        hostile.notices = vec![HOSTILE.into()];
+        hostile.notices = vec![Notice::Other(HOSTILE.into())];
         let page = with_view(&eventful(), hostile, |view| {
             render(&View { report: &Report { partial: true, ..view.report.clone() }, ..view })
         });

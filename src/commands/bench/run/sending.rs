@@ -11,6 +11,7 @@ use crate::commands::bench::session::Session;
 use crate::constraint::{Constraint, GrammarDialect};
 use crate::driver::{self, Beginning, InARow, Outside, Ran, Stop, Told};
 use crate::error::{Error, Result};
+use crate::notice::{BenchNotice, Notice};
 use crate::observation::{Advice, Observation, Outcome, TransportCause, failure_words};
 use crate::printable::printable_body;
 use crate::runlog::write::Teller;
@@ -60,7 +61,7 @@ pub(super) struct Trial<'a> {
     pub(super) answered: &'a Case,
     /// Fingerprints of the constraints that were sent.
     pub(super) constraints: HashSet<String>,
-    pub(super) notices: Vec<String>,
+    pub(super) notices: Vec<Notice>,
 }
 
 /// What the warm-ups came to.
@@ -92,7 +93,7 @@ impl Sending<'_> {
                 Outcome::Rejected { status: 400 | 422, .. } => return Ok(Tried::Refused { requests: before + 1, error }),
                 _ => return Err(error),
             }
-            notices.push(format!("the trial run's request {} was refused; another one was tried", case.id));
+            notices.push(BenchNotice::TrialRefused { request: case.id.clone() }.into());
         }
         Err(Error::internal("a dataset without cases"))
     }

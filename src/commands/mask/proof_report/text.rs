@@ -59,7 +59,7 @@ pub fn render(summary: &Summary) -> String {
         let _ = writeln!(page, "{name}: {condition}");
     }
     for notice in &proving.notices {
-        let _ = writeln!(page, "note: {}", printable(notice, NOTICE_MAX_CHARS));
+        let _ = writeln!(page, "note: {}", printable(&notice.to_string(), NOTICE_MAX_CHARS));
     }
     page
 }

@@ -124,7 +124,8 @@ pub(super) fn partial(summary: &Summary) -> Option<String> {
 /// The caller's notices, and holes in the data.
 pub(super) fn notes(summary: &Summary) -> Vec<String> {
     let measurement = &summary.measurement;
-    let mut notes: Vec<String> = measurement.notices.iter().map(|it| printable(it, NOTICE_MAX_CHARS)).collect();
+    let mut notes: Vec<String> =
+        measurement.notices.iter().map(|notice| printable(&notice.to_string(), NOTICE_MAX_CHARS)).collect();
     let selected = measurement.about.selected as u64;
     for engine in summary.engines.iter().filter(|it| it.schemas != selected) {
         notes.push(format!("{} has rows of {} of {} schemas", engine.engine.name(), count(engine.schemas), count(selected)));
@@ -176,6 +177,7 @@ mod tests {
     use crate::engine::EngineName;
     use crate::error::Result;
     use crate::mask::row::{RouteRow, Row, Stage, StopCause};
+    use crate::notice::Notice;
 
     #[test]
     fn a_page_shows_every_figure_with_unit_and_count() {
@@ -287,7 +289,7 @@ mod tests {
             }))
         };
         let mut loud = measurement(&engines);
-        loud.notices = vec![long.clone()];
+        loud.notices = vec![Notice::Other(long.clone())];
         loud.about.corpora[0].source.clone_from(&long);
         loud.about.engines[0].version.clone_from(&long);
         for summary in [eventful(), Summary::build(loud, rows).unwrap()] {

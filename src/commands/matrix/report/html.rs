@@ -35,7 +35,7 @@ pub(super) fn render(comparison: &Comparison) -> String {
         let _ = write!(page, "<p><strong>{}</strong></p>", escape(&shown(&knee)));
     }
     for notice in &comparison.notices {
-        let _ = write!(page, "<p>note: {}</p>", escape(&shown(notice)));
+        let _ = write!(page, "<p>note: {}</p>", escape(&shown(&notice.to_string())));
     }
     legend(comparison).iter().for_each(|line| {
         let _ = write!(page, "<p>{}</p>", escape(line));

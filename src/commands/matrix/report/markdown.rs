@@ -24,7 +24,7 @@ pub(super) fn render(comparison: &Comparison) -> String {
         let _ = writeln!(page, "\n**{}**", markdown_text(&shown(&knee)));
     }
     for notice in &comparison.notices {
-        let _ = writeln!(page, "\n> {}", markdown_text(&shown(notice)));
+        let _ = writeln!(page, "\n> {}", markdown_text(&shown(&notice.to_string())));
     }
     page.push_str("\n<sub>\n");
     legend(comparison).iter().for_each(|line| {

@@ -18,6 +18,7 @@ use crate::metrics::Slo;
 use crate::metrics::knee::Knee;
 use crate::metrics::overhead::Overhead;
 use crate::metrics::stats::{Rate, Summary};
+use crate::notice::{Notice, as_sentences};
 use crate::output_format::OutputFormat;
 
 /// What the file says that it is.
@@ -38,8 +39,9 @@ pub struct Comparison {
     pub knees: Vec<KneeRow>,
     /// Every run, in the order in which they were made.
     pub runs: Vec<MatrixRun>,
-    /// What the reader has to know besides the numbers, a sentence each.
-    pub notices: Vec<String>,
+    /// What the reader has to know besides the numbers.
+    #[serde(serialize_with = "as_sentences")]
+    pub notices: Vec<Notice>,
 }
 
 /// Under which conditions the numbers came about.

@@ -29,7 +29,7 @@ pub(super) fn render(comparison: &Comparison) -> String {
         knees.iter().for_each(|knee| add_wrapped(&mut page, &shown(knee)));
     }
     page.push('\n');
-    comparison.notices.iter().for_each(|notice| add_wrapped(&mut page, &format!("note: {}", shown(notice))));
+    comparison.notices.iter().for_each(|notice| add_wrapped(&mut page, &format!("note: {}", shown(&notice.to_string()))));
     legend(comparison).iter().for_each(|line| add_wrapped(&mut page, line));
     page
 }

@@ -40,7 +40,7 @@ pub(crate) fn render(preflight: &Preflight) -> String {
         preflight
             .notices
             .iter()
-            .for_each(|it| add_wrapped(&mut page, &format!("note: {}", printable(it, WORDS_CHARS + ANSWER_CHARS))));
+            .for_each(|it| add_wrapped(&mut page, &format!("note: {}", printable(&it.to_string(), WORDS_CHARS + ANSWER_CHARS))));
     }
     page.push_str("\nWhat the words mean\n");
     for class in Class::ALL.into_iter().filter(|class| preflight.cells.iter().any(|cell| cell.finding.class == *class)) {
@@ -177,6 +177,7 @@ fn facts(preflight: &Preflight) -> Vec<(&'static str, String)> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::notice::Notice;
     use crate::preflight::testing::{cell, preflight};
     use crate::preflight::{Cause, Finding, Product, ServerFacts, Spelling};
     use ConstraintDialect::{Guided, ResponseFormat, StructuredOutputs};
@@ -210,7 +211,7 @@ pub(crate) mod tests {
         };
         let declared = ["m", "z", "b"].map(str::to_owned);
         found.spelling = Some(Spelling::read(r#"{"m": "1", "z": "ü", "b": "2"}"#, &declared));
-        found.notices = vec!["a notice\u{202e}".to_owned()];
+        found.notices = vec![Notice::Other("a notice\u{202e}".to_owned())];
         found
     }
 

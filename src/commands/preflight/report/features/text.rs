@@ -153,7 +153,7 @@ fn add_conditions(page: &mut String, survey: &Survey) {
             ),
         );
         for notice in &server.notices {
-            add_wrapped(page, &format!("note: {}", printable(notice, 2 * NAME_CHARS)));
+            add_wrapped(page, &format!("note: {}", printable(&notice.to_string(), 2 * NAME_CHARS)));
         }
     }
     add_wrapped(
