@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{OfShard, list};
+use crate::printable::thousands;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -33,6 +34,27 @@ pub enum MaskNotice {
     RowsMissing { shard: usize, shards: usize, rows: usize, planned: usize },
     #[error("the shards ran on different processors, whose times are in the same figures: {}", list(.processors))]
     DifferentProcessors { processors: Vec<OfShard> },
+    #[error("{engine} has rows of {} of {} schemas", thousands(*.rows), thousands(*.schemas))]
+    SchemasMissing { engine: String, rows: u64, schemas: u64 },
+    #[error(
+        "sobench's own evaluator was stopped on schemas of {engine}; faults found before stand, and the rest is not judged: {}",
+        thousands(*.schemas)
+    )]
+    EvaluatorStopped { engine: String, schemas: u64 },
+    #[error("the common set is empty, and not shown: no schema is passed by every engine{}", by_none(.passing_none))]
+    NoCommonSchema { passing_none: Vec<String> },
+    #[error("with one engine the common set is what it passes itself")]
+    OneEngine,
+    #[error("no instance is JSON: text has one spelling, its own, so there is nothing to say of the others")]
+    NoJsonInstance,
+    #[error("some instances are text, which has one spelling, its own; they count in each of the others")]
+    TextInstances,
+    #[error("tags that were too many to tell apart: {} of rows", thousands(*.rows))]
+    TagsLeftOut { rows: u64 },
+}
+
+fn by_none(engines: &[String]) -> String {
+    if engines.is_empty() { String::new() } else { format!("; none at all by {}", list(engines)) }
 }
 
 fn resumed_run(resumed: bool) -> &'static str {

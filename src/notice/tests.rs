@@ -212,6 +212,13 @@ fn of_mask() -> Vec<Notice> {
         TornRowLeftOut { file: file() },
         RowsMissing { shard: 2, shards: 3, rows: 10, planned: 12 },
         DifferentProcessors { processors: vec![OfShard { shard: 1, value: text("A") }, OfShard { shard: 2, value: text("B") }] },
+        SchemasMissing { engine: engine(), rows: 1200, schemas: 12_345 },
+        EvaluatorStopped { engine: engine(), schemas: 3 },
+        NoCommonSchema { passing_none: vec![engine()] },
+        OneEngine {},
+        NoJsonInstance {},
+        TextInstances {},
+        TagsLeftOut { rows: 1000 },
     )
 }
 
@@ -245,6 +252,7 @@ fn other_wordings() -> Vec<Notice> {
         FigureNotice::EngineFixedByRun { request: text("json-0"), engine: None, why: text("no version") }.into(),
         FigureNotice::BrokenConstraints { broken: 1, answers: 2, seen_enforced: false, reasons: Vec::new() }.into(),
         MaskNotice::LockDrawnAgain { engine: text("xgrammar"), processes: 2, resumed: false }.into(),
+        MaskNotice::NoCommonSchema { passing_none: Vec::new() }.into(),
     ]
 }
 

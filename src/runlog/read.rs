@@ -94,7 +94,7 @@ impl RunLog {
             })?;
         }
         let mut notices = Vec::new();
-        notices.extend(lines.torn.then(|| LogNotice::TornLine { file: source.name().to_string() }.into()));
+        notices.extend(lines.torn.then(|| LogNotice::TornLine { file: source.name() }.into()));
         let source = source.up_to(lines.offset);
         reading.into_log(record, notices, source, chunks)
     }

@@ -7,7 +7,7 @@ use super::definitions::spoken_of;
 use super::latency::passes;
 use super::outcome::{Class, SchemaOutcome};
 use super::tables::{self, Section};
-use super::text::{conditions, notes, partial};
+use super::text::{conditions, note_text, notes, partial};
 use super::{EngineSummary, Summary};
 use crate::metrics::distribution::Distribution;
 use crate::report::axis::Axis;
@@ -38,7 +38,7 @@ pub fn render(summary: &Summary) -> String {
         let _ = write!(page, "<p>{}: {}</p>", escape(name), escape(&condition));
     }
     for note in notes(summary) {
-        let _ = write!(page, "<p>note: {}</p>", escape(&note));
+        let _ = write!(page, "<p>note: {}</p>", escape(&note_text(&note)));
     }
     add_outcomes(&mut page, summary);
     add_curves(&mut page, summary);

@@ -13,6 +13,7 @@ use super::tables::{self, Section};
 use super::{EngineSummary, Summary};
 use crate::mask::record::{MaskRecord, RESERVED_BYTES};
 use crate::mask::row::Spelling;
+use crate::notice::{MaskNotice, Notice};
 use crate::printable::printable;
 use crate::report::wrap::add_wrapped;
 
@@ -42,7 +43,7 @@ pub fn render(summary: &Summary) -> String {
     let notes = notes(summary);
     if !notes.is_empty() {
         page.push('\n');
-        notes.iter().for_each(|note| add_wrapped(&mut page, &format!("note: {note}")));
+        notes.iter().for_each(|note| add_wrapped(&mut page, &format!("note: {}", note_text(note))));
     }
     let mut words = String::from("\nWhat the words mean\n");
     spoken_of(&page).for_each(|(name, meaning)| add_wrapped(&mut words, &format!("{name}: {meaning}")));
@@ -122,42 +123,42 @@ pub(super) fn partial(summary: &Summary) -> Option<String> {
 }
 
 /// The caller's notices, and holes in the data.
-pub(super) fn notes(summary: &Summary) -> Vec<String> {
+pub(super) fn notes(summary: &Summary) -> Vec<Notice> {
     let measurement = &summary.measurement;
-    let mut notes: Vec<String> =
-        measurement.notices.iter().map(|notice| printable(&notice.to_string(), NOTICE_MAX_CHARS)).collect();
     let selected = measurement.about.selected as u64;
-    for engine in summary.engines.iter().filter(|it| it.schemas != selected) {
-        notes.push(format!("{} has rows of {} of {} schemas", engine.engine.name(), count(engine.schemas), count(selected)));
+    let mut notes = Vec::new();
+    for engine in summary.engines.iter().filter(|engine| engine.schemas != selected) {
+        let name = engine.engine.name().to_owned();
+        notes.push(MaskNotice::SchemasMissing { engine: name, rows: engine.schemas, schemas: selected });
     }
     for engine in &summary.engines {
         let ours = engine.stops.schemas(SchemaOutcome::NotJudged);
         if ours > 0 {
-            let (name, ours) = (engine.engine.name(), count(ours));
-            notes.push(format!(
-                "sobench's own evaluator was stopped on schemas of {name}; faults found before stand, and the rest is not \
-                 judged: {ours}"
-            ));
+            notes.push(MaskNotice::EvaluatorStopped { engine: engine.engine.name().to_owned(), schemas: ours });
         }
     }
     if summary.common_schemas == 0 {
         let passes = |it: &&EngineSummary| it.headline().schemas.get(SchemaOutcome::Pass) > 0;
-        let none: Vec<&str> = summary.engines.iter().filter(|it| !passes(it)).map(|it| it.engine.name()).collect();
-        let who = if none.is_empty() { String::new() } else { format!("; none at all by {}", none.join(", ")) };
-        notes.push(format!("the common set is empty, and not shown: no schema is passed by every engine{who}"));
+        let none = summary.engines.iter().filter(|it| !passes(it)).map(|it| it.engine.name().to_owned());
+        notes.push(MaskNotice::NoCommonSchema { passing_none: none.collect() });
     }
     if summary.engines.len() == 1 {
-        notes.push("with one engine the common set is what it passes itself".to_owned());
+        notes.push(MaskNotice::OneEngine);
     }
     if summary.headline == Spelling::Verbatim {
-        notes.push("no instance is JSON: text has one spelling, its own, so there is nothing to say of the others".to_owned());
+        notes.push(MaskNotice::NoJsonInstance);
     } else if summary.written.text > 0 {
-        notes.push("some instances are text, which has one spelling, its own; they count in each of the others".to_owned());
+        notes.push(MaskNotice::TextInstances);
     }
     if summary.tags.rows_left_out() > 0 {
-        notes.push(format!("tags that were too many to tell apart: {} of rows", count(summary.tags.rows_left_out())));
+        notes.push(MaskNotice::TagsLeftOut { rows: summary.tags.rows_left_out() });
     }
-    notes
+    measurement.notices.iter().cloned().chain(notes.into_iter().map(Notice::from)).collect()
+}
+
+/// The sentence of a note, fit to be shown.
+pub(super) fn note_text(note: &Notice) -> String {
+    printable(&note.to_string(), NOTICE_MAX_CHARS)
 }
 
 fn table(section: &Section) -> String {
@@ -177,7 +178,6 @@ mod tests {
     use crate::engine::EngineName;
     use crate::error::Result;
     use crate::mask::row::{RouteRow, Row, Stage, StopCause};
-    use crate::notice::Notice;
 
     #[test]
     fn a_page_shows_every_figure_with_unit_and_count() {
@@ -273,7 +273,12 @@ mod tests {
     fn a_failure_of_our_own_is_told() {
         let stopped = || row(0, EngineName::Guidance).stopped_at(StopCause::Crash, Stage::Oracle);
         let summary = Summary::build(measurement(&[EngineName::Guidance]), || Ok([Ok(stopped())])).unwrap();
-        assert!(notes(&summary).iter().any(|it| it.starts_with("sobench's own evaluator was stopped") && it.ends_with(": 1")));
+        assert!(
+            notes(&summary)
+                .iter()
+                .map(note_text)
+                .any(|it| it.starts_with("sobench's own evaluator was stopped") && it.ends_with(": 1"))
+        );
     }
 
     #[test]
