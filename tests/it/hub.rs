@@ -96,7 +96,8 @@ fn fetches_with_the_token_and_keeps_what_it_fetched() {
     let away = settings(&nobody(), home.path(), &[]);
     let cached = load(None, &away).unwrap();
     assert_eq!(cached.cases, fetched.cases);
-    let [notice] = &sentences(&cached.notices)[..] else { panic!("one notice: {:?}", cached.notices) };
+    let notices = sentences(&cached.notices);
+    let [notice] = &notices[..] else { panic!("one notice: {:?}", cached.notices) };
     assert!(notice.contains("not reached") && notice.contains("commit 0123456789ab"), "{notice}");
 }
 
