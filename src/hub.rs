@@ -10,6 +10,7 @@ use hf_hub::{Cache, Repo, RepoType};
 
 use crate::error::{Error, Result};
 use crate::input::list;
+use crate::notice::{DatasetNotice, Notice};
 
 /// The longest that the Hub may take for everything asked of it at once.
 pub const HUB_TIMEOUT: Duration = Duration::from_secs(600);
@@ -103,14 +104,14 @@ impl RepoKind {
 }
 
 /// Files of one commit of a repository, in the cache.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {
     /// The commit's hash.
     pub commit: String,
     /// Names within the repository, and where the files are; in the order in which they were chosen.
     pub files: Vec<(String, PathBuf)>,
     /// What the user should know, such as that the Hub was not reached and the cache served.
-    pub notice: Option<String>,
+    pub notice: Option<Notice>,
 }
 
 /// Whether the text can be the id of a repository: `name` or `owner/name`.
@@ -177,9 +178,9 @@ impl Hub {
             Err(Failure::Final(error)) => Err(error),
             Err(Failure::Unreachable(words)) => match self.cached(choose)? {
                 Some(mut snapshot) => {
-                    let commit = snapshot.commit.get(..12).unwrap_or(&snapshot.commit);
-                    snapshot.notice =
-                        Some(format!("{} not reached: {} is the cached copy, commit {commit}", self.settings.endpoint, self.id));
+                    let commit = snapshot.commit.get(..12).unwrap_or(&snapshot.commit).to_owned();
+                    let (hub, repository) = (self.settings.endpoint.clone(), self.id.clone());
+                    snapshot.notice = Some(DatasetNotice::CachedCopy { hub, repository, commit }.into());
                     Ok(snapshot)
                 }
                 None => Err(self.unreachable(&words)),

@@ -37,6 +37,7 @@ pub mod load;
 pub mod mask;
 pub mod metrics;
 pub mod nan;
+pub mod notice;
 pub mod observation;
 pub mod output_files;
 pub mod output_format;

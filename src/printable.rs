@@ -27,6 +27,19 @@ pub fn printable_body(body: &str, max_chars: usize) -> String {
     }
 }
 
+/// A count with its thousands apart.
+pub fn thousands(value: u64) -> String {
+    let digits = value.to_string();
+    let mut shown = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            shown.push(',');
+        }
+        shown.push(digit);
+    }
+    shown
+}
+
 fn shown(character: char) -> String {
     match character {
         '\n' | '\r' | '\t' => character.escape_default().to_string(),

@@ -17,6 +17,7 @@ use crate::arguments::paths::InputPath;
 use crate::case::Prompt;
 use crate::error::{Error, Result};
 use crate::input::{self, Look};
+use crate::notice::DatasetNotice;
 use crate::random::PythonRandom;
 use crate::sound::Clip;
 
@@ -136,9 +137,7 @@ fn generated(plan: &DatasetPlan, seconds: f64) -> Result<Rows> {
         Row { name: format!("clip {number}"), ..Row::free(Prompt::Audio(Arc::new(clip))) }
     });
     let mut rows = Rows::generated(rows.collect(), SHIPPED);
-    rows.notices.push(format!(
-        "the sound is generated, {seconds} s a clip, and no word is spoken in it: what is transcribed means nothing, its times do"
-    ));
+    rows.notices.push(DatasetNotice::GeneratedSound { clip_s: seconds }.into());
     Ok(rows)
 }
 

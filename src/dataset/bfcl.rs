@@ -31,6 +31,7 @@ use crate::hub;
 use crate::hub::{HubSettings, RepoKind};
 use crate::input::json::Repeated;
 use crate::input::list;
+use crate::notice::{DatasetNotice, Notice};
 use crate::tokenizer::python_json::dumps;
 
 const REPOSITORY: &str = "gorilla-llm/Berkeley-Function-Calling-Leaderboard";
@@ -123,7 +124,7 @@ fn rows(own: &BfclPlan, seed: u64, hub: &HubSettings) -> Result<Rows> {
     Ok(Rows { rows, kind: RowsKind::Sampled(own.shortfall), source, converted_from: None, notices })
 }
 
-fn find(own: &BfclPlan, hub: &HubSettings) -> Result<(Vec<Category>, String, Vec<String>)> {
+fn find(own: &BfclPlan, hub: &HubSettings) -> Result<(Vec<Category>, String, Vec<Notice>)> {
     let name = own.dataset_path.as_deref().unwrap_or(REPOSITORY);
     let path = Path::new(name);
     let wanted: Vec<String> = match &own.categories[..] {
@@ -180,7 +181,7 @@ fn categories(wanted: &[String], files: &[(String, PathBuf)], name: &str) -> Res
     wanted.iter().map(category).collect()
 }
 
-fn of_category(category: &Category, notices: &mut Vec<String>, repeated: &mut Repeated) -> Result<Vec<Row>> {
+fn of_category(category: &Category, notices: &mut Vec<Notice>, repeated: &mut Repeated) -> Result<Vec<Row>> {
     let mut answers = HashMap::new();
     if let Some(file) = &category.answers {
         for (place, mut members) in read_lines(file, repeated)? {
@@ -189,7 +190,7 @@ fn of_category(category: &Category, notices: &mut Vec<String>, repeated: &mut Re
             answers.insert(id, calls);
         }
     } else {
-        notices.push(format!("the category {} has no answers: whether a call is the right one is not told", category.name));
+        notices.push(DatasetNotice::CategoryWithoutAnswers { category: category.name.clone() }.into());
     }
     let mut rows = Vec::new();
     for (place, members) in read_lines(&category.questions, repeated)? {

@@ -16,6 +16,7 @@ use super::registry::{Constrained, Inputs, Kind, Spec};
 use super::{DatasetArgs, DatasetPlan, Row, Rows, RowsKind};
 use crate::case::Prompt;
 use crate::error::{Error, Result};
+use crate::notice::DatasetNotice;
 use crate::random::NumpyRandom;
 use crate::tokenizer::Tokenizer;
 
@@ -83,9 +84,8 @@ fn rows(own: &BurstgptPlan, plan: &DatasetPlan, tokenizer: &Tokenizer) -> Result
         Row { output_len, name: format!("prompt {index}"), ..Row::free(Prompt::Text(tokenizer.decode(&tokens).into())) }
     });
     let rows: Vec<Row> = rows.collect();
-    let notices =
-        is_short.then(|| format!("{} logged requests for {count} prompts: each is drawn from all of them", logged.len()));
-    let notices = notices.into_iter().collect();
+    let notice = is_short.then(|| DatasetNotice::LoggedRequestsDrawn { logged: logged.len(), prompts: count }.into());
+    let notices = notice.into_iter().collect();
     Ok(Rows { rows, kind: RowsKind::Whole, source: path.to_owned(), converted_from: None, notices })
 }
 
@@ -129,6 +129,7 @@ mod tests {
     use crate::dataset::golden::check;
     use crate::dataset::tests::{plan, rows, tokenizer};
     use crate::dataset::{DatasetName, Source};
+    use crate::notice::sentences;
 
     fn of(path: &str, seed: u64, num_prompts: usize) -> DatasetPlan {
         let own = BurstgptPlan { dataset_path: Some(path.to_owned()) };
@@ -138,9 +139,9 @@ mod tests {
     #[test]
     fn the_same_seed_draws_the_requests_that_vllm_draws() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/datasets/burstgpt.csv");
-        assert_eq!(check(&of(path, 0, 4), "burstgpt", "plain").notices, [""; 0]);
+        assert_eq!(check(&of(path, 0, 4), "burstgpt", "plain").notices, []);
         let again = check(&of(path, 9, 12), "burstgpt", "again");
-        assert_eq!(again.notices, ["8 logged requests for 12 prompts: each is drawn from all of them"]);
+        assert_eq!(sentences(&again.notices), ["8 logged requests for 12 prompts: each is drawn from all of them"]);
     }
 
     #[test]

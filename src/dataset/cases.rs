@@ -9,6 +9,7 @@ use super::{Constraints, Dataset, DatasetPlan, OutputLength, PromptForm, Row, Ro
 use crate::case::{Arm, Case, Prompt};
 use crate::constraint::{Constraint, hex};
 use crate::error::{Error, Result};
+use crate::notice::{DatasetNotice, Notice};
 use crate::random::PythonRandom;
 use crate::tokenizer::Tokenizer;
 
@@ -20,7 +21,7 @@ pub(super) fn deal(plan: &DatasetPlan, rows: Rows, tokenizer: &Tokenizer) -> Res
     notices.extend(repetition(plan.num_prompts, kind, available));
     let is_templated = |row: &Row| takes_text(plan.prompt_form) && matches!(row.prompt, Prompt::Messages(_));
     if let Some(date) = tokenizer.template_date().filter(|_| rows.iter().any(is_templated)) {
-        notices.push(format!("the chat template prints the present day, which is set to {date} to keep prompts the same"));
+        notices.push(DatasetNotice::TemplateDate { date }.into());
     }
     let asked = rows.into_iter().take(rows_needed(plan));
     let rows = asked.map(|row| prepared(row, plan, tokenizer)).collect::<Result<Vec<_>>>()?;
@@ -58,17 +59,15 @@ fn places(plan: &DatasetPlan, kind: RowsKind, available: usize) -> Vec<usize> {
 }
 
 /// What the reader has to know where there are fewer rows than prompts.
-fn repetition(wanted: usize, kind: RowsKind, available: usize) -> Option<String> {
+fn repetition(prompts: usize, kind: RowsKind, rows: usize) -> Option<Notice> {
     match kind {
-        _ if available >= wanted => None,
+        _ if rows >= prompts => None,
         RowsKind::Generated | RowsKind::Whole => None,
         RowsKind::Collected(Shortfall::Fewer) | RowsKind::Sampled(Shortfall::Fewer) => {
-            Some(format!("there are {available} rows for {wanted} prompts, and none is asked again"))
+            Some(DatasetNotice::FewerRows { rows, prompts }.into())
         }
-        RowsKind::Collected(Shortfall::AskAgain) => Some(format!("{available} rows cycled to {wanted} prompts")),
-        RowsKind::Sampled(Shortfall::AskAgain) => {
-            Some(format!("{available} rows for {wanted} prompts: the other {} are drawn from them again", wanted - available))
-        }
+        RowsKind::Collected(Shortfall::AskAgain) => Some(DatasetNotice::RowsCycled { rows, prompts }.into()),
+        RowsKind::Sampled(Shortfall::AskAgain) => Some(DatasetNotice::RowsDrawnAgain { rows, prompts }.into()),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::notice::{DatasetNotice, Notice};
 use crate::tokenizer::python_json::dumps;
 
 /// Up to the schema; written by us.
@@ -14,6 +15,6 @@ pub(super) fn prompt(schema: &Value) -> String {
 }
 
 /// What is said of rows that cannot be read; the others are asked.
-pub(super) fn unreadable(words: &[String]) -> Option<String> {
-    words.first().map(|first| format!("{} rows are left out that cannot be read; the first: {first}", words.len()))
+pub(super) fn unreadable(words: &[String]) -> Option<Notice> {
+    words.first().map(|first| DatasetNotice::RowsUnreadable { rows: words.len(), first: first.clone() }.into())
 }

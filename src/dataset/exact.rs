@@ -1,6 +1,7 @@
 //! Prompts of a wanted length: token ids to text, and back until the count is right.
 
 use crate::error::{Error, Result};
+use crate::notice::{DatasetNotice, Notice};
 use crate::tokenizer::Tokenizer;
 
 /// The most tokens of one prompt that is made.
@@ -76,12 +77,6 @@ pub(super) fn check_amount(tokens: u64, prompts: usize) -> Result<()> {
 }
 
 /// What is said of prompts that did not come out as long as wanted.
-pub(super) fn notice(excess: i64) -> Option<String> {
-    let direction = if excess > 0 { "more" } else { "fewer" };
-    (excess != 0).then(|| {
-        format!(
-            "the prompts have {} {direction} tokens in all than asked for: not every run of tokens is read as it was spelt",
-            excess.abs()
-        )
-    })
+pub(super) fn notice(excess: i64) -> Option<Notice> {
+    (excess != 0).then(|| DatasetNotice::PromptLengths { excess_tokens: excess }.into())
 }

@@ -18,6 +18,7 @@ use super::{DatasetArgs, DatasetPlan, Order, OutputLength, Row, Rows, RowsKind, 
 use crate::case::{Message, Prompt};
 use crate::error::{Error, Result};
 use crate::input::json::Repeated;
+use crate::notice::DatasetNotice;
 use crate::tokenizer::Tokenizer;
 
 /// Names under which columns of chats are looked for, the surest first.
@@ -138,7 +139,7 @@ fn rows(own: &HfPlan, plan: &DatasetPlan, inputs: &Inputs<'_>) -> Result<Rows> {
     }
     let mut notices = found.notices;
     notices.extend(repeated.notice());
-    notices.extend((left_out > 0).then(|| format!("{left_out} rows are left out: empty, or {UNASKED}")));
+    notices.extend((left_out > 0).then(|| DatasetNotice::RowsLeftOut { rows: left_out, lengths: UNASKED.to_owned() }.into()));
     let source = match &own.hf_name {
         Some(known) if known != name => format!("{} ({known})", found.source),
         _ => found.source,
@@ -277,7 +278,7 @@ mod tests {
         assert_eq!(said, [("system", "Answer in one word."), ("user", "Which colour has the sky at noon?")]);
         let Prompt::Messages(messages) = &chats.rows[1].prompt else { panic!("a chat was expected") };
         assert_eq!((messages.len(), messages[0].role.as_str()), (1, "user"));
-        assert!(chats.notices[0].starts_with("1 rows are left out"), "{:?}", chats.notices);
+        assert!(chats.notices[0].to_string().starts_with("1 rows are left out"), "{:?}", chats.notices);
 
         let mut fixed = of("chats.jsonl", in_order());
         fixed.output = OutputLength::OfThePlan;

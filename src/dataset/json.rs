@@ -15,6 +15,7 @@ use crate::arguments::values::{Described, described};
 use crate::constraint::Constraint;
 use crate::error::{Error, Result};
 use crate::input::json::Repeated;
+use crate::notice::Notice;
 use crate::random::PythonRandom;
 use crate::tokenizer::python_json::dumps;
 
@@ -145,7 +146,7 @@ fn row(schema: Value) -> Row {
 }
 
 /// The schema, what it is called, and what is said of its file.
-fn schema(source: &JsonSchemaSource) -> Result<(Value, String, Option<String>)> {
+fn schema(source: &JsonSchemaSource) -> Result<(Value, String, Option<Notice>)> {
     let shipped = |text| (parse_schema(text).expect("a test reads what is shipped"), SHIPPED.to_owned(), None);
     match source {
         JsonSchemaSource::Brief => Ok(shipped(BRIEF)),
@@ -154,7 +155,7 @@ fn schema(source: &JsonSchemaSource) -> Result<(Value, String, Option<String>)> 
     }
 }
 
-fn own_schema(path: &Path) -> Result<(Value, Option<String>)> {
+fn own_schema(path: &Path) -> Result<(Value, Option<Notice>)> {
     let wrong = |words: String| {
         Error::usage(format!("{}: {words}", path.display())).hint("the file has to hold one JSON Schema, and nothing else")
     };

@@ -153,8 +153,12 @@ mod tests {
         let all = read(&of("jsonschemabench", None)).unwrap();
         let tags: Vec<&str> = all.rows.iter().map(|row| row.tags[0].as_str()).collect();
         assert_eq!(tags, ["Github_easy", "Github_easy", "Kubernetes"]);
-        assert!(all.notices[0].starts_with("1 rows are left out that cannot be read; the first: "), "{:?}", all.notices);
-        assert!(all.notices[0].contains("Kubernetes/train-00000-of-00001.parquet, row index 1: json_schema: EOF"));
+        assert!(
+            all.notices[0].to_string().starts_with("1 rows are left out that cannot be read; the first: "),
+            "{:?}",
+            all.notices
+        );
+        assert!(all.notices[0].to_string().contains("Kubernetes/train-00000-of-00001.parquet, row index 1: json_schema: EOF"));
         assert!(all.rows[1].name.ends_with("row index 1 (Github_easy---1)"), "{}", all.rows[1].name);
         let Prompt::Text(prompt) = &all.rows[1].prompt else { panic!("a text was expected") };
         assert!(prompt.ends_with("{\"type\": \"boolean\"}"), "{prompt}");

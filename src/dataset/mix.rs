@@ -8,6 +8,7 @@ use super::{Dataset, DatasetPlan, cases, load_with};
 use crate::case::DATASET_TAG;
 use crate::error::{Error, Result};
 use crate::hub::HubSettings;
+use crate::notice::{DatasetNotice, Notice};
 use crate::random::PythonRandom;
 use crate::tokenizer::Tokenizer;
 
@@ -60,10 +61,11 @@ pub(super) fn load(mix: &MixPlan, plan: &DatasetPlan, tokenizer: &Tokenizer, hub
     }
     let mut order: Vec<usize> = parts.iter().enumerate().flat_map(|(place, (_, part))| vec![place; part.cases.len()]).collect();
     PythonRandom::new(plan.seed).shuffle(&mut order);
-    let (sources, notices): (Vec<String>, Vec<Vec<String>>) = parts
+    let (sources, notices): (Vec<String>, Vec<Vec<Notice>>) = parts
         .iter()
         .map(|(name, part)| {
-            let notices = part.notices.iter().map(|notice| format!("{name}: {notice}")).collect();
+            let of_mix = |notice| DatasetNotice::PartOfMix { dataset: name.to_string(), notice: Box::new(notice) }.into();
+            let notices = part.notices.iter().cloned().map(of_mix).collect();
             (format!("{} of {name} from {}", part.cases.len(), part.source), notices)
         })
         .unzip();

@@ -55,6 +55,7 @@ use crate::case::Case;
 use crate::constraint::GrammarDialect;
 use crate::error::Result;
 use crate::hub::HubSettings;
+use crate::notice::Notice;
 use crate::tokenizer::Tokenizer;
 
 datasets! {
@@ -168,8 +169,8 @@ pub struct Dataset {
     pub source: String,
     /// The notation that grammars were written in, where they are sent in the other one.
     pub converted_from: Option<GrammarDialect>,
-    /// What the user should know, each a sentence without its full stop.
-    pub notices: Vec<String>,
+    /// What the user should know.
+    pub notices: Vec<Notice>,
 }
 
 /// Loads what the plan names.

@@ -9,6 +9,7 @@ use super::{DatasetPlan, Rows};
 use crate::constraint::{Constraint, GrammarDialect, GrammarSpelling};
 use crate::error::{Error, Result};
 use crate::grammar::{Converted, GrammarError, convert};
+use crate::notice::{ConvertedRow, DatasetNotice, Notice};
 
 /// A grammar as it is sent.
 #[derive(Debug)]
@@ -17,7 +18,7 @@ pub(super) struct Sent {
     pub(super) text: String,
     /// What it was written in, where that is another notation.
     pub(super) converted_from: Option<GrammarDialect>,
-    pub(super) notices: Vec<String>,
+    pub(super) notices: Vec<Notice>,
 }
 
 impl Sent {
@@ -37,8 +38,8 @@ pub(super) fn shipped(plan: &DatasetPlan, text: &str) -> Result<Sent> {
     }
     let respelt =
         convert(ebnf, ebnf, text).map_err(|error| Error::internal(format!("the shipped grammar cannot be respelt: {error}")))?;
-    let notice = with_notes("the shipped grammar is respelt for llama.cpp, and the same otherwise", &respelt);
-    Ok(Sent { notices: vec![notice], ..Sent::as_written(ebnf, respelt.text) })
+    let notice = DatasetNotice::GrammarRespelt { notes: notes(&respelt) };
+    Ok(Sent { notices: vec![notice.into()], ..Sent::as_written(ebnf, respelt.text) })
 }
 
 /// The user's own grammar, the only one of the run.
@@ -51,16 +52,20 @@ pub(super) fn own(plan: &DatasetPlan, dialect: GrammarDialect, text: String, nam
         return Ok(Sent::as_written(dialect, text));
     }
     if plan.grammar_spelling == GrammarSpelling::AsWritten {
-        let notice = format!("{name} is {dialect} and sent as such, where {wanted} was expected");
-        return Ok(Sent { notices: vec![notice], ..Sent::as_written(dialect, text) });
+        let notice = DatasetNotice::GrammarNotConverted { name: name.to_owned(), notation: dialect, expected: wanted };
+        return Ok(Sent { notices: vec![notice.into()], ..Sent::as_written(dialect, text) });
     }
     let converted = convert(dialect, wanted, &text).map_err(|error| {
         Error::usage(format!("{name} is {dialect}, and cannot be converted to {wanted}: {error}"))
             .hint(format!("write it in {wanted}, or send it as it is with --grammar-dialect {dialect}"))
     })?;
-    let said = format!("{name} is {dialect}, and was converted to {wanted}, which is sent and judged by");
-    let notice = with_notes(&said, &converted);
-    Ok(Sent { dialect: wanted, text: converted.text, converted_from: Some(dialect), notices: vec![notice] })
+    let notice = DatasetNotice::GrammarConverted {
+        name: name.to_owned(),
+        notation: dialect,
+        converted_to: wanted,
+        notes: notes(&converted),
+    };
+    Ok(Sent { dialect: wanted, text: converted.text, converted_from: Some(dialect), notices: vec![notice.into()] })
 }
 
 /// Rows with grammars of their own. A grammar that cannot be converted is sent as it is: that the server refuses it is a result.
@@ -70,7 +75,7 @@ pub(super) fn translated(plan: &DatasetPlan, mut rows: Rows) -> Rows {
     }
     let wanted = plan.grammar_dialect;
     let mut known: HashMap<Arc<str>, std::result::Result<Converted, GrammarError>> = HashMap::new();
-    let (mut done, mut failed) = (Counted::default(), Counted::default());
+    let (mut done, mut failed) = (Counted::new(), Counted::new());
     for row in &mut rows.rows {
         let Some(Constraint::Grammar { dialect, text }) = row.constraint.as_deref() else { continue };
         let (dialect, text) = (*dialect, Arc::clone(text));
@@ -79,36 +84,40 @@ pub(super) fn translated(plan: &DatasetPlan, mut rows: Rows) -> Rows {
         }
         match known.entry(Arc::clone(&text)).or_insert_with(|| convert(dialect, wanted, &text)) {
             Ok(converted) => {
-                done.add(|| with_notes(&format!("{} is {dialect}", row.name), converted));
+                done.add(|| ConvertedRow { name: row.name.clone(), notation: dialect, notes: notes(converted) });
                 row.constraint = Some(Arc::new(Constraint::Grammar { dialect: wanted, text: converted.text.as_str().into() }));
                 rows.converted_from = Some(dialect);
             }
-            Err(error) => failed.add(|| format!("{}: {error}", row.name)),
+            Err(error) => failed.add(|| (row.name.clone(), error.to_string())),
         }
     }
-    let said = |what: &str, counted: Counted| {
-        counted.first.map(|first| format!("rows whose grammar {what}: {}; the first, {first}", counted.count))
-    };
-    rows.notices.extend(said(&format!("was converted to {wanted}, which is sent and judged by"), done));
-    rows.notices.extend(said(&format!("cannot be converted to {wanted}, and is sent as it is"), failed));
+    if let Some(first) = done.first {
+        rows.notices.push(DatasetNotice::RowGrammarsConverted { converted_to: wanted, rows: done.count, first }.into());
+    }
+    if let Some((first_row, why)) = failed.first {
+        rows.notices.push(DatasetNotice::RowGrammarsNotConverted { expected: wanted, rows: failed.count, first_row, why }.into());
+    }
     rows
 }
 
-/// How many, and what is said of the first.
-#[derive(Default)]
-struct Counted {
+/// How many, and the first.
+struct Counted<T> {
     count: usize,
-    first: Option<String>,
+    first: Option<T>,
 }
 
-impl Counted {
-    fn add(&mut self, said: impl FnOnce() -> String) {
+impl<T> Counted<T> {
+    fn new() -> Self {
+        Self { count: 0, first: None }
+    }
+
+    fn add(&mut self, first: impl FnOnce() -> T) {
         self.count += 1;
-        self.first.get_or_insert_with(said);
+        self.first.get_or_insert_with(first);
     }
 }
 
-fn with_notes(said: &str, converted: &Converted) -> String {
-    let notes: Vec<String> = converted.notes.iter().map(ToString::to_string).collect();
-    if notes.is_empty() { said.to_owned() } else { format!("{said} ({})", notes.join("; ")) }
+/// What a conversion changed.
+fn notes(converted: &Converted) -> Vec<String> {
+    converted.notes.iter().map(ToString::to_string).collect()
 }

@@ -13,6 +13,7 @@ use super::registry::{Constrained, Inputs, Kind, Spec};
 use super::{DatasetArgs, DatasetPlan, Order, Row, Rows, RowsKind, SHIPPED};
 use crate::case::Prompt;
 use crate::error::{Error, Result};
+use crate::notice::DatasetNotice;
 use crate::random::NumpyRandom;
 use crate::tokenizer::Tokenizer;
 
@@ -113,8 +114,7 @@ fn rows(own: &PrefixRepetitionPlan, plan: &DatasetPlan, tokenizer: &Tokenizer) -
         }
     }
     own.order.apply(plan.seed, &mut rows);
-    let fewer = (rows.len() < count)
-        .then(|| format!("{} prompts of {count}: each of the {prefixes} beginnings gets equally many", rows.len()));
+    let fewer = (rows.len() < count).then(|| DatasetNotice::FewerPrompts { prompts: rows.len(), wanted: count, prefixes }.into());
     let notices = notice(excess).into_iter().chain(fewer).collect();
     Ok(Rows { rows, kind: RowsKind::Whole, source: SHIPPED.to_owned(), converted_from: None, notices })
 }
@@ -134,7 +134,7 @@ mod tests {
     fn prompts_are_vllms() {
         let own = PrefixRepetitionPlan { prefix: 12, suffix: 9, prefixes: 3, order: Order::Shuffled };
         let plain = check(&DatasetPlan { output_len: 5, ..with(0, 11, own) }, "prefix_repetition", "plain");
-        assert_eq!(plain.notices[1], "9 prompts of 11: each of the 3 beginnings gets equally many");
+        assert_eq!(plain.notices[1].to_string(), "9 prompts of 11: each of the 3 beginnings gets equally many");
         let own = PrefixRepetitionPlan { prefix: 5, suffix: 20, prefixes: 2, order: Order::AsStored };
         check(&with(3, 4, own), "prefix_repetition", "in_order");
     }

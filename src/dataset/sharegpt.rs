@@ -16,6 +16,7 @@ use crate::case::Prompt;
 use crate::error::{Error, Result};
 use crate::input;
 use crate::input::json::{self, Repeated};
+use crate::notice::{DatasetNotice, Notice};
 use crate::tokenizer::Tokenizer;
 
 /// The fewest tokens of a question, and of an answer whose length is the row's (`is_valid_sequence` of vLLM's benchmarks, like the
@@ -121,12 +122,12 @@ fn rows(own: &SharegptPlan, plan: &DatasetPlan, tokenizer: &Tokenizer) -> Result
         return Err(Error::usage(format!("every conversation is left out: {UNASKED}: {path}"))
             .hint("give a file with others, or set --sharegpt-output-len"));
     }
-    notices.extend((unseen > 0).then(|| format!("{unseen} questions are about an image or a video, which is not sent")));
+    notices.extend((unseen > 0).then(|| DatasetNotice::ImagesNotSent { questions: unseen }.into()));
     Ok(Rows { rows, kind: RowsKind::Sampled(own.shortfall), source: path.to_owned(), converted_from: None, notices })
 }
 
 /// The conversations, and what is said of the file.
-fn read(path: &str) -> Result<(Vec<Entry>, Vec<String>)> {
+fn read(path: &str) -> Result<(Vec<Entry>, Vec<Notice>)> {
     let wrong = |words: &str| {
         Error::usage(format!("{path}: not a list of conversations: {words}"))
             .hint("each entry has \"conversations\", a list of turns, each with the text \"value\"")
@@ -157,6 +158,7 @@ mod tests {
     use crate::dataset::golden::check;
     use crate::dataset::tests::{plan, rows, tokenizer};
     use crate::dataset::{DatasetName, Source};
+    use crate::notice::sentences;
 
     const FIXTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/datasets/sharegpt.json");
 
@@ -171,9 +173,9 @@ mod tests {
     #[test]
     fn the_same_seed_selects_the_rows_that_vllm_selects() {
         let plain = fixture();
-        assert_eq!(check(&of(0, 4, plain.clone()), "sharegpt", "plain").notices, [""; 0]);
+        assert_eq!(check(&of(0, 4, plain.clone()), "sharegpt", "plain").notices, []);
         let again = check(&of(1, 12, plain.clone()), "sharegpt", "oversampled");
-        assert_eq!(again.notices, ["8 rows for 12 prompts: the other 4 are drawn from them again"]);
+        assert_eq!(sentences(&again.notices), ["8 rows for 12 prompts: the other 4 are drawn from them again"]);
         check(&of(1, 12, SharegptPlan { shortfall: Shortfall::Fewer, ..plain.clone() }), "sharegpt", "short");
         check(&of(0, 3, SharegptPlan { order: Order::AsStored, ..plain.clone() }), "sharegpt", "in_order");
         let fixed = DatasetPlan { output_len: 2, output: OutputLength::OfThePlan, ..of(5, 6, plain) };
@@ -206,6 +208,9 @@ mod tests {
         let turn = r#"{"value": "What is to be seen on this picture of ours?"}"#;
         std::fs::write(&path, format!(r#"[{{"image": "a.png", "conversations": [{turn}, {turn}]}}]"#)).unwrap();
         let plan = of(0, 1, SharegptPlan { dataset_path: path.to_str().map(str::to_owned), ..fixture() });
-        assert_eq!(rows(&plan, &tokenizer()).unwrap().notices, ["1 questions are about an image or a video, which is not sent"]);
+        assert_eq!(
+            sentences(&rows(&plan, &tokenizer()).unwrap().notices),
+            ["1 questions are about an image or a video, which is not sent"]
+        );
     }
 }

@@ -16,6 +16,7 @@ use super::registry::{Constrained, Inputs, Kind, Spec};
 use super::{DatasetArgs, DatasetPlan, PromptForm, Row, Rows, RowsKind};
 use crate::case::{Message, Prompt};
 use crate::error::{Error, Result};
+use crate::notice::DatasetNotice;
 use crate::random::PythonRandom;
 use crate::tokenizer::Tokenizer;
 
@@ -133,9 +134,8 @@ fn rows(own: &SonnetPlan, plan: &DatasetPlan, tokenizer: &Tokenizer) -> Result<R
         let asked = if plan.prompt_form == PromptForm::Messages { prompt } else { whole };
         rows.push(Row { name: format!("prompt {index}"), ..Row::free(Prompt::Text(asked.into())) });
     }
-    let untemplated = (!templated && plan.prompt_form != PromptForm::Messages)
-        .then(|| "the tokenizer has no chat template, so that the prompts are sent without one".to_owned());
-    let notices = untemplated.into_iter().collect();
+    let is_untemplated = !templated && plan.prompt_form != PromptForm::Messages;
+    let notices = is_untemplated.then(|| DatasetNotice::NoChatTemplate.into()).into_iter().collect();
     Ok(Rows { rows, kind: RowsKind::Whole, source: path.to_owned(), converted_from: None, notices })
 }
 

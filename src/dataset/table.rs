@@ -15,6 +15,7 @@ use crate::hub::{HubSettings, RepoKind};
 use crate::input;
 use crate::input::json::{self, Repeated};
 use crate::input::list;
+use crate::notice::Notice;
 
 /// What rows come in, the preferred first.
 const FORMATS: [&str; 3] = ["parquet", "jsonl", "json"];
@@ -38,7 +39,7 @@ pub(super) struct Found {
     pub(super) files: Vec<(String, PathBuf)>,
     /// What results call them.
     pub(super) source: String,
-    pub(super) notices: Vec<String>,
+    pub(super) notices: Vec<Notice>,
 }
 
 /// Finds the files of a local path, or of a repository on the Hub.

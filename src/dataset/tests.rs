@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::*;
 use crate::case::{Arm, Prompt};
 use crate::constraint::{Constraint, GrammarSpelling, sha256_hex};
+use crate::notice::sentences;
 
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures");
 
@@ -67,7 +68,7 @@ fn check_prompt(name: DatasetName, sha256: &str) -> Dataset {
     let dataset = loaded(&plan(name));
     assert_eq!(sha256_hex(prompt_of(&dataset.cases[0]).as_bytes()), sha256);
     assert_eq!((dataset.rows, dataset.cases.len(), dataset.source.as_str()), (1, 10, SHIPPED));
-    assert_eq!(dataset.notices, [""; 0]);
+    assert_eq!(dataset.notices, []);
     for (index, case) in dataset.cases.iter().enumerate() {
         assert_eq!(case.id, format!("{name}-{index}"));
         assert_eq!((case.arm, case.output_len), (Arm::Constrained, 128));
@@ -193,7 +194,7 @@ fn chats_are_the_same_from_every_format() {
         assert_eq!(other.sha256, parquet.sha256);
     }
     assert_eq!(parquet.rows, 4);
-    assert_eq!(parquet.notices, ["4 rows cycled to 10 prompts"]);
+    assert_eq!(sentences(&parquet.notices), ["4 rows cycled to 10 prompts"]);
     assert_eq!(parquet.cases[1].prompt, parquet.cases[9].prompt);
     let Prompt::Messages(messages) = &parquet.cases[0].prompt else { panic!("messages were asked for") };
     assert_eq!((messages[0].role.as_str(), messages[1].role.as_str()), ("system", "user"));
@@ -225,7 +226,7 @@ fn a_template_that_prints_the_day_is_noted() {
     let tokenizer = Tokenizer::open(folder.path().to_str().unwrap()).unwrap();
     let dataset = load(&evaluation("json_mode_eval.parquet", PromptForm::Text), &tokenizer).unwrap();
     assert_eq!(prompt_of(&dataset.cases[3]), "26 Jul 2024: Describe a folder src with a folder bin inside.");
-    assert!(dataset.notices[1].contains("2024-07-26"), "{:?}", dataset.notices);
+    assert!(dataset.notices[1].to_string().contains("2024-07-26"), "{:?}", dataset.notices);
     // A chat endpoint's server prints its own.
     let dataset = load(&evaluation("json_mode_eval.parquet", PromptForm::Messages), &tokenizer).unwrap();
     assert_eq!(dataset.notices.len(), 1);
@@ -283,9 +284,9 @@ fn own_grammars_keep_their_dialect_and_have_no_oracle_but_their_own() {
     let expected = Constraint::Grammar { dialect: GrammarDialect::Lark, text: "start: \"a\"".into() };
     assert_eq!(dataset.cases[0].constraint.as_deref(), Some(&expected));
     assert_eq!(dataset.cases[0].grammar_oracle, None);
-    assert!(dataset.notices[0].ends_with("g.lark is lark and sent as such, where ebnf was expected"));
+    assert!(dataset.notices[0].to_string().ends_with("g.lark is lark and sent as such, where ebnf was expected"));
     let same = with_file("g.gbnf", "root ::= \"a\"", with_grammar).unwrap();
-    assert_eq!(same.notices, [""; 0]);
+    assert_eq!(same.notices, []);
     assert!(with_file("g.lark", " \n", with_grammar).unwrap_err().what.contains("blank"));
 
     let with_oracle = |path| own_grammar(None, Some(path));
@@ -298,9 +299,9 @@ fn own_grammars_keep_their_dialect_and_have_no_oracle_but_their_own() {
 }
 
 /// The notation and text that are sent, what they were converted from, and the only notice.
-fn sent(dataset: &Dataset) -> (GrammarDialect, &str, Option<GrammarDialect>, &str) {
+fn sent(dataset: &Dataset) -> (GrammarDialect, &str, Option<GrammarDialect>, String) {
     let Some(Constraint::Grammar { dialect, text }) = dataset.cases[0].constraint.as_deref() else { panic!("a grammar") };
-    (*dialect, text, dataset.converted_from, dataset.notices.first().map_or("", String::as_str))
+    (*dialect, text, dataset.converted_from, dataset.notices.first().map(ToString::to_string).unwrap_or_default())
 }
 
 #[test]
@@ -321,7 +322,7 @@ fn own_grammars_are_converted_where_only_the_other_notation_is_read() {
     let dataset = with_file("g.gbnf", "root ::= \"a\" | \"b\"", to(lark)).unwrap();
     assert_eq!(sent(&dataset).1, "start: \"a\" | \"b\"\n");
     let dataset = with_file("g.gbnf", "root ::= \"a\" a_b <think>", to(ebnf)).unwrap();
-    assert_eq!(sent(&dataset), (ebnf, "root ::= \"a\" a_b <think>", None, ""));
+    assert_eq!(sent(&dataset), (ebnf, "root ::= \"a\" a_b <think>", None, String::new()));
 
     let error = with_file("g.lark", "start: A\nA: /a(?=b)/", to(ebnf)).unwrap_err();
     let words =
@@ -363,9 +364,11 @@ fn rows_are_converted_one_by_one_and_sent_as_they_are_where_that_fails() {
     assert_eq!(texts, ["root ::= \"a\"\n", "root ::= \"b\"", "start: C\nC: /c??/", "root ::= \"a\"\n"]);
     assert_eq!(dataset.converted_from, Some(GrammarDialect::Lark));
     assert!(
-        dataset.notices[0].starts_with("rows whose grammar was converted to ebnf, which is sent and judged by: 2; the first, ")
+        dataset.notices[0]
+            .to_string()
+            .starts_with("rows whose grammar was converted to ebnf, which is sent and judged by: 2; the first, ")
     );
-    let failed = &dataset.notices[1];
+    let failed = dataset.notices[1].to_string();
     assert!(
         failed.starts_with("rows whose grammar cannot be converted to ebnf, and is sent as it is: 1; the first, "),
         "{failed}"

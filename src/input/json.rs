@@ -7,6 +7,8 @@ use std::collections::HashSet;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::notice::{DatasetNotice, Notice};
+
 /// Reads a value. Of a member that stands twice in an object the last counts.
 ///
 /// # Errors
@@ -56,9 +58,14 @@ impl Repeated {
     }
 
     /// What is said of them.
-    pub fn notice(self) -> Option<String> {
-        let first = self.first?;
-        Some(format!("objects that name a member twice, of which the last counts: {}; the first, {first}", self.objects))
+    pub fn notice(self) -> Option<Notice> {
+        let (objects, first) = self.found()?;
+        Some(DatasetNotice::RepeatedMembers { objects, first }.into())
+    }
+
+    /// How many there are, and which is the first.
+    pub fn found(self) -> Option<(usize, String)> {
+        Some((self.objects, self.first?))
     }
 }
 
@@ -161,7 +168,7 @@ mod tests {
         repeated.look(r#"{"a": 1, "a": 2}"#, |line| format!("FILE, line {}", line + 6));
         repeated.look(r#"{"b": 1, "b": 2}"#, |_| String::new());
         let notice = "objects that name a member twice, of which the last counts: 2; the first, FILE, line 7: a";
-        assert_eq!(repeated.notice().as_deref(), Some(notice));
+        assert_eq!(repeated.notice().unwrap().to_string(), notice);
     }
 
     #[test]

@@ -21,6 +21,7 @@ use super::supervise::{Answered, Supervisor};
 use crate::constraint::Constraint;
 use crate::engine::{EngineName, Vocabulary};
 use crate::error::{Error, Result};
+use crate::notice::Notice;
 use crate::shutdown::Shutdown;
 
 /// Findings that are made small, those of the most schemas; the rest is listed without a witness.
@@ -81,7 +82,7 @@ pub struct ProofRun {
     /// Entries whose rows were there before.
     pub resumed: usize,
     pub interrupted: bool,
-    pub notices: Vec<String>,
+    pub notices: Vec<Notice>,
     rows: Rows<ProofRow>,
 }
 

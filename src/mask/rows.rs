@@ -21,6 +21,7 @@ use super::row::Row;
 use crate::engine::EngineName;
 use crate::error::{Error, Result};
 use crate::input::{self, json};
+use crate::notice::{MaskNotice, Notice};
 use crate::printable::printable;
 
 /// The version of the file's format.
@@ -139,7 +140,7 @@ impl<R: Line> RowsFile<R> {
     ///
     /// # Errors
     /// As [`RowsFile::create`] and [`RowsFile::resume`].
-    pub(super) fn open(path: Option<&Path>, resume: bool, about: &MaskRecord) -> Result<(Self, Option<String>)> {
+    pub(super) fn open(path: Option<&Path>, resume: bool, about: &MaskRecord) -> Result<(Self, Option<Notice>)> {
         match path {
             Some(path) if resume => Self::resume(path, about),
             path => Ok((Self::create(path, about)?, None)),
@@ -179,10 +180,10 @@ impl<R: Line> RowsFile<R> {
     ///
     /// # Errors
     /// It is of another measurement, is damaged before its last line, or cannot be written.
-    pub(super) fn resume(path: &Path, about: &MaskRecord) -> Result<(Self, Option<String>)> {
+    pub(super) fn resume(path: &Path, about: &MaskRecord) -> Result<(Self, Option<Notice>)> {
         if !path.exists() {
-            let notice = format!("there was no rows file to go on with, so that all rows were measured: {}", path.display());
-            return Ok((Self::create(Some(path), about)?, Some(notice)));
+            let notice = MaskNotice::NoRowsFile { file: path.display().to_string() };
+            return Ok((Self::create(Some(path), about)?, Some(notice.into())));
         }
         check_begin(path)?;
         let file = OpenOptions::new().read(true).write(true).open(path).map_err(|error| unusable(path, &error))?;
@@ -192,7 +193,7 @@ impl<R: Line> RowsFile<R> {
         let torn = rows.take_over(&Header::of(about))?;
         rows.file.set_len(rows.length).map_err(|error| unusable(path, &error))?;
         rows.file.seek(SeekFrom::Start(rows.length)).map_err(|error| unusable(path, &error))?;
-        let notice = torn.then(|| format!("the last row of {} was not whole, and is measured again", path.display()));
+        let notice = torn.then(|| MaskNotice::TornRow { file: path.display().to_string() }.into());
         Ok((rows, notice))
     }
 

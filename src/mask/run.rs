@@ -14,6 +14,7 @@ use super::rows::{Rows, RowsFile};
 use super::supervise::{Batched, Supervisor};
 use crate::engine::EngineName;
 use crate::error::{Error, Result};
+use crate::notice::{MaskNotice, Notice};
 use crate::shard::Shard;
 use crate::shutdown::Shutdown;
 
@@ -57,7 +58,7 @@ pub struct MaskRun {
     /// Stopped by the user: rows are missing.
     pub interrupted: bool,
     /// What the user has to know and no row says, a sentence each.
-    pub notices: Vec<String>,
+    pub notices: Vec<Notice>,
     rows: Rows<Row>,
 }
 
@@ -113,12 +114,8 @@ pub fn run(plan: &MaskPlan, command: &WorkerCommand, shutdown: &Shutdown, on_eve
 }
 
 /// What the reader has to know of figures that are of a part.
-pub(super) fn part_notice(shard: Shard) -> String {
-    format!(
-        "shard {} of {}: every figure is of this part of the entries alone, and several sequences at once (--batch) are measured on whole corpora \
-         only; sobench merge puts the rows of all shards together",
-        shard.number, shard.of
-    )
+fn part_notice(shard: Shard) -> Notice {
+    MaskNotice::OneShardOfEntries { shard: shard.number, shards: shard.of }.into()
 }
 
 pub(super) fn supervisor<'a>(
@@ -197,7 +194,7 @@ struct Running<'a> {
     about: MaskRecord,
     file: RowsFile<Row>,
     batches: Vec<BatchRow>,
-    notices: Vec<String>,
+    notices: Vec<Notice>,
 }
 
 impl Running<'_> {
@@ -224,11 +221,8 @@ impl Running<'_> {
         let resumed = pending.len() < self.corpora.selected.len();
         let started = supervisor.started() + usize::from(resumed);
         if self.plan.is_locked(engine) && started > 1 {
-            self.notices.push(format!(
-                "the lock of {} was drawn anew in each of its child processes, by the first constraint there: {}",
-                engine.name(),
-                if resumed { format!("{started}, those of the interrupted run counted as one") } else { started.to_string() },
-            ));
+            let engine = engine.name().to_owned();
+            self.notices.push(MaskNotice::LockDrawnAgain { engine, processes: started, resumed }.into());
         }
         let about = &mut self.about.engines[place];
         about.peak_rss_bytes = peak_rss_bytes;
@@ -244,10 +238,8 @@ impl Running<'_> {
         }
         let chosen = self.chosen(engine, most)?;
         if chosen.is_empty() {
-            self.notices.push(format!(
-                "no figures of {} for several sequences at once: no valid instance of {MIN_BATCH_TOKENS} tokens passes",
-                engine.name()
-            ));
+            let engine = engine.name().to_owned();
+            self.notices.push(MaskNotice::NoBatchInstance { engine, min_tokens: MIN_BATCH_TOKENS }.into());
             return Ok(());
         }
         for &sequences in self.plan.batch_sizes.iter().filter(|size| **size > 0) {
@@ -255,7 +247,7 @@ impl Running<'_> {
             let sources = chosen.iter().take(sequences).filter_map(|chosen| self.source(chosen)).collect();
             match supervisor.batch(BatchJob { sequences, sources })? {
                 Batched::Row(row) => self.batches.push(row),
-                Batched::Failed(words) => self.notices.push(words),
+                Batched::Failed(notice) => self.notices.push(notice.into()),
                 Batched::Interrupted => return Ok(()),
             }
         }

@@ -20,6 +20,7 @@ use crate::enforcement::Spelling;
 use crate::enforcement::{Cause, Class, Finding};
 use crate::error::{Error, Result};
 use crate::evaluate::{EvaluateOptions, Evaluator};
+use crate::notice::{Notice, PreflightNotice};
 use crate::observation::{Observation, Outcome, TransportCause};
 use crate::printable::printable_body;
 use crate::shutdown::Shutdown;
@@ -255,11 +256,9 @@ impl Asking<'_> {
         let seen = self.send(&case, &self.request(*dialect)).await?;
         match self.evaluator.judge_text(&question.judged_by, None, &seen.text) {
             Verdict::Valid => preflight.spelling = Some(Spelling::read(&seen.text, &names)),
-            _ => preflight.notices.push(format!(
-                "a schema of three members and a letter beyond ASCII was not answered by it ({}), so nothing is known of how \
-                 JSON is spelt",
-                seen.outcome.name()
-            )),
+            _ => {
+                preflight.notices.push(PreflightNotice::SpellingUnknown { outcome: seen.outcome.name().to_owned() }.into());
+            }
         }
         Ok(())
     }
@@ -317,36 +316,24 @@ impl Asking<'_> {
 }
 
 /// What the reader has to know besides the cells.
-fn notices(control: &Control, gone: Option<&str>, cells: &[Cell]) -> Vec<String> {
+fn notices(control: &Control, gone: Option<&str>, cells: &[Cell]) -> Vec<Notice> {
     let mut notices = Vec::new();
     if let Some(failure) = &control.failure {
-        notices.push(format!(
-            "the same request fails without a constraint, too, so that what is broken may have nothing to do with constraints: {}",
-            failure.words
-        ));
+        notices.push(PreflightNotice::ControlFailed { why: failure.words.clone() }.into());
     }
-    notices.extend(gone.map(|last| format!("the server takes no connections any more; the last that it was asked: {last}")));
+    notices.extend(gone.map(|last| PreflightNotice::ServerGone { last_request: last.to_owned() }.into()));
     let ran_away = |cell: &&Cell| cell.finding.cause == Some(Cause::WhiteSpaceRunAway);
     if let Some(cell) = cells.iter().find(ran_away) {
-        notices.push(format!(
-            "{} runs away in white space: let the server allow none between JSON tokens (vLLM: \
-             --structured-outputs-config.disable_any_whitespace)",
-            in_words(cell)
-        ));
+        notices.push(PreflightNotice::WhiteSpaceRunaway { constraint: cell.label(), dialect: cell.dialect }.into());
     }
     notices
 }
 
 /// What a vLLM server in `auto` may have done because of us.
-fn fixed_engine(facts: &ServerFacts, cells: &[Cell]) -> Option<String> {
+fn fixed_engine(facts: &ServerFacts, cells: &[Cell]) -> Option<Notice> {
     let first = cells.iter().find(|cell| !matches!(cell.finding.class, Class::NotCarried | Class::NotAsked))?;
-    facts.is_vllm().then(|| {
-        format!(
-            "a vLLM server in `auto` stays with the decoding engine of its first constrained request; if it had none before, this \
-             preflight's was the first: {}",
-            in_words(first)
-        )
-    })
+    facts.is_vllm()
+        .then(|| PreflightNotice::EngineFixedByPreflight { constraint: first.label(), dialect: first.dialect }.into())
 }
 
 fn in_words(cell: &Cell) -> String {

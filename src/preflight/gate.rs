@@ -4,10 +4,8 @@ use super::{Cell, Preflight};
 use crate::backend::ConstraintDialect;
 use crate::enforcement::{Class, Unenforced};
 use crate::error::{Error, Result};
+use crate::notice::{ConstraintFinding, Notice, PreflightNotice};
 use crate::printable::printable;
-
-/// Begins every notice of a run whose constraint is known not to hold.
-pub const UNENFORCED: &str = "constraint not enforced";
 
 /// Characters of an answer, or of a server's words, that one line shows.
 const SHOWN_CHARS: usize = 200;
@@ -16,27 +14,32 @@ const SHOWN_CHARS: usize = 200;
 ///
 /// # Errors
 /// Environment, exit code 3: a constraint is ignored, or its envelope is taken for it, and the user did not allow that.
-pub fn gate(preflight: &Preflight, dialect: ConstraintDialect, unenforced: Unenforced) -> Result<Vec<String>> {
+pub fn gate(preflight: &Preflight, dialect: ConstraintDialect, unenforced: Unenforced) -> Result<Vec<Notice>> {
     let mut notices = Vec::new();
     for cell in preflight.about.kinds.iter().filter_map(|kind| preflight.verdict_for(*kind, dialect)) {
-        let found = format!("{} in {}: {}", cell.label(), cell.dialect, in_words(cell));
+        let found = finding(cell);
         match (cell.finding.class, unenforced) {
             (class, Unenforced::Refuse) if class.is_silent_loss() => return Err(refusal(&found)),
-            (class, Unenforced::Allow) if class.is_silent_loss() => notices.push(format!("{UNENFORCED}: {found}")),
+            (class, Unenforced::Allow) if class.is_silent_loss() => notices.push(PreflightNotice::NotEnforced(found).into()),
             (Class::Enforced | Class::NotCarried, _) => {}
-            _ => notices.push(format!("preflight could not prove the constraint: {found}")),
+            _ => notices.push(PreflightNotice::NotProved(found).into()),
         }
     }
     Ok(notices)
 }
 
-fn in_words(cell: &Cell) -> String {
+fn finding(cell: &Cell) -> ConstraintFinding {
     let finding = &cell.finding;
-    let answer = finding.answer.as_deref().map(|answer| format!(" (the answer: {})", printable(answer, SHOWN_CHARS)));
-    format!("{}: {}{}", finding.class.name(), printable(&finding.words, SHOWN_CHARS), answer.unwrap_or_default())
+    ConstraintFinding {
+        constraint: cell.label(),
+        dialect: cell.dialect,
+        class: finding.class,
+        words: printable(&finding.words, SHOWN_CHARS),
+        answer: finding.answer.as_deref().map(|answer| printable(answer, SHOWN_CHARS)),
+    }
 }
 
-fn refusal(found: &str) -> Error {
+fn refusal(found: &ConstraintFinding) -> Error {
     Error::environment(format!("the server answers 200 and does not apply the constraint: {found}")).hint(
         "`sobench preflight` tells which --constraint-dialect works; --allow-unenforced measures all the same and says so in every \
          output; --skip-preflight does not ask",
@@ -61,7 +64,10 @@ mod tests {
                 assert!(error.hint.is_some_and(|hint| hint.contains("--allow-unenforced")));
             }
             let notices = gate(&asked, Guided, Unenforced::Allow).unwrap();
-            assert_eq!(notices.iter().any(|notice| notice.starts_with(UNENFORCED)), class.is_silent_loss());
+            assert_eq!(
+                notices.iter().any(|notice| matches!(notice, Notice::Preflight(PreflightNotice::NotEnforced(_)))),
+                class.is_silent_loss()
+            );
             assert_eq!(notices.is_empty(), matches!(class, Class::Enforced | Class::NotCarried), "{class:?}");
         }
     }

@@ -16,6 +16,7 @@ pub mod question;
 use crate::backend::{ConstraintDialect, ServerKind};
 use crate::constraint::GrammarDialect;
 pub use crate::enforcement::{Cause, Class, Finding, Kind, ServerFacts, Spelling};
+use crate::notice::Notice;
 
 pub use ask::{Extent, Options, run};
 pub use classify::Control;
@@ -37,7 +38,7 @@ pub struct Preflight {
     /// Generating requests sent, the control among them.
     pub requests: usize,
     /// What the reader has to know besides, a sentence each.
-    pub notices: Vec<String>,
+    pub notices: Vec<Notice>,
 }
 
 /// Under which conditions it was asked.

@@ -19,6 +19,7 @@ use crate::backend::ConstraintDialect;
 use crate::constraint::GrammarDialect;
 use crate::dates::date;
 use crate::enforcement::Enforcement;
+use crate::notice::Notice;
 use crate::shard::Shard;
 
 /// What is known of a run before its first request.
@@ -50,7 +51,7 @@ pub struct RunRecord {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub merged: Vec<MergedShard>,
     /// What a reader of the figures has to know, a sentence each.
-    pub notices: Vec<String>,
+    pub notices: Vec<Notice>,
 }
 
 /// The server of a run.

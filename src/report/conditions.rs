@@ -3,13 +3,15 @@
 use super::{Report, enforcement};
 use crate::metrics::quality::Quality;
 use crate::metrics::said::Said;
-use crate::metrics::{Answers, Slo};
+use crate::metrics::{Answers, Metrics};
+use crate::notice::{FigureNotice, Notice};
 use crate::printable::printable;
 use crate::record::{EngineChoice, RunRecord};
 
 /// The most characters of a name or a sentence that came from outside.
 pub(crate) const NAME_MAX_CHARS: usize = 200;
 const NOTICE_MAX_CHARS: usize = 600;
+const FIGURE_NOTICE_MAX_CHARS: usize = 10_000;
 
 /// How much of a hash tells two datasets apart at a glance; the file has the whole.
 const HASH_SHOWN_CHARS: usize = 12;
@@ -21,10 +23,16 @@ pub(crate) fn lines(report: &Report) -> Vec<(&'static str, String)> {
 }
 
 /// The caller's notices, and what the figures themselves call for.
-pub(crate) fn notes(report: &Report) -> Vec<String> {
-    let notices = report.notices.iter().map(|notice| printable(notice, NOTICE_MAX_CHARS));
+pub(crate) fn notes(report: &Report) -> Vec<Notice> {
     let held = enforcement::remarks(&report.record.enforcement, &report.metrics.quality);
-    notices.chain(held).chain(remarks(report)).collect()
+    report.notices.iter().cloned().chain(held.into_iter().chain(remarks(report)).map(Notice::from)).collect()
+}
+
+/// The sentence of a note, fit to be shown.
+pub(crate) fn note_text(note: &Notice) -> String {
+    // In those of figures, each text from outside has a limit of its own.
+    let max_chars = if matches!(note, Notice::Figure(_)) { FIGURE_NOTICE_MAX_CHARS } else { NOTICE_MAX_CHARS };
+    printable(&note.to_string(), max_chars)
 }
 
 fn parts(report: &Report) -> [(&'static str, Vec<Option<String>>); 8] {
@@ -148,98 +156,68 @@ fn engine_work(report: &Report) -> Option<String> {
     ))
 }
 
-/// Sentences about holes in the data, so that no `n/a` and no small denominator goes unexplained.
-fn remarks(report: &Report) -> Vec<String> {
-    let (metrics, overall) = (&report.metrics, &report.metrics.overall);
-    let (tokens, latency, quality) = (&overall.tokens, &overall.latency, &metrics.quality);
-    let facts = [
-        ("constrained requests that could not be judged and are not in the correct rate", quality.unjudged()),
-        (
-            "answers without a count of output tokens (no usage, no tokenizer), so that there is no total",
-            tokens.output_sources.unknown,
-        ),
-        ("answers that ended without any content and have no latency", latency.empty_answers),
-        ("answers of several tokens in one chunk, which have no TPOT", latency.single_chunk_answers),
-        (
-            "answers with more tokens than chunks, where ITL is the gap between chunks and not the time of a token",
-            latency.multi_token_chunk_answers,
-        ),
-        ("answers that came whole although a stream was asked for, which have no TTFT, TPOT or ITL", latency.unstreamed_answers),
-        ("requests not sent when the run was stopped", latency.never_sent),
-        (
-            "answers with a token count of the server's that cannot be right (no whole number, above 1000000000, or fewer output \
-             tokens than chunks with content), which is in no figure: the tokenizer counts instead where there is one",
-            metrics.said.senseless_usage,
-        ),
-    ];
-    let counted = facts.into_iter().filter(|(_, count)| *count > 0).map(|(fact, count)| format!("{fact}: {count}"));
+/// Holes in the data, so that no `n/a` and no small denominator goes unexplained.
+fn remarks(report: &Report) -> Vec<FigureNotice> {
+    let metrics = &report.metrics;
     let streamed = match (metrics.options.answers, metrics.options.streamed) {
-        (Answers::Computed, _) => Some("answers are computed whole: there are no output tokens, and no TTFT, TPOT or ITL"),
-        (Answers::Generated, false) => Some("answers were not streamed: there is no TTFT, TPOT or ITL"),
+        (Answers::Computed, _) => Some(FigureNotice::ComputedAnswers),
+        (Answers::Generated, false) => Some(FigureNotice::NotStreamed),
         (Answers::Generated, true) => None,
     };
-    let streamed = streamed.map(str::to_owned);
-    let throughput = &overall.throughput;
+    let throughput = &metrics.overall.throughput;
     let peak_and_mean = throughput.max_output_tokens_per_s.zip(throughput.output_throughput);
-    let short = peak_and_mean.is_some_and(|(peak, mean)| peak < mean);
-    let short = short.then(|| {
-        "the peak per second is below the mean: the run was too short for whole seconds of the clock to hold its fastest"
-            .to_owned()
+    let is_short = peak_and_mean.is_some_and(|(peak, mean)| peak < mean);
+    let goodput = metrics.options.goodput.as_ref().map(|slo| FigureNotice::Goodput {
+        ttft_ms: slo.ttft_ms,
+        tpot_ms: slo.tpot_ms,
+        e2el_ms: slo.e2el_ms,
+        valid: slo.valid,
     });
-    let goodput = metrics.options.goodput.as_ref().map(objectives);
-    counted
+    counted(metrics)
         .chain(throttled(&metrics.said))
         .chain(unsent(&metrics.said))
         .chain(streamed)
-        .chain(short)
+        .chain(is_short.then_some(FigureNotice::PeakBelowMean))
         .chain(goodput)
-        .chain(no_effect(quality))
+        .chain(no_effect(&metrics.quality))
         .collect()
 }
 
+/// Requests and answers that are missing from a figure.
+fn counted(metrics: &Metrics) -> impl Iterator<Item = FigureNotice> {
+    let (sources, latency) = (&metrics.overall.tokens.output_sources, &metrics.overall.latency);
+    let counts = [
+        (metrics.quality.unjudged(), (|requests| FigureNotice::NotJudged { requests }) as fn(usize) -> FigureNotice),
+        (sources.unknown, |answers| FigureNotice::OutputTokensUnknown { answers }),
+        (latency.empty_answers, |answers| FigureNotice::EmptyAnswers { answers }),
+        (latency.single_chunk_answers, |answers| FigureNotice::SingleChunkAnswers { answers }),
+        (latency.multi_token_chunk_answers, |answers| FigureNotice::MultiTokenChunks { answers }),
+        (latency.unstreamed_answers, |answers| FigureNotice::UnstreamedAnswers { answers }),
+        (latency.never_sent, |requests| FigureNotice::UnsentRequests { requests }),
+        (metrics.said.senseless_usage, |answers| FigureNotice::ImplausibleUsage { answers }),
+    ];
+    counts.into_iter().filter(|(count, _)| *count > 0).map(|(count, notice)| notice(count))
+}
+
 /// What became of the load where the server asked for less.
-fn throttled(said: &Said) -> Option<String> {
-    let asked = match (said.longest_pause_s, said.pauses_named) {
-        (Some(seconds), _) => format!("the server asked for pauses of up to {seconds} s; "),
-        (None, 1..) => "the server named a time to ask again (retry-after); ".to_owned(),
-        (None, 0) => String::new(),
-    };
-    let count = said.throttled;
-    (count > 0).then(|| {
-        format!(
-            "requests that were refused with 429: {count}; {asked}sobench does not retry, as that would be another load; lower \
-             --request-rate or --max-concurrency"
-        )
-    })
+fn throttled(said: &Said) -> Option<FigureNotice> {
+    let (longest_pause_s, pauses_named) = (said.longest_pause_s, said.pauses_named);
+    (said.throttled > 0).then_some(FigureNotice::Throttled { requests: said.throttled, longest_pause_s, pauses_named })
 }
 
 /// What this machine had no connection for.
-fn unsent(said: &Said) -> Option<String> {
+fn unsent(said: &Said) -> Option<FigureNotice> {
     let lacking = said.lacking.as_deref()?;
-    let lacking = printable(lacking, NOTICE_MAX_CHARS);
-    Some(format!(
-        "requests that found no connection on this machine, which says nothing of the server and is in no rate: {}; {lacking}",
-        said.not_sent
-    ))
-}
-
-/// What a good request meets.
-fn objectives(slo: &Slo) -> String {
-    let bounds = [("TTFT", slo.ttft_ms), ("TPOT", slo.tpot_ms), ("E2EL", slo.e2el_ms)];
-    let bounds: Vec<String> =
-        bounds.iter().filter_map(|(name, bound)| bound.map(|bound| format!("{name} at most {bound} ms"))).collect();
-    let bounds: Vec<String> = bounds.into_iter().chain(slo.valid.then(|| "a valid answer".to_owned())).collect();
-    format!("goodput counts answers of all arms with {}; valid goodput those of them that are valid", bounds.join(", "))
+    Some(FigureNotice::NoConnection { requests: said.not_sent, why: printable(lacking, NOTICE_MAX_CHARS) })
 }
 
 /// A constraint whose answers are no better than those without it: the first thing to look at on a new server.
-fn no_effect(quality: &Quality) -> Option<String> {
+fn no_effect(quality: &Quality) -> Option<FigureNotice> {
     let (correct, control) = (quality.correct_rate?, quality.control_rate?);
-    (correct.low_percent <= control.percent).then(|| {
-        format!(
-            "no effect of the constraint is visible: {}/{} correct with it, {}/{} without; a server that ignores the field accepts it all \
-             the same",
-            correct.hits, correct.of, control.hits, control.of
-        )
+    (correct.low_percent <= control.percent).then_some(FigureNotice::NoEffect {
+        correct: correct.hits,
+        constrained: correct.of,
+        control_correct: control.hits,
+        control: control.of,
     })
 }

@@ -2,6 +2,7 @@
 
 use crate::enforcement::{Class, Enforcement, Held, State};
 use crate::metrics::quality::Quality;
+use crate::notice::{BreachCount, FigureNotice};
 use crate::printable::printable;
 
 /// The most characters of a name that came from outside.
@@ -36,17 +37,13 @@ impl Enforcement {
     }
 
     /// By which request a vLLM server in `auto` has fixed its engine.
-    fn fixed(&self) -> Option<String> {
+    fn fixed(&self) -> Option<FigureNotice> {
         let first = self.first_constrained.as_ref()?;
-        let case = printable(&first.case_id, NAME_CHARS);
-        let engine = match &first.engine {
-            Some(engine) => format!("to {engine}, by vLLM's rule ({})", printable(&first.why, NAME_CHARS)),
-            None => format!("to which engine is not known ({})", printable(&first.why, NAME_CHARS)),
-        };
-        Some(format!(
-            "the first constrained request of this run was {case}: a vLLM server in `auto` that had none before has fixed its engine by \
-             it, {engine}"
-        ))
+        Some(FigureNotice::EngineFixedByRun {
+            request: printable(&first.case_id, NAME_CHARS),
+            engine: first.engine.clone(),
+            why: printable(&first.why, NAME_CHARS),
+        })
     }
 }
 
@@ -64,37 +61,27 @@ impl Held {
     }
 }
 
-/// Sentences about constraints that did not hold, by name.
-pub(crate) fn remarks(enforcement: &Enforcement, quality: &Quality) -> Vec<String> {
-    let although =
-        if enforcement.state == State::Enforced { ", although the server was seen to enforce such constraints" } else { "" };
+/// What is to be said of constraints that did not hold.
+pub(crate) fn remarks(enforcement: &Enforcement, quality: &Quality) -> Vec<FigureNotice> {
     let broken = quality.compliance.filter(|rate| rate.hits < rate.of).map(|rate| {
         let reasons = quality.reasons.iter().filter(|group| group.name != "truncated").map(|group| {
             let first = group.excerpts.first().map(|it| printable(&it.case_id, NAME_CHARS)).unwrap_or_default();
-            format!("{} {} (first in {first})", group.count, group.name)
+            BreachCount { reason: group.name.to_owned(), answers: group.count, first_request: first }
         });
-        format!(
-            "{} of {} constrained answers that ended by themselves break their constraint{although}: {}",
-            rate.of - rate.hits,
-            rate.of,
-            reasons.collect::<Vec<_>>().join(", ")
-        )
+        FigureNotice::BrokenConstraints {
+            broken: rate.of - rate.hits,
+            answers: rate.of,
+            seen_enforced: enforcement.state == State::Enforced,
+            reasons: reasons.collect(),
+        }
     });
-    let lost = quality.lost_from.as_ref().map(|lost| {
-        format!(
-            "constraints stopped holding with request {}: all of the {} answers sent before it are valid, none of the {} from it on",
-            printable(&lost.case_id, NAME_CHARS),
-            lost.valid_before,
-            lost.invalid_after
-        )
+    let lost = quality.lost_from.as_ref().map(|lost| FigureNotice::ConstraintsLost {
+        request: printable(&lost.case_id, NAME_CHARS),
+        valid_before: lost.valid_before,
+        invalid_after: lost.invalid_after,
     });
-    let white_space = (quality.white_space_runs > 0).then(|| {
-        format!(
-            "white space without end: {} of {} answers that were cut at the token limit wrote nothing else in the end; let the server \
-             allow none between JSON tokens",
-            quality.white_space_runs, quality.truncated
-        )
-    });
+    let white_space = (quality.white_space_runs > 0)
+        .then_some(FigureNotice::WhiteSpaceAnswers { answers: quality.white_space_runs, truncated: quality.truncated });
     enforcement.fixed().into_iter().chain(broken).chain(lost).chain(white_space).collect()
 }
 
@@ -131,7 +118,8 @@ mod tests {
     fn what_did_not_hold_in_the_run_is_named() {
         let said = |run: &[Made<'_>], state| {
             let enforcement = Enforcement { state, ..Enforcement::default() };
-            with_samples(run, |samples| remarks(&enforcement, &Quality::of(samples)))
+            let remarks = with_samples(run, |samples| remarks(&enforcement, &Quality::of(samples)));
+            remarks.iter().map(ToString::to_string).collect::<Vec<_>>()
         };
         let wrong = || Made { verdict: Verdict::Invalid { reason: Reason::Choice }, ..made() };
         assert!(said(&[made(), made()], State::Enforced).is_empty());
@@ -167,8 +155,14 @@ mod tests {
             }),
             ..Enforcement::default()
         };
-        assert!(first(Some("xgrammar")).fixed().unwrap().ends_with("to xgrammar, by vLLM's rule (xgrammar is asked first)"));
-        assert!(first(None).fixed().unwrap().contains("not known"));
+        assert!(
+            first(Some("xgrammar"))
+                .fixed()
+                .unwrap()
+                .to_string()
+                .ends_with("to xgrammar, by vLLM's rule (xgrammar is asked first)")
+        );
+        assert!(first(None).fixed().unwrap().to_string().contains("not known"));
         assert_eq!(Enforcement::default().fixed(), None);
     }
 }

@@ -13,6 +13,7 @@ use crate::metrics::outage::{Outage, outages};
 use crate::metrics::parts::parts;
 use crate::metrics::steady::SteadyState;
 use crate::metrics::{Metrics, Sample, summarise};
+use crate::notice::{FigureNotice, LogNotice, Notice, OutageSpan};
 use crate::record::{Engine, RunRecord};
 use crate::report::curl::Resend;
 use crate::report::shards;
@@ -76,7 +77,7 @@ pub fn report(log: &RunLog, detailed: bool) -> Result<Report> {
     Ok(report)
 }
 
-fn notices(log: &RunLog, metrics: &Metrics, samples: &[Sample<'_>]) -> Vec<String> {
+fn notices(log: &RunLog, metrics: &Metrics, samples: &[Sample<'_>]) -> Vec<Notice> {
     let record = &log.record;
     shards::part_notice(record)
         .into_iter()
@@ -91,49 +92,33 @@ fn notices(log: &RunLog, metrics: &Metrics, samples: &[Sample<'_>]) -> Vec<Strin
 }
 
 /// What the reader has to know of figures that are not exact.
-fn rounded(metrics: &Metrics) -> Option<String> {
+fn rounded(metrics: &Metrics) -> Option<Notice> {
     let itl = &metrics.overall.latency.itl_ms;
-    itl.within_percent.map(|percent| {
-        format!("median and percentiles of the {} gaps between chunks (ITL) are right within {percent} %, means are exact", itl.n)
-    })
+    itl.within_percent.map(|within_percent| FigureNotice::RoundedItl { gaps: itl.n, within_percent }.into())
 }
 
 /// When nobody was there to answer.
-fn away(samples: &[Sample<'_>]) -> Option<String> {
+fn away(samples: &[Sample<'_>]) -> Option<Notice> {
     let mut found = outages(samples);
     let (all, s) = (found.len(), |ns: u64| ns as f64 / 1e9);
     found.sort_by_key(|it| std::cmp::Reverse(it.requests));
     found.truncate(MAX_OUTAGES);
     found.sort_by_key(|it| it.from_ns);
-    let words = |it: &Outage| match it.to_ns {
-        Some(to_ns) => format!("from {:.1} s to {:.1} s ({} requests)", s(it.from_ns), s(to_ns), it.requests),
-        None => format!("from {:.1} s on ({} requests)", s(it.from_ns), it.requests),
-    };
-    let times: Vec<String> = found.iter().map(words).collect();
-    let more = if all > found.len() { format!(", and {} times more", all - found.len()) } else { String::new() };
-    (all > 0)
-        .then(|| format!("nobody was there to answer {} of the run{more}: rates and throughput are with it", times.join(", ")))
+    let span = |it: &Outage| OutageSpan { from_s: s(it.from_ns), to_s: it.to_ns.map(s), requests: it.requests };
+    let spans: Vec<OutageSpan> = found.iter().map(span).collect();
+    (all > 0).then(|| FigureNotice::Outages { more: all - spans.len(), spans }.into())
 }
 
-fn partial_notice(log: &RunLog) -> Option<String> {
-    match &log.footer {
-        Some(footer) if footer.interrupted => {
-            Some("partial: the run was interrupted, what had not ended by then is cancelled".to_owned())
-        }
+fn partial_notice(log: &RunLog) -> Option<Notice> {
+    let notice = match &log.footer {
+        Some(footer) if footer.interrupted => LogNotice::Interrupted,
         Some(footer) => {
-            let of_what = |why: &String| match log.is_partial() {
-                true => format!("partial: {why}; what had not been sent by then is cancelled"),
-                false => format!("{why}; nothing was left to be sent by then"),
-            };
-            footer.broken_off.as_ref().map(of_what)
+            let why = footer.broken_off.clone()?;
+            if log.is_partial() { LogNotice::GaveUp { why } } else { LogNotice::GaveUpAfterLastRequest { why } }
         }
-        None => Some(format!(
-            "partial: the run log has no end, as of a run that was killed; {} of {} prepared requests had ended, what was under way is \
-             lost, and of the client's own part nothing is known",
-            log.requests.len(),
-            log.record.own_requests()
-        )),
-    }
+        None => LogNotice::Killed { ended: log.requests.len(), prepared: log.record.own_requests() },
+    };
+    Some(notice.into())
 }
 
 fn load(record: &RunRecord, samples: &[Sample<'_>], duration_ns: u64) -> LoadFigures {

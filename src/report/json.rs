@@ -17,6 +17,7 @@ use crate::metrics::Metrics;
 use crate::metrics::probe::Probed;
 use crate::metrics::spec_decode::SpecDecode;
 use crate::metrics::stats::{Rate, Summary};
+use crate::notice::sentences;
 use crate::record::{RunRecord, Settings};
 
 /// The columns of a detailed file.
@@ -261,7 +262,7 @@ fn add_conditions(own: &mut Map<String, Value>, report: &Report) {
     put(own, "warmup_requests", record.warmup_requests);
     put(own, "partial", report.partial);
     put(own, "enforcement", &record.enforcement);
-    put(own, "notices", &report.notices);
+    put(own, "notices", sentences(&report.notices));
 }
 
 /// What every request carried beside prompt, length and constraint. What was not given was not sent, and is `null`.

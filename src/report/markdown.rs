@@ -1,7 +1,7 @@
 //! A run in few lines, for the comment on a pull request: what ran, how right, how fast, what went wrong, and whether the client can be
 //! trusted.
 
-use super::conditions::{lines, notes};
+use super::conditions::{lines, note_text, notes};
 use super::tables::{is_judged, rates};
 use super::text::figure;
 use super::{Report, by_arm, client_sentence};
@@ -89,7 +89,7 @@ fn example(excerpt: &Excerpt) -> Vec<String> {
 }
 
 fn add_notes(page: &mut Document, report: &Report) {
-    let mut notes = notes(report);
+    let mut notes: Vec<String> = notes(report).iter().map(note_text).collect();
     let more = notes.len().saturating_sub(NOTES_MAX);
     notes.truncate(NOTES_MAX);
     if more > 0 {
@@ -104,6 +104,7 @@ mod tests {
     use crate::case::Arm;
     use crate::metrics::client::ClientPart;
     use crate::metrics::testing::{Made, made};
+    use crate::notice::Notice;
     use crate::observation::Outcome;
     use crate::record::RunRecord;
     use crate::record::testing::record;
@@ -118,7 +119,7 @@ mod tests {
     fn a_comment_says_what_ran_how_well_and_why_not() {
         let mut odd = record();
         odd.server.model_id = "m|`x`".into();
-        odd.notices = vec!["the server said @everyone <b>".into()];
+        odd.notices = vec![Notice::Other("the server said @everyone <b>".into())];
         let invalid = Verdict::Invalid { reason: Reason::ExtraText { byte: 2 } };
         let refused = Outcome::Rejected { status: 400, body: "no | @you".into(), advice: None };
         let run = [
@@ -132,7 +133,7 @@ mod tests {
 
     #[test]
     fn many_notes_are_counted() {
-        let notices = (0..40).map(|it| format!("note {it}")).collect();
+        let notices = (0..40).map(|number| Notice::Other(format!("note {number}"))).collect();
         let page = rendered(&[made()], RunRecord { notices, ..record() }, false);
         assert!(page.contains("- note 11\n- and 28 more notes"), "{page}");
     }

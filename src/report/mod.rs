@@ -45,6 +45,7 @@ use crate::metrics::parts::Part;
 use crate::metrics::probe::Probed;
 use crate::metrics::spec_decode::SpecDecode;
 use crate::metrics::{LatencyMetric, Metrics, QueueMetric};
+use crate::notice::Notice;
 use crate::record::{Engine, RunRecord};
 
 /// The version of the saved file's own part (`sobench`), raised whenever a key changes its meaning or goes away.
@@ -60,8 +61,8 @@ pub struct Report {
     pub engine: Option<Engine>,
     /// Whether the run was stopped before its end.
     pub partial: bool,
-    /// What a reader of the figures has to know, a sentence each.
-    pub notices: Vec<String>,
+    /// What a reader of the figures has to know.
+    pub notices: Vec<Notice>,
     pub metrics: Metrics,
     /// Figures of the load; `None` where only totals are known.
     pub load: Option<LoadFigures>,

@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::text::figure;
 use crate::metrics::Sample;
 use crate::metrics::client::{ClientPart, ClientVerdict};
+use crate::notice::{LogNotice, Notice, OfShard};
 use crate::record::{Host, MergedShard, RunRecord};
 use crate::render::Table;
 use crate::shard::{ClockOffset, Shard, Start};
@@ -100,62 +101,42 @@ fn milliseconds(ns: Option<f64>) -> String {
 }
 
 /// What the reader has to know of figures that are of a part.
-pub(crate) fn part_notice(record: &RunRecord) -> Option<String> {
+pub(crate) fn part_notice(record: &RunRecord) -> Option<Notice> {
     let shard = record.shard.as_ref()?;
-    let (own, all) = (record.own_requests(), record.dataset.requests);
-    Some(format!(
-        "shard {} of {}: {own} of {all} requests, and every figure is of this part alone: rate, throughput and cap are its own, and which \
-         uses of a constraint were the first is not known of a part; sobench merge makes one run of the logs of all shards",
-        shard.number, shard.of
-    ))
+    let (requests, all_requests) = (record.own_requests(), record.dataset.requests);
+    Some(LogNotice::OneShard { shard: shard.number, shards: shard.of, requests, all_requests }.into())
 }
 
 /// What the reader has to know of a log that was merged.
-pub(crate) fn merged_notices(record: &RunRecord) -> Vec<String> {
+pub(crate) fn merged_notices(record: &RunRecord) -> Vec<Notice> {
     let shards = &record.merged[..];
     let Some((first, others)) = shards.split_first() else { return Vec::new() };
     let killed = shards.iter().filter(|shard| shard.end.is_none()).map(|shard| killed(shard, record));
     let is_elsewhere = others.iter().any(|shard| shard.base_url != first.base_url);
     let addresses = is_elsewhere.then(|| {
-        let name = |shard: &MergedShard| format!("{} (shard {})", shard.base_url, shard.number);
-        format!("the shards sent to different addresses: {}", shards.iter().map(name).collect::<Vec<_>>().join(", "))
+        let address = |shard: &MergedShard| OfShard { shard: shard.number, value: shard.base_url.clone() };
+        LogNotice::ShardAddresses { addresses: shards.iter().map(address).collect() }
     });
-    killed.chain(addresses).chain(apart(shards)).chain((!others.is_empty()).then(|| clocks(shards))).collect()
+    let clocks = (!others.is_empty()).then(|| clocks(shards));
+    killed.chain(addresses).chain(apart(shards)).chain(clocks).map(Notice::from).collect()
 }
 
-fn killed(shard: &MergedShard, record: &RunRecord) -> String {
+fn killed(shard: &MergedShard, record: &RunRecord) -> LogNotice {
     let part = Shard { number: shard.number, of: record.merged.len() };
-    format!(
-        "partial: the log of shard {} has no end, as of a run that was killed; {} of its {} requests had ended, what was under way is lost, \
-         and of its client's own part nothing is known",
-        shard.number,
-        shard.requests,
-        part.share(record.dataset.requests)
-    )
+    LogNotice::ShardKilled { shard: shard.number, ended: shard.requests, prepared: part.share(record.dataset.requests) }
 }
 
 /// Shards that did not begin together.
-fn apart(shards: &[MergedShard]) -> Option<String> {
+fn apart(shards: &[MergedShard]) -> Option<LogNotice> {
     let last = shards.iter().max_by_key(|shard| shard.begin_ns).filter(|shard| shard.begin_ns > 0)?;
-    Some(format!(
-        "the shards did not begin at one instant: shard {} began {:.3} s after the first, and its requests were due so much later; the load \
-         was not quite the plan's (--coordinator and --start-at give a common begin)",
-        last.number,
-        last.begin_ns as f64 / 1e9
-    ))
+    Some(LogNotice::ShardsStartedApart { last_shard: last.number, after_s: last.begin_ns as f64 / 1e9 })
 }
 
-fn clocks(shards: &[MergedShard]) -> String {
+fn clocks(shards: &[MergedShard]) -> LogNotice {
     let known: Option<Vec<(u64, usize)>> = shards.iter().map(|it| Some((it.uncertainty_ns()?, it.number))).collect();
     match known.and_then(|known| known.into_iter().max_by_key(|(ns, _)| *ns)) {
-        Some((ns, number)) => format!(
-            "the clocks of the shards were measured against shard 1's: instants of different shards are comparable within {:.3} ms (shard \
-             {number}, the largest; drift during the run included)",
-            ns as f64 / 1e6
-        ),
-        None => "the clocks of the shards were not measured against each other, which --coordinator does: what compares instants of different \
-             shards, such as peak concurrency and tokens in one second, is as good as the clocks of their machines"
-            .to_owned(),
+        Some((ns, shard)) => LogNotice::ShardClocks { within_ms: ns as f64 / 1e6, shard },
+        None => LogNotice::ShardClocksNotMeasured,
     }
 }
 

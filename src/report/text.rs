@@ -30,7 +30,7 @@ fn document(report: &Report) -> Document {
     page.gap();
     page.facts(conditions::lines(report));
     page.gap();
-    page.notes(conditions::notes(report));
+    page.notes(conditions::notes(report).iter().map(conditions::note_text).collect());
     page
 }
 
@@ -142,6 +142,7 @@ mod tests {
     use crate::case::Arm;
     use crate::metrics::testing::{Made, made, with_samples};
     use crate::metrics::{MetricsOptions, Slo, summarise};
+    use crate::notice::Notice;
     use crate::observation::Outcome;
     use crate::record::testing::record;
     use crate::record::{Engine, EngineChoice, RunRecord};
@@ -164,7 +165,7 @@ mod tests {
         record.settings.load.pace = Pace::Steady(Rate::PerSecond(4.0));
         record.settings.load.max_concurrency = Some(8);
         (record.trial_requests, record.warmup_requests) = (1, 2);
-        record.notices = vec!["the model is synthetic: these figures are not a GPU server's".into()];
+        record.notices = vec![Notice::Other("the model is synthetic: these figures are not a GPU server's".into())];
         record
     }
 
@@ -275,7 +276,7 @@ mod tests {
         loud.server.engine = Some(Engine { name: bad.clone(), version: Some(bad.clone()), settings, work: None });
         loud.settings.report.label = Some(bad.clone());
         loud.dataset.constraint_kinds = vec![bad.clone()];
-        loud.notices = vec![bad.clone()];
+        loud.notices = vec![Notice::Other(bad.clone())];
         let run = [Made { text: &bad, finish_reason: Some(&bad), verdict: Verdict::Invalid { reason: Reason::Empty }, ..made() }];
         let page = shown(&run, loud, &MetricsOptions::default());
         assert!(!page.chars().any(|it| it.is_control() && it != '\n'), "{page:?}");
@@ -288,7 +289,8 @@ mod tests {
         let long = "x".repeat(3000);
         let run =
             [Made { text: &long, verdict: Verdict::Invalid { reason: Reason::Choice }, ..made() }, eventful_run().remove(6)];
-        let page = shown(&run, RunRecord { notices: vec![long.clone()], ..full_record() }, &MetricsOptions::default());
+        let page =
+            shown(&run, RunRecord { notices: vec![Notice::Other(long.clone())], ..full_record() }, &MetricsOptions::default());
         for line in page.lines() {
             assert!(line.chars().count() <= 120, "{line}");
         }

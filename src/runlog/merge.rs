@@ -20,6 +20,7 @@ use crate::constraint::sha256_hex;
 use crate::error::{Error, Result};
 use crate::metrics::client::ClientCost;
 use crate::metrics::spec_decode::SpecDecode;
+use crate::notice::{LogNotice, Notice};
 use crate::observation::Timing;
 use crate::record::{MergedShard, RunRecord, ShardEnd};
 use crate::shard::{Shard, each_once, same_terms};
@@ -180,7 +181,7 @@ impl Shards {
             known_constraints,
             trial_requests: records().map(|record| record.trial_requests).sum(),
             warmup_requests: records().map(|record| record.warmup_requests).sum(),
-            notices: self.said(|log| log.record.notices.clone()),
+            notices: self.said(|log| log.record.notices.clone(), of_shard),
             ..self.logs[0].record.clone()
         };
         merged_record.enforcement.requests = records().map(|record| record.enforcement.requests).sum();
@@ -189,7 +190,10 @@ impl Shards {
 
     fn footer(&self) -> Footer {
         let ends: Vec<&Footer> = self.logs.iter().filter_map(|log| log.footer.as_ref()).collect();
-        let given_up = self.said(|log| log.footer.as_ref().and_then(|footer| footer.broken_off.clone()).into_iter().collect());
+        let given_up = self.said(
+            |log| log.footer.as_ref().and_then(|footer| footer.broken_off.clone()).into_iter().collect(),
+            |shard, why| format!("shard {shard}: {why}"),
+        );
         Footer {
             requests: self.logs.iter().map(|log| log.requests.len()).sum(),
             duration_ns: self.logs.iter().zip(&self.begins_ns).map(|(log, begin)| begin + log.duration_ns()).max().unwrap_or(0),
@@ -200,7 +204,7 @@ impl Shards {
             engine: self.logs.iter().find_map(|log| log.footer.as_ref()?.engine.clone()),
             interrupted: ends.iter().any(|footer| footer.interrupted),
             broken_off: (!given_up.is_empty()).then(|| given_up.join("; ")),
-            notices: self.said(|log| log.footer.as_ref().map(|footer| footer.notices.clone()).unwrap_or_default()),
+            notices: self.said(|log| log.footer.as_ref().map(|footer| footer.notices.clone()).unwrap_or_default(), of_shard),
             clock: None,
         }
     }
@@ -214,20 +218,24 @@ impl Shards {
     }
 
     /// What the logs say: once where all say it, else with the shard that does.
-    fn said(&self, of: impl Fn(&RunLog) -> Vec<String>) -> Vec<String> {
-        let all: Vec<Vec<String>> = self.logs.iter().map(of).collect();
-        let mut said: Vec<String> = Vec::new();
-        for (place, words) in all.iter().enumerate() {
-            for words in words {
-                let is_common = all.iter().all(|others| others.contains(words));
-                let line = if is_common { words.clone() } else { format!("shard {}: {words}", place + 1) };
-                if !said.contains(&line) {
-                    said.push(line);
+    fn said<T: Clone + PartialEq>(&self, of: impl Fn(&RunLog) -> Vec<T>, of_shard: impl Fn(usize, T) -> T) -> Vec<T> {
+        let all: Vec<Vec<T>> = self.logs.iter().map(of).collect();
+        let mut said: Vec<T> = Vec::new();
+        for (place, items) in all.iter().enumerate() {
+            for item in items {
+                let is_common = all.iter().all(|others| others.contains(item));
+                let item = if is_common { item.clone() } else { of_shard(place + 1, item.clone()) };
+                if !said.contains(&item) {
+                    said.push(item);
                 }
             }
         }
         said
     }
+}
+
+fn of_shard(shard: usize, notice: Notice) -> Notice {
+    LogNotice::Shard { shard, notice: Box::new(notice) }.into()
 }
 
 fn flushed(failure: Option<Error>) -> Result<()> {

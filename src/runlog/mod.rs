@@ -44,6 +44,7 @@ pub use crate::metrics::Judged;
 use crate::metrics::client::ClientCost;
 use crate::metrics::probe::Probed;
 use crate::metrics::spec_decode::SpecDecode;
+use crate::notice::Notice;
 use crate::record::Engine;
 use crate::shard::ClockOffset;
 
@@ -73,7 +74,7 @@ pub struct Footer {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub broken_off: Option<String>,
     /// What the reader has to know besides the record's notices.
-    pub notices: Vec<String>,
+    pub notices: Vec<Notice>,
     /// What this machine's clock was off shard 1's after the run, where that was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock: Option<ClockOffset>,

@@ -17,6 +17,7 @@ use crate::error::{Error, Result};
 use crate::input::{self, json};
 use crate::metrics::Sample;
 use crate::metrics::ledger::{Again, ChunksAndTokens, Ledger};
+use crate::notice::{LogNotice, Notice};
 use crate::observation::Outcome;
 use crate::record::RunRecord;
 
@@ -48,7 +49,7 @@ pub struct RunLog {
     /// `None` of a run that was killed.
     pub footer: Option<Footer>,
     /// What the reader of a report has to know of the file itself.
-    pub notices: Vec<String>,
+    pub notices: Vec<Notice>,
     source: Source,
     chunks: Arc<Chunks>,
 }
@@ -93,7 +94,7 @@ impl RunLog {
             })?;
         }
         let mut notices = Vec::new();
-        notices.extend(lines.torn.then(|| format!("the last line of the run log is torn, and was left out: {}", source.name())));
+        notices.extend(lines.torn.then(|| LogNotice::TornLine { file: source.name() }.into()));
         let source = source.up_to(lines.offset);
         reading.into_log(record, notices, source, chunks)
     }
@@ -394,7 +395,7 @@ impl Reading {
         self.requests.sort().map_err(|index| format!("two requests of one number: {index}"))
     }
 
-    fn into_log(mut self, record: RunRecord, notices: Vec<String>, source: Source, chunks: Arc<Chunks>) -> Result<RunLog> {
+    fn into_log(mut self, record: RunRecord, notices: Vec<Notice>, source: Source, chunks: Arc<Chunks>) -> Result<RunLog> {
         self.in_order().map_err(|words| {
             Error::usage(format!("{}: {words}", source.name())).hint("a run log is only ever added to, by one run")
         })?;

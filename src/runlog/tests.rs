@@ -14,6 +14,7 @@ use crate::load::{ErrorLimits, Load};
 use crate::metrics::probe::Probed;
 use crate::metrics::spec_decode::SpecDecode;
 use crate::metrics::{LatencyMetric, MetricsOptions, TokenSource, Tokens};
+use crate::notice::Notice;
 use crate::observation::{Observation, Outcome, Timing, TransportCause, Usage};
 use crate::record::{RunRecord, testing};
 use crate::run_event::RunEvent;
@@ -29,7 +30,7 @@ pub(crate) fn record() -> RunRecord {
     record.server.header_names = vec!["x-team".into()];
     record.dataset.requests = 9;
     record.known_constraints = vec!["cd".into()];
-    record.notices = vec!["the server said ***".into()];
+    record.notices = vec![Notice::Other("the server said ***".into())];
     let settings = &mut record.settings;
     settings.request.sampling.temperature = Some(1.0);
     settings.request.sampling.top_p = Some(0.123_456_789_012_345_68);
@@ -131,7 +132,7 @@ pub(super) fn footer() -> Footer {
         engine: None,
         interrupted: false,
         broken_off: None,
-        notices: vec!["n".into()],
+        notices: vec![Notice::Other("n".into())],
         clock: None,
     }
 }
@@ -145,7 +146,7 @@ fn write(open: impl Fn() -> Sink + Sync) -> (Sink, bool) {
     drop(events);
     let failed = std::sync::atomic::AtomicBool::new(false);
     let mut quoted = record();
-    quoted.notices = vec!["the server said key-123456789".into()];
+    quoted.notices = vec![Notice::Other("the server said key-123456789".into())];
     let writing = Writing {
         record: quoted,
         open: &|_| open(),

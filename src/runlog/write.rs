@@ -21,6 +21,7 @@ use super::{Footer, Judged, Source};
 use crate::case::{Case, Prompt};
 use crate::constraint::Constraint;
 use crate::error::Error;
+use crate::notice::Notice;
 use crate::observation::{Advice, Observation, Outcome};
 use crate::record::RunRecord;
 use crate::run_event::RunEvent;
@@ -121,10 +122,14 @@ impl Secrets {
 
     /// Takes them out of what a server said before the run.
     fn redact_record(&self, record: &mut RunRecord) {
-        let findings = record.enforcement.findings.iter_mut().map(|held| &mut held.words);
-        for words in findings.chain(&mut record.notices) {
-            if let Some(redacted) = self.redacted(words) {
-                *words = redacted;
+        for held in &mut record.enforcement.findings {
+            if let Some(redacted) = self.redacted(&held.words) {
+                held.words = redacted;
+            }
+        }
+        for notice in &mut record.notices {
+            if let Some(redacted) = self.redacted(&notice.to_string()) {
+                *notice = Notice::Other(redacted);
             }
         }
     }

@@ -8,6 +8,7 @@ use sobench::case::{Arm, Case, Prompt};
 use sobench::constraint::Constraint;
 use sobench::metrics::ledger::Ledger;
 use sobench::metrics::{Answers, Judged, MetricsOptions, Slo, TokenSource, Tokens, summarise};
+use sobench::notice::Notice;
 use sobench::observation::{Advice, Observation, Outcome, Stage, TimeLimit, Timing, TransportCause};
 use sobench::record::{Engine, EngineChoice, EngineWork, RunRecord};
 use sobench::report::{Details, Report, json};
@@ -124,7 +125,7 @@ fn full_record() -> RunRecord {
             mask_p99_us: None,
         }),
     });
-    record.notices = vec!["a notice".into()];
+    record.notices = vec![Notice::Other("a notice".into())];
     record
 }
 

@@ -109,7 +109,7 @@ fn every_flag_of_the_table_is_what_the_table_says() {
                 let expected = format!("{} changes nothing here: {}", row.flag, row.meaning);
                 for flag in spellings {
                     let warnings = plan(&with_flag(&row, &flag, values[0])).unwrap().warnings();
-                    assert!(warnings.len() == 1 && warnings[0] == expected, "{place}: {warnings:?}");
+                    assert!(warnings.len() == 1 && warnings[0].to_string() == expected, "{place}: {warnings:?}");
                 }
             }
             "refused" => {

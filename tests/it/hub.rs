@@ -11,6 +11,7 @@ use sobench::dataset::{
 };
 use sobench::error::{Error, Kind};
 use sobench::hub::HubSettings;
+use sobench::notice::sentences;
 use sobench::tokenizer::Tokenizer;
 
 use crate::scripted::nobody;
@@ -88,7 +89,8 @@ fn fetches_with_the_token_and_keeps_what_it_fetched() {
     let away = settings(&nobody(), home.path(), &[]);
     let cached = load(None, &away).unwrap();
     assert_eq!(cached.cases, fetched.cases);
-    let [notice] = &cached.notices[..] else { panic!("one notice: {:?}", cached.notices) };
+    let notices = sentences(&cached.notices);
+    let [notice] = &notices[..] else { panic!("one notice: {:?}", cached.notices) };
     assert!(notice.contains("not reached") && notice.contains("commit 0123456789ab"), "{notice}");
 }
 

@@ -224,7 +224,7 @@ mod children {
         let whole = whole.unwrap();
         assert_eq!(*started.borrow(), Some((4, there - 1)));
         assert_eq!((whole.row_count(), whole.interrupted, whole.rows_path()), (4, false, Some(path.as_path())));
-        assert!(whole.notices.iter().any(|notice| notice.contains("not whole")), "{:?}", whole.notices);
+        assert!(whole.notices.iter().any(|notice| notice.to_string().contains("not whole")), "{:?}", whole.notices);
         for (changed, words) in [
             (MaskPlan { timeout_ms: 1, ..resumed.clone() }, "timeout_ms 60000 and not 1"),
             (MaskPlan { limit: Some(2), ..resumed.clone() }, "selected 4 and not 2"),
@@ -244,9 +244,9 @@ mod children {
         let folder = tempfile::tempdir().unwrap();
         let run = measure(&MaskPlan { batch_sizes: vec![1, 2], ..plan(folder.path(), &["fine"]) });
         assert_eq!(run.batches.iter().map(|batch| batch.masks).collect::<Vec<_>>(), [1]);
-        assert!(run.notices[0].contains("2 sequences at once: no batch today"), "{:?}", run.notices);
+        assert!(run.notices[0].to_string().contains("2 sequences at once: no batch today"), "{:?}", run.notices);
         let none = measure(&MaskPlan { batch_sizes: vec![1], ..plan(folder.path(), &["panic"]) });
-        assert!(none.batches.is_empty() && none.notices[0].contains("no valid instance of 16 tokens passes"));
+        assert!(none.batches.is_empty() && none.notices[0].to_string().contains("no valid instance of 16 tokens passes"));
     }
 
     #[test]

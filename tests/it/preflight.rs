@@ -188,7 +188,11 @@ async fn planted_faults_are_named_and_not_blamed_on_the_constraint() {
         let found = found_with(&[fault], GuidedFields::Honour).await;
         all_are(&found, Class::Broken, Some(cause), "");
         assert!(found.control.failure.is_some(), "{fault}");
-        assert!(found.notices.iter().any(|it| it.contains("fails without a constraint, too")), "{:?}", found.notices);
+        assert!(
+            found.notices.iter().any(|notice| notice.to_string().contains("fails without a constraint, too")),
+            "{:?}",
+            found.notices
+        );
     }
 }
 
@@ -249,7 +253,7 @@ async fn white_space_without_end_is_named() {
         assert_eq!((json.finding.class, json.finding.cause), (Class::Broken, Some(Cause::WhiteSpaceRunAway)), "{dialect}");
     }
     assert_eq!(class(&found, Kind::Regex, StructuredOutputs), Class::Enforced);
-    assert!(found.notices.iter().any(|it| it.contains("disable_any_whitespace")), "{:?}", found.notices);
+    assert!(found.notices.iter().any(|notice| notice.to_string().contains("disable_any_whitespace")), "{:?}", found.notices);
 }
 
 #[tokio::test]
@@ -291,7 +295,11 @@ async fn a_server_that_dies_of_a_question_is_known_by_it() {
     let found = asked(&server.base_url(), &options).await;
     let classes: Vec<Class> = found.cells.iter().map(|cell| cell.finding.class).collect();
     assert_eq!(classes, [Class::Enforced, Class::Broken, Class::NotAsked, Class::NotAsked]);
-    assert!(found.notices.iter().any(|it| it.contains("grammar (ebnf) in structured-outputs")), "{:?}", found.notices);
+    assert!(
+        found.notices.iter().any(|notice| notice.to_string().contains("grammar (ebnf) in structured-outputs")),
+        "{:?}",
+        found.notices
+    );
 }
 
 #[tokio::test]

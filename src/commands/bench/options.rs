@@ -20,6 +20,7 @@ use crate::driver::Endpoint;
 use crate::engine::{EngineName, EnginePolicy};
 use crate::error::Result;
 use crate::evaluate::EvaluateOptions;
+use crate::notice::{BenchNotice, Notice};
 use crate::record::{ConstraintSettings, Settings};
 use crate::shard::Shard;
 pub use output::{OutputPlan, RunLogPlan};
@@ -32,7 +33,7 @@ pub struct RunPlan {
     pub target: Target,
     pub output: OutputPlan,
     /// Warnings about flags that have no effect here.
-    pub foreign: Vec<String>,
+    pub foreign: Vec<Notice>,
     /// Which part of the load this client carries, where several do.
     pub shard: Option<Shard>,
     pub start: StartPlan,
@@ -96,33 +97,25 @@ impl RunPlan {
     }
 
     /// Things that are allowed, and that their user would want to be told of.
-    pub fn warnings(&self) -> Vec<String> {
+    pub fn warnings(&self) -> Vec<Notice> {
         let mut warnings = self.foreign.clone();
         if self.settings.request.ignore_eos && self.settings.dataset.constrained_ratio > 0.0 {
-            warnings.push(
-                "--ignore-eos on constrained requests: servers sample unconstrained text after the constraint is met, so answers \
-                 that were right become wrong"
-                    .to_owned(),
-            );
+            warnings.push(BenchNotice::IgnoreEosWithConstraints.into());
         }
         if self.settings.dataset.source.has_own_constraint() {
-            warnings.push(
-                "the constraint is yours, the prompt is the shipped one: --dataset custom takes both from a file".to_owned(),
-            );
+            warnings.push(BenchNotice::ShippedPrompt.into());
         }
         warnings.extend(self.endpoint_warning());
         warnings.extend(self.going_on());
         let dataset = self.settings.dataset.name();
         if self.settings.request.template_variables.is_some() && !dataset.is_templated() {
-            warnings.push(format!(
-                "--chat-template-kwargs changes nothing: no prompt of --dataset {dataset} goes through a chat template"
-            ));
+            warnings.push(BenchNotice::ChatTemplateKwargsUnused { dataset: dataset.to_string() }.into());
         }
         let named =
             self.output.directory.is_some() || self.output.filename.is_some() || !self.settings.report.metadata.is_empty();
         let beside = self.output.failures || self.output.timeline.is_some() || self.output.lengths;
         if named && !self.output.save && !beside {
-            warnings.push("--result-dir, --result-filename and --metadata do nothing without --save-result".to_owned());
+            warnings.push(BenchNotice::ResultFlagsUnused.into());
         }
         warnings
     }
@@ -138,21 +131,17 @@ impl RunPlan {
     }
 
     /// What is asked of servers because the dataset is what it is.
-    fn going_on(&self) -> Option<String> {
+    fn going_on(&self) -> Option<Notice> {
         let name = self.settings.dataset.name();
-        (self.settings.request.ignore_eos && name.ignores_eos()).then(|| {
-            format!(
-                "servers are asked to go on past the end of their answers (ignore_eos), as vllm bench serve asks with the dataset \
-                 {name}; --disable-ignore-eos lets them end"
-            )
-        })
+        (self.settings.request.ignore_eos && name.ignores_eos())
+            .then(|| BenchNotice::IgnoreEosByDataset { dataset: name.to_string() }.into())
     }
 
     /// A path that the backend's requests do not fit.
-    fn endpoint_warning(&self) -> Option<String> {
+    fn endpoint_warning(&self) -> Option<Notice> {
         let Target::Server(ServerTarget { endpoint, .. }) = &self.target else { return None };
         (!self.settings.backend.fits(&endpoint.path)).then(|| {
-            format!("--endpoint {} does not look like the endpoint of --backend {}", endpoint.path, self.settings.backend)
+            BenchNotice::EndpointUnlikeBackend { endpoint: endpoint.path.clone(), backend: self.settings.backend }.into()
         })
     }
 }

@@ -37,6 +37,7 @@ use self::judge::Judging;
 use self::preflight::Settling;
 use self::room::room_notices;
 use self::sending::Sending;
+use self::sending::Warmups;
 use self::setting::stopped_early;
 pub use self::setting::{Company, Past, Setting, report_stage};
 use crate::backend::{self, Adapter};
@@ -55,6 +56,7 @@ use crate::exit_codes;
 use crate::metrics::client::ClientVerdict;
 use crate::metrics::probe::Probed;
 use crate::metrics::spec_decode::SpecDecode;
+use crate::notice::{BenchNotice, Notice};
 use crate::output_format::OutputFormat;
 use crate::record::RunRecord;
 use crate::report::format;
@@ -179,7 +181,7 @@ pub fn run_in(plan: &RunPlan, setting: &Setting, look: &mut dyn FnMut(&RunLog)) 
     let runtime = Runtime::new().map_err(|error| Error::environment(format!("no threads to run on: {error}")))?;
     setting.wait_for_turn(&runtime)?;
     for warning in plan.warnings() {
-        terminal::warn(&warning);
+        terminal::warn(&warning.to_string());
     }
     if plan.output.save {
         result_file::make_room(&plan.output)?;
@@ -196,19 +198,17 @@ pub fn run_in(plan: &RunPlan, setting: &Setting, look: &mut dyn FnMut(&RunLog)) 
     }
     if let Some(every) = plan.settings.load.cold_schema_every {
         let injected = cold::inject(&mut dataset.cases, every)?;
-        dataset.notices.push(format!(
-            "{injected} requests carry a schema that no server has seen (--cold-schema-every {every}); the dataset's hash is without them"
-        ));
+        dataset.notices.push(BenchNotice::ColdSchemas { requests: injected, every }.into());
     }
     for notice in session.notices.iter().chain(&dataset.notices) {
-        terminal::say(notice);
+        terminal::say(&notice.to_string());
     }
     if plan.settings.constraint.explain {
         explain::routes(&session, &dataset.cases).iter().for_each(|line| terminal::say(line));
     }
     let mut evaluator = Evaluator::new(plan.settings.evaluate);
     let unjudged = judge::look_ahead(plan.settings.dataset.name(), &dataset.cases, &mut evaluator)?;
-    unjudged.iter().for_each(|notice| terminal::warn(notice));
+    unjudged.iter().for_each(|notice| terminal::warn(&notice.to_string()));
     let mut driven = drive(plan, setting, &mut session, &dataset, &tokenizer, &runtime)?;
     setting.wait_for_all(&runtime);
     // The log has the cases from here on.
@@ -285,7 +285,7 @@ struct Before {
     warmups: usize,
     enforcement: Enforcement,
     /// What happened before the run that the reader has to know.
-    notices: Vec<String>,
+    notices: Vec<Notice>,
 }
 
 /// What came of sending.
@@ -302,7 +302,7 @@ struct Driven {
     broken_off: Option<String>,
     first_use: Option<FirstUse>,
     /// What happened in the run that the reader has to know.
-    notices: Vec<String>,
+    notices: Vec<Notice>,
     /// What the clock was off shard 1's afterwards, and where the shards found each other, where they did.
     clock: Option<ClockOffset>,
     gathered: Option<Coordination>,
@@ -349,7 +349,7 @@ fn drive(
     let settling = Settling { settings: &plan.settings, session, adapter: &adapter, shutdown: &shutdown };
     let candidates = settling.candidates(cases)?;
     let mut notices = room_notices(plan.own_cap(), session, part.share(cases.len()), setting.runs());
-    notices.iter().for_each(|notice| terminal::warn(notice));
+    notices.iter().for_each(|notice| terminal::warn(&notice.to_string()));
     let first = candidates.first().ok_or_else(|| Error::internal("a run without a request to send"))?;
     let (tried_first, first_use) = runtime.block_on(first_use(&settling.sending(first), &setting.past, cases))?;
     let first = first.dialect;
@@ -370,9 +370,10 @@ fn drive(
     let warmups = runtime.block_on(sending.warm_up(&warmup::cases(cases, traffic.warmups, plan.settings.dataset.seed), part))?;
     notices.extend(trial.notices);
     notices.extend(runtime.block_on(profiled(plan.settings.request.profile, session, Profile::Start)));
-    notices.extend((warmups.failed > 0).then(|| format!("{} of {} warm-ups got no answer", warmups.failed, warmups.sent)));
+    let Warmups { sent, failed } = warmups;
+    notices.extend((failed > 0).then(|| BenchNotice::WarmupsFailed { failed, sent }.into()));
     let known = &trial.constraints | setting.past.constraints();
-    let (trials, warmups, enforcement) = (trial.requests + tried_first, warmups.sent, settled.enforcement);
+    let (trials, warmups, enforcement) = (trial.requests + tried_first, sent, settled.enforcement);
     let before = Before { trials, known, warmups, enforcement, notices };
     let record = record::record(plan, session, dataset, &schedule, tokenizer, before);
     let drafted_before = runtime.block_on(spec_decode(session));
@@ -388,7 +389,7 @@ fn drive(
     let interrupted = sending.shutdown.is_requested() && ran.tripped.is_none();
     drop(listener);
     let broken_off = ran.tripped.as_ref().map(|tripped| broken_off(&secrets(&plan.target), tripped, cases));
-    notices.extend(ran.cost.refused_stamps.map(refused_stamps));
+    notices.extend(ran.cost.refused_stamps.map(|count| BenchNotice::ReceiveStampsRefused { count }.into()));
     notices.extend(extent::notice(plan.settings.dataset.name(), schedule.until, part.share(cases.len()), ran.cases));
     Ok(Driven { ran, sink, probed, spec_decode: drafted, interrupted, broken_off, first_use, notices, clock, gathered })
 }
@@ -402,7 +403,7 @@ fn logged(
     beginning: Beginning<'_>,
     record: RunRecord,
     runtime: &Runtime,
-) -> Result<(Ran, Option<Probed>, Sink, Vec<String>)> {
+) -> Result<(Ran, Option<Probed>, Sink, Vec<Notice>)> {
     // One is enough beside a load, however many clients carry it.
     let rate = plan.settings.load.probe_request_rate.filter(|_| schedule.part.number == 1);
     let probe = rate.map(|rate| Probe::new(sending, rate)).transpose()?;
@@ -411,7 +412,7 @@ fn logged(
     let open = |record: &RunRecord| {
         let opened = place::open(&plan.output, record);
         opened.replaced.iter().for_each(|words| terminal::say(words));
-        opened.warning.iter().for_each(|words| terminal::warn(words));
+        opened.warning.iter().for_each(|warning| terminal::warn(&warning.to_string()));
         *warning.lock().unwrap_or_else(PoisonError::into_inner) = opened.warning;
         opened.sink
     };
@@ -442,9 +443,8 @@ fn logged(
         (ran, writer.join())
     });
     let (sink, waited_bytes) = written.map_err(|_| Error::internal("the run log's writer panicked"))?;
-    let waited = (waited_bytes > MUCH_WAITING_BYTES).then(|| {
-        format!("the run log could not keep up: up to {} MiB of answers waited in memory to be written", waited_bytes >> 20)
-    });
+    let waited =
+        (waited_bytes > MUCH_WAITING_BYTES).then(|| BenchNotice::RunLogBehind { waiting_mib: waited_bytes >> 20 }.into());
     let warning = warning.into_inner().unwrap_or_else(PoisonError::into_inner);
     let (ran, latencies_ms) = ran?;
     let probed = rate.zip(latencies_ms).map(|(rate, latencies_ms)| Probed::of(rate, &latencies_ms));
@@ -466,15 +466,9 @@ fn broken_off(secrets: &Secrets, tripped: &Tripped, cases: &[Case]) -> String {
 }
 
 /// Has the server begin or end its profile, where it is to.
-async fn profiled(is_wanted: bool, session: &Session, end: Profile) -> Option<String> {
+async fn profiled(is_wanted: bool, session: &Session, end: Profile) -> Option<Notice> {
     let notice = if is_wanted { end.order(&session.client).await } else { None };
-    notice.iter().for_each(|notice| terminal::warn(notice));
+    notice.iter().for_each(|notice| terminal::warn(&notice.to_string()));
     notice
 }
 
-fn refused_stamps(count: u64) -> String {
-    format!(
-        "{count} of the kernel's stamps of arriving packets cannot be true (the wall clock was set during the run, or packets came out of \
-         order): the instant of reading stands in their place"
-    )
-}

@@ -14,6 +14,7 @@ use crate::constraint::{Constraint, GrammarDialect, GrammarSpelling};
 use crate::driver::{self, Client, DriverOptions, Endpoint, Limits, ModelInfo};
 use crate::engine::{EngineName, EnginePolicy, Route};
 use crate::error::{Error, Result};
+use crate::notice::{BenchNotice, Notice};
 use crate::record::{ConstraintSettings, Engine, EngineChoice, EngineWork, Settings};
 use crate::server::{self, EmbeddedOptions, EmbeddedServer, SYNTHETIC_MODEL};
 use crate::shutdown::Shutdown;
@@ -37,7 +38,7 @@ pub struct Session {
     pub server_version: Option<String>,
     pub engine_choice: EngineChoice,
     /// Things found out that the reader of the result has to know.
-    pub notices: Vec<String>,
+    pub notices: Vec<Notice>,
     /// What it is taken for, by its kind and its own words.
     server: Server,
     /// Kept for as long as the run: dropping it stops the server.
@@ -166,7 +167,7 @@ impl Session {
                 Some(name) => EngineChoice::Selected(name.clone()),
                 None => EngineChoice::None,
             },
-            notices: vec![synthetic("the embedded engine")],
+            notices: vec![BenchNotice::SyntheticModel { embedded: true }.into()],
             server: Server::Embedded,
             embedded: Some(embedded),
             served: None,
@@ -227,11 +228,6 @@ impl RunPlan {
     }
 }
 
-/// What the reader of the figures has to know of our own model.
-fn synthetic(whose: &str) -> String {
-    format!("answers come from {whose}: its model is synthetic, and the figures are not those of a GPU server")
-}
-
 /// The engine that our own server names at `/version`, with its settings.
 async fn served_engine(client: &Client) -> Option<Engine> {
     #[derive(Deserialize)]
@@ -260,30 +256,28 @@ async fn listed_model(client: &Client, named: Option<&str>) -> Result<Option<Mod
 }
 
 /// What becomes of the engine that the user named, and what is known beforehand of the dialect.
-fn known_of(engine: Option<&str>, server: Server, dialect: ConstraintDialect) -> (EngineChoice, Vec<String>) {
+fn known_of(engine: Option<&str>, server: Server, dialect: ConstraintDialect) -> (EngineChoice, Vec<Notice>) {
     let ignored = ignored_dialect(server, dialect);
     let honoured = ignored.is_none() && server.honours_engine();
     let (choice, declared) = declared_engine(engine, dialect, honoured);
-    let ours = (server == Server::Embedded).then(|| synthetic("a server that sobench serve runs"));
+    let ours = (server == Server::Embedded).then(|| BenchNotice::SyntheticModel { embedded: false }.into());
     (choice, ours.into_iter().chain(declared).chain(ignored).collect())
 }
 
 /// Only the guided dialect has a field for the engine; elsewhere the user's word is recorded as such.
-fn declared_engine(engine: Option<&str>, dialect: ConstraintDialect, honoured: bool) -> (EngineChoice, Option<String>) {
+fn declared_engine(engine: Option<&str>, dialect: ConstraintDialect, honoured: bool) -> (EngineChoice, Option<Notice>) {
     match (engine, dialect) {
         (None, _) => (EngineChoice::None, None),
         (Some(engine), dialect) if honoured && dialect.names_engine() => (EngineChoice::Selected(engine.to_owned()), None),
         (Some(engine), _) => {
-            let notice = format!(
-                "the server decides its decoding engine, not the request: --guided-decoding-backend {engine} is recorded as declared"
-            );
-            (EngineChoice::Declared(engine.to_owned()), Some(notice))
+            let notice = BenchNotice::EngineDeclared { engine: engine.to_owned() };
+            (EngineChoice::Declared(engine.to_owned()), Some(notice.into()))
         }
     }
 }
 
 /// A field that this version is known to drop is worth a word before the numbers are read.
-fn ignored_dialect(server: Server, dialect: ConstraintDialect) -> Option<String> {
+fn ignored_dialect(server: Server, dialect: ConstraintDialect) -> Option<Notice> {
     let ignoring = server.ignoring(dialect)?;
-    Some(format!("{ignoring} ignores the fields of --constraint-dialect {dialect}: expect unconstrained answers"))
+    Some(BenchNotice::DialectIgnored { server: ignoring, dialect }.into())
 }

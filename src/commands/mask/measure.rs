@@ -16,15 +16,13 @@ use crate::error::{Error, Result};
 use crate::exit_codes::{DONE, INTERRUPTED};
 use crate::mask::row::Row;
 use crate::mask::{self, MaskEvent, MaskRun, MergedRows, WorkerCommand};
+use crate::notice::MaskNotice;
 use crate::output_format::OutputFormat;
 use crate::printable::printable;
 use crate::render::{Block, Document, html, text};
 use crate::shutdown::Shutdown;
 use crate::terminal;
 use crate::terminal::{Mode, Progress, Words};
-
-/// What every form of a report says of a measurement that was stopped.
-const PARTIAL: &str = "partial: the measurement was stopped before its end; every figure is over the rows that were done by then";
 
 /// Characters of a refusal's words that one line shows.
 const WORDS_MAX_CHARS: usize = 300;
@@ -138,7 +136,7 @@ fn measure(options: &MaskOptions, shutdown: &Shutdown) -> Result<MaskRun> {
     });
     progress.get().inspect(|progress| progress.finish());
     let measured = measured?;
-    measured.notices.iter().for_each(|notice| terminal::warn(notice));
+    measured.notices.iter().for_each(|notice| terminal::warn(&notice.to_string()));
     Ok(measured)
 }
 
@@ -150,7 +148,9 @@ fn measurement(measured: &MaskRun) -> Measurement {
         date: Some(date(measured.began)),
         wall_ns: Some(measured.wall_ns),
         interrupted: measured.interrupted,
-        notices: measured.interrupted.then(|| PARTIAL.to_owned()).into_iter().chain(measured.notices.iter().cloned()).collect(),
+        notices: (measured.interrupted.then(|| MaskNotice::MeasurementStopped.into()).into_iter())
+            .chain(measured.notices.iter().cloned())
+            .collect(),
     }
 }
 

@@ -77,7 +77,7 @@ fn prove(options: &MaskOptions, effort: Effort, shutdown: &Shutdown) -> Result<P
     entries.get().filter(|_| findings.get().is_none()).inspect(|progress| progress.finish());
     findings.get().inspect(|progress| progress.finish());
     let proved = proved?;
-    proved.notices.iter().for_each(|notice| terminal::warn(notice));
+    proved.notices.iter().for_each(|notice| terminal::warn(&notice.to_string()));
     Ok(proved)
 }
 

@@ -17,6 +17,7 @@ use crate::metrics::knee::knee;
 use crate::metrics::overhead::Overhead;
 use crate::metrics::stats::{Rate, Summary};
 use crate::metrics::{Sample, cold};
+use crate::notice::{MatrixNotice, Notice};
 use crate::record::{Engine, RunRecord};
 use crate::runlog::RunLog;
 
@@ -92,7 +93,7 @@ pub(super) struct Gathered {
     /// By dataset, contender and load.
     cells: BTreeMap<(usize, usize, usize), Cell>,
     runs: Vec<MatrixRun>,
-    notices: Vec<String>,
+    notices: Vec<Notice>,
     /// Whether a run did not keep a bound, or a client stood in the way that must not.
     pub(super) is_missed: bool,
     /// Whether a result or a log could not be written.
@@ -164,10 +165,11 @@ impl Gathered {
             engine: report.engine.clone(),
             is_distrusted: finished.distrust().is_some(),
         };
-        let which = format!("{}, {}, {}, {}", about.contender, about.dataset, step.treatment.name(), about.load);
         self.is_missed |= finished.exit_code() == NOT_KEPT;
         if report.record.enforcement.state == State::NotEnforced {
-            self.notices.push(format!("CONSTRAINT NOT ENFORCED: {which}"));
+            let (contender, dataset) = (about.contender.clone(), about.dataset.clone());
+            let (treatment, load) = (step.treatment.name().to_owned(), about.load.to_string());
+            self.notices.push(MatrixNotice::RunNotEnforced { contender, dataset, treatment, load }.into());
         }
         self.is_lost |= finished.saved.is_err() || finished.log_failure.is_some() || !finished.write_failures.is_empty();
         let cell = self.cells.entry(place(step)).or_default();
@@ -411,73 +413,58 @@ pub(super) fn order(plan: &MatrixOptions) -> String {
     format!("{}; {balance}{treatments}", plan.order)
 }
 
-fn notices(plan: &MatrixOptions, gathered: &Gathered, rows: &[Row]) -> Vec<String> {
+fn notices(plan: &MatrixOptions, gathered: &Gathered, rows: &[Row]) -> Vec<Notice> {
     let measured = || rows.iter().filter_map(|row| if let Fate::Measured(figures) = &row.fate { Some(figures) } else { None });
     let runs = || gathered.cells.values().flat_map(|cell| cell.constrained.iter().chain(&cell.control));
     let mut notices = gathered.notices.clone();
     notices.extend(distrusted(&gathered.runs));
     notices.extend(neighbours(plan));
-    let mut say = |it: bool, words: &str| {
-        if it {
-            notices.push(words.to_owned());
-        }
-    };
-    say(
-        runs().any(|run| run.record.server.embedded),
-        "answers come from sobench's own synthetic model: the figures are not those of a GPU server",
-    );
-    say(
-        plan.repeats % 2 == 1 && plan.treatments.len() > 1,
-        "control runs came first more often than constrained ones, and what they left behind on the server (a warm cache of prompts) is in \
-         the overhead: an even --repeat has each first as often",
-    );
+    let mut add = |applies: bool, notice: MatrixNotice| notices.extend(applies.then(|| Notice::from(notice)));
+    add(runs().any(|run| run.record.server.embedded), MatrixNotice::SyntheticModels);
+    add(plan.repeats % 2 == 1 && plan.treatments.len() > 1, MatrixNotice::ControlFirstMoreOften);
     let has_unknown = measured().any(|figures| figures.cold_from.is_none());
     let is_ours = plan.contenders.iter().all(|it| matches!(it.how, How::Embedded | How::Launched { .. }));
-    say(
-        has_unknown && !is_ours,
-        "cold TTFT is not known of servers that were running, as they may have compiled the constraints before: --cold-schema-every K \
-         sends schemas that no server has seen, and --launch starts servers anew",
-    );
-    say(
-        has_unknown && is_ours,
-        "cold TTFT is not known where an earlier run of the same server had sent the constraints, and where the first answers had no TTFT",
-    );
-    say(
-        measured().any(|figures| figures.ttft_ms.n > 0 && figures.tpot_ms.n == 0),
-        "answers of one token have no TPOT, and so no overhead in it",
-    );
-    say(
-        plan.loads != [Load::AsGiven] && plan.slo.is_none(),
-        "no objectives were given: --goodput ttft:200 tpot:50 names the highest load that meets them with valid answers",
-    );
+    add(has_unknown && !is_ours, MatrixNotice::ColdTtftUnknown);
+    add(has_unknown && is_ours, MatrixNotice::ColdTtftUnknownOfOwnServers);
+    add(measured().any(|figures| figures.ttft_ms.n > 0 && figures.tpot_ms.n == 0), MatrixNotice::OneTokenAnswers);
+    add(plan.loads != [Load::AsGiven] && plan.slo.is_none(), MatrixNotice::NoObjectives);
     notices.extend(gathered.cells.iter().filter(|(_, cell)| !cell.constrained.is_empty()).flat_map(
         |((dataset, contender, _), cell)| {
-            let which = format!("{}, {}", plan.contenders[*contender].name, plan.datasets[*dataset]);
-            cell.failures.iter().map(move |reason| format!("{which}: a run is in no figure: {reason}"))
+            let (contender, dataset) = (&plan.contenders[*contender].name, &plan.datasets[*dataset]);
+            let failed = |why: &String| MatrixNotice::RunFailed {
+                contender: contender.clone(),
+                dataset: dataset.clone(),
+                why: why.clone(),
+            };
+            cell.failures.iter().map(move |why| failed(why).into())
         },
     ));
     notices
 }
 
 /// What servers that run at once may do to each other.
-fn neighbours(plan: &MatrixOptions) -> Option<String> {
+fn neighbours(plan: &MatrixOptions) -> Option<Notice> {
     match &plan.order {
-        Order::Interleaved(AtOnce::ServersOfTheirOwn { shared_host: Some(host) }) => Some(format!(
-            "servers on one machine that run at once may take each other's time (--matrix-order blocks asks one after the other): {host}"
-        )),
-        Order::Interleaved(AtOnce::InSpiteOfCores { cores }) => Some(format!(
-            "the embedded servers ran at once on so few cores that each makes the others look slow ({cores}): no latency is that of its \
-             engine alone"
-        )),
+        Order::Interleaved(AtOnce::ServersOfTheirOwn { shared_host: Some(host) }) => {
+            Some(MatrixNotice::SharedHost { host: host.clone() }.into())
+        }
+        Order::Interleaved(AtOnce::InSpiteOfCores { cores }) => Some(MatrixNotice::FewCores { cores: *cores }.into()),
         Order::Interleaved(_) | Order::Blocks(_) => None,
     }
 }
 
-/// Runs in which the client stood in the way, in one sentence.
-fn distrusted(runs: &[MatrixRun]) -> Option<String> {
+/// Runs in which the client stood in the way.
+fn distrusted(runs: &[MatrixRun]) -> Option<Notice> {
     let mut distrusted = runs.iter().filter_map(|run| Some((run, run.distrust.as_ref()?)));
     let (run, sentence) = distrusted.next()?;
     let (count, all) = (distrusted.count() + 1, runs.len());
-    let which = format!("{}, {}, {}", run.contender, run.dataset, run.treatment.name());
-    Some(format!("in {count} of {all} runs the client itself stood in the way; the first is {which}: {sentence}"))
+    let notice = MatrixNotice::ClientInTheWay {
+        runs: count,
+        all_runs: all,
+        contender: run.contender.clone(),
+        dataset: run.dataset.clone(),
+        treatment: run.treatment.name().to_owned(),
+        why: sentence.clone(),
+    };
+    Some(notice.into())
 }

@@ -14,6 +14,7 @@ use crate::commands::report::{rendered, verdicts};
 use crate::dates::timestamp;
 use crate::error::{Error, Result};
 use crate::mask;
+use crate::notice::Notice;
 use crate::output_files::make_folder;
 use crate::runlog::merge::Shards;
 use crate::runlog::write::{Access, Sink};
@@ -38,7 +39,7 @@ fn merge(flags: &MergeArgs) -> Result<CommandOutput> {
     for log in shards.logs_mut() {
         verdicts(log)?;
     }
-    let notices: Vec<String> = shards.logs().iter().flat_map(|log| log.notices.clone()).collect();
+    let notices: Vec<Notice> = shards.logs().iter().flat_map(|log| log.notices.clone()).collect();
     let mut sink = flags.output.as_deref().map_or_else(|| Ok(Sink::in_memory()), new_log)?;
     let spell = |unix_ns: u64| timestamp(UNIX_EPOCH + Duration::from_nanos(unix_ns));
     if let Err(error) = shards.write(&mut sink, spell) {

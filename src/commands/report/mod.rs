@@ -10,6 +10,7 @@ use crate::commands::output::CommandOutput;
 use crate::error::{Error, Result};
 use crate::evaluate::Evaluator;
 use crate::exit_codes::DONE;
+use crate::notice::LogNotice;
 use crate::output_files;
 use crate::report::format::{self, FormOptions};
 use crate::report::from_log::{report, with_view};
@@ -67,7 +68,7 @@ pub(crate) fn verdicts(log: &mut RunLog) -> Result<()> {
     }
     let tokenizer = log.record.settings.tokenizer.as_deref().map_or_else(|| Ok(Tokenizer::embedded()), Tokenizer::open);
     if let Err(error) = &tokenizer {
-        log.notices.push(format!("output tokens that the server did not count are not known: {}", error.what));
+        log.notices.push(LogNotice::TokensNotCounted { why: error.what.clone() }.into());
     }
     let count = tokenizer.ok().map(|tokenizer| move |text: &str| tokenizer.count(text));
     judge(log, &mut Evaluator::new(log.record.settings.evaluate), count.as_ref().map(|count| count as CountTokens<'_>))

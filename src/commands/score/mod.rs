@@ -25,6 +25,7 @@ use crate::metrics::ledger::Ledger;
 use crate::metrics::quality::{Quality, is_correct};
 use crate::metrics::stats::Rate;
 use crate::metrics::{Judged, Sample, Tokens};
+use crate::notice::{Notice, as_sentences};
 use crate::observation::{Observation, Outcome, Timing};
 use crate::output_format::OutputFormat;
 use crate::render::text;
@@ -98,7 +99,7 @@ struct Answers {
     claims: Vec<Claim>,
     /// What the file does not say and somebody else did, a sentence each.
     assumptions: Vec<String>,
-    notices: Vec<String>,
+    notices: Vec<Notice>,
 }
 
 /// A figure that stands in a file.
@@ -124,7 +125,8 @@ pub struct Score {
     /// Today's verdicts against those in the file; `None` where it has none.
     pub agreement: Option<Agreement>,
     pub assumptions: Vec<String>,
-    pub notices: Vec<String>,
+    #[serde(serialize_with = "as_sentences")]
+    pub notices: Vec<Notice>,
 }
 
 /// How the file's own verdicts compare with today's, over the answers that have both.

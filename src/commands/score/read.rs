@@ -21,6 +21,7 @@ use crate::input::json::{self, Repeated};
 use crate::input::{self, lines};
 use crate::metrics::quality::{Quality, is_correct};
 use crate::nan::without_nan;
+use crate::notice::LogNotice;
 use crate::observation::{Outcome, TransportCause};
 use crate::runlog::{Keep, RunLog};
 
@@ -38,10 +39,7 @@ const KNOWN: &str = "give a run log, the JSON of vLLM's structured-output script
 pub(super) fn answers(path: &Path, options: &ScoreOptions) -> Result<Answers> {
     let mut answers = read(path, options)?;
     if let Some(dataset) = options.dataset.as_ref().filter(|_| matches!(answers.kind, FileKind::RunLog | FileKind::Rows)) {
-        let name = dataset.name().name();
-        answers
-            .notices
-            .push(format!("the file holds its constraints, by which it is judged: --dataset {name} says nothing of it"));
+        answers.notices.push(LogNotice::DatasetIgnored { dataset: dataset.name().to_string() }.into());
     }
     Ok(answers)
 }
@@ -94,7 +92,7 @@ fn no_answers(file: &Map<String, Value>, name: &str) -> Error {
 fn run_log(path: &Path) -> Result<Answers> {
     let log = RunLog::read(path, Keep::Texts)?;
     let mut notices = log.notices.clone();
-    notices.extend(log.is_partial().then(|| "the run did not come to its planned end".to_owned()));
+    notices.extend(log.is_partial().then(|| LogNotice::EndedEarly.into()));
     let claims = log.is_judged.then(|| Quality::of(&log.requests.samples()).correct_rate).flatten();
     let claims = claims.map(|rate| Claim { name: "correct rate, as judged after the run".to_owned(), percent: rate.percent });
     let claims = claims.into_iter().collect();

@@ -5,6 +5,7 @@ use serde_json::json;
 use crate::commands::output::pretty;
 use crate::commands::score::{Agreement, Score};
 use crate::metrics::excerpt::Group;
+use crate::notice::sentences;
 use crate::printable::printable;
 use crate::render::{Block, Document, Level, Table};
 use crate::report::tables::{RATE_COLUMNS, disagreements, groups, rate_cells, reasons, unjudged};
@@ -49,7 +50,7 @@ fn add(document: &mut Document, score: &Score) {
     document.titled_table("Where the vLLM script's formula says something else (share of those it scores)", disagreements);
     document.gap();
     document.facts(score.assumptions.iter().map(|words| ("assumed", printable(words, MAX_CHARS))));
-    document.notes(score.notices.iter().map(|words| printable(words, MAX_CHARS)).collect());
+    document.notes(sentences(&score.notices).iter().map(|words| printable(words, MAX_CHARS)).collect());
 }
 
 fn rates(score: &Score) -> Table {

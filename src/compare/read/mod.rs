@@ -46,7 +46,7 @@ pub fn runs(file: &str, bytes: &[u8]) -> Result<Vec<Run>> {
     }
     let mut repeated = Repeated::default();
     repeated.look(&String::from_utf8_lossy(&bytes), |line| format!("{file}, line {line}"));
-    found[0].notices.extend(repeated.notice());
+    found[0].notices.extend(repeated.notice().map(|notice| notice.to_string()));
     Ok(found)
 }
 

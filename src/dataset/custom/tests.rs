@@ -3,6 +3,7 @@
 use super::*;
 use crate::dataset::tests::{plan, tokenizer};
 use crate::dataset::{DatasetName, Source, load};
+use crate::notice::sentences;
 
 const CONTRACT: &str = include_str!("../../../schemas/contracts/dataset-row.schema.json");
 
@@ -111,7 +112,7 @@ fn the_shipped_example_fits_the_contract_and_loads() {
     let plan = DatasetPlan { num_prompts: 8, ..with_path(path) };
     let dataset = load(&plan, &tokenizer()).unwrap();
     assert_eq!((dataset.rows, dataset.cases.len()), (6, 8));
-    assert_eq!(dataset.notices, ["6 rows cycled to 8 prompts"]);
+    assert_eq!(sentences(&dataset.notices), ["6 rows cycled to 8 prompts"]);
     let kinds: Vec<_> = dataset.cases.iter().map(|case| case.constraint.as_ref().map_or("-", |kept| kept.kind())).collect();
     assert_eq!(kinds, ["json", "regex", "choice", "grammar", "json_object", "-", "json", "regex"]);
     assert_eq!((dataset.cases[0].output_len, dataset.cases[1].output_len), (64, 128));

@@ -16,6 +16,7 @@ use crate::constraint::Constraint;
 use crate::dataset::file::read_document;
 use crate::error::{Error, Result};
 use crate::input::json;
+use crate::notice::CorpusNotice;
 
 /// Folders of drafts and their `$schema`.
 const DRAFTS: [(&str, &str); 5] = [
@@ -63,7 +64,8 @@ pub(super) fn read(path: &Path, sink: &mut Sink) -> Result<()> {
         }
     }
     if left_out > 0 {
-        sink.notice(&format!("{}: files of {} are left out: {left_out}", path.display(), LEFT_OUT.join(", ")));
+        let names = LEFT_OUT.map(str::to_owned).to_vec();
+        sink.notice(CorpusNotice::FilesLeftOut { corpus: path.display().to_string(), names, files: left_out });
     }
     Ok(())
 }

@@ -27,15 +27,12 @@ use super::spelling;
 use crate::constraint::{Constraint, hex};
 use crate::error::{Error, Result};
 use crate::input::json::Repeated;
-use crate::printable::printable;
+use crate::notice::{CorpusNotice, Notice};
 use crate::random::PythonRandom;
 use crate::shard::Shard;
 
 /// Notices kept of one corpus; what is past them is counted.
 const MAX_NOTICES: usize = 20;
-
-/// Characters of a notice.
-const MAX_NOTICE_CHARS: usize = 300;
 
 /// A constraint with texts or values that match it or do not.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -82,7 +79,7 @@ pub(super) struct Selected {
 pub(super) struct Corpora {
     pub(super) about: Vec<CorpusRecord>,
     pub(super) selected: Vec<Selected>,
-    pub(super) notices: Vec<String>,
+    pub(super) notices: Vec<Notice>,
 }
 
 /// Reads the corpora of a plan, and selects from them.
@@ -106,10 +103,13 @@ pub(super) fn load(plan: &MaskPlan) -> Result<Corpora> {
         let corpus = std::mem::take(&mut sink.corpus);
         notices.extend(corpus.notices);
         if corpus.more_notices > 0 {
-            notices.push(format!("{}: {} more notices like these", source.path.display(), corpus.more_notices));
+            let corpus_name = source.path.display().to_string();
+            notices.push(CorpusNotice::MoreLikeThese { corpus: corpus_name, notices: corpus.more_notices }.into());
         }
     }
-    notices.extend(std::mem::take(&mut sink.repeated).notice().map(|words| printable(&words, MAX_NOTICE_CHARS)));
+    if let Some((objects, first)) = std::mem::take(&mut sink.repeated).found() {
+        notices.push(CorpusNotice::RepeatedMembersInCorpora { objects, first }.into());
+    }
     if sink.selected.is_empty() {
         // Every corpus has an entry, and a limit is one at least.
         let filter = plan.filter.as_deref().unwrap_or_default();
@@ -168,7 +168,8 @@ fn read_one(source: &CorpusSource, sink: &mut Sink) -> Result<CorpusRecord> {
                 Error::usage(format!("there is no entry in the file: {}", path.display())).hint("give a file that has some")
             );
         }
-        let hint = corpus.notices.first().cloned().unwrap_or_else(|| format!("a corpus can be {}", detect::KINDS));
+        let hint =
+            corpus.notices.first().map(ToString::to_string).unwrap_or_else(|| format!("a corpus can be {}", detect::KINDS));
         return Err(Error::usage(format!("nothing to measure in the {} corpus {}", kind.name(), path.display())).hint(hint));
     }
     Ok(CorpusRecord {
@@ -214,7 +215,7 @@ struct OneCorpus {
     unreadable: usize,
     hash: Sha256,
     names: HashSet<String>,
-    notices: Vec<String>,
+    notices: Vec<Notice>,
     more_notices: usize,
 }
 
@@ -225,14 +226,15 @@ impl Sink {
         entry.instances.retain(|instance| instance.bytes() <= MAX_INSTANCE_BYTES);
         if entry.instances.len() < before {
             let left_out = before - entry.instances.len();
-            self.notice(&format!("{name}: instances over {MAX_INSTANCE_BYTES} bytes are left out: {left_out}"));
+            let (max_bytes, instances) = (MAX_INSTANCE_BYTES, left_out);
+            self.notice(CorpusNotice::LongInstances { entry: name.clone(), max_bytes, instances });
         }
         let json = serde_json::to_string(&entry).expect("an entry holds only strings and JSON values");
         if let Err(words) = protocol::check_entry(&json) {
             return self.unreadable(&format!("{name}: {words}"));
         }
         if !self.corpus.names.insert(name.clone()) {
-            self.notice(&format!("two entries have this name: {name}"));
+            self.notice(CorpusNotice::SameName { name: name.clone() });
         }
         self.corpus.entries += 1;
         self.corpus.instances += entry.instances.len();
@@ -249,12 +251,12 @@ impl Sink {
     /// Counts something that cannot be read, and says why.
     fn unreadable(&mut self, words: &str) {
         self.corpus.unreadable += 1;
-        self.notice(words);
+        self.notice(CorpusNotice::Unreadable { why: words.to_owned() });
     }
 
-    fn notice(&mut self, words: &str) {
+    fn notice(&mut self, notice: CorpusNotice) {
         if self.corpus.notices.len() < MAX_NOTICES {
-            self.corpus.notices.push(printable(words, MAX_NOTICE_CHARS));
+            self.corpus.notices.push(notice.into());
         } else {
             self.corpus.more_notices += 1;
         }

@@ -51,7 +51,7 @@ fn maskbench_files_are_read_by_name_and_bad_ones_are_counted() {
     assert_eq!(names(&corpora), ["b.json", "sub/a.json"]);
     let about = &corpora.about[0];
     assert_eq!((about.kind, about.entries, about.instances, about.unreadable), (CorpusKind::Maskbench, 2, 2, 2));
-    assert!(corpora.notices.iter().any(|notice| notice.contains("broken.json")), "{:?}", corpora.notices);
+    assert!(corpora.notices.iter().any(|notice| notice.to_string().contains("broken.json")), "{:?}", corpora.notices);
     assert_eq!(entries[0].tags, ["$ref", "enum"]);
     assert_eq!(serde_json::to_string(&entries[0].constraint).unwrap(), r#"{"json":{"type":"number","multipleOf":0.10}}"#);
     assert_eq!(serde_json::to_string(&entries[0].instances[0]).unwrap(), r#"{"content":{"json":1.50},"label":true}"#);
@@ -80,7 +80,7 @@ fn the_test_suite_s_schemas_are_told_their_draft() {
         ["draft2020-12/ref.json#0", "draft2020-12/ref.json#1", "draft2020-12/ref.json#2", "draft7/optional/format/date.json#0"];
     assert_eq!(names(&corpora)[..4], expected);
     assert_eq!(entries.len(), 9);
-    assert!(corpora.notices[0].ends_with("are left out: 3"), "{:?}", corpora.notices);
+    assert!(corpora.notices[0].to_string().ends_with("are left out: 3"), "{:?}", corpora.notices);
     let schemas: Vec<String> = entries[..3].iter().map(|entry| serde_json::to_string(&entry.constraint).unwrap()).collect();
     let declared = r#"{"json":{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"integer"}}"#;
     assert_eq!(schemas, [declared, r#"{"json":false}"#, r#"{"json":{"$schema":"mine"}}"#]);
@@ -120,7 +120,7 @@ fn schemas_without_instances_come_from_parquet() {
         assert_eq!(names(&corpora), ["one", "three"]);
         let about = &corpora.about[0];
         assert_eq!((about.kind, about.instances, about.unreadable), (CorpusKind::JsonSchemaBench, 0, 1));
-        assert!(corpora.notices[0].contains("#1: json_schema is not JSON"), "{:?}", corpora.notices);
+        assert!(corpora.notices[0].to_string().contains("#1: json_schema is not JSON"), "{:?}", corpora.notices);
         assert_eq!((&entries[0].tags[..], entries[0].instances.len()), (&["enum".to_owned()][..], 0));
     }
 }
@@ -155,7 +155,7 @@ fn lines_of_one_s_own_may_carry_any_constraint() {
         "unknown member instance; a line has name, tags, constraint, instances",
         "two entries have this name: n",
     ] {
-        assert!(corpora.notices.iter().any(|notice| notice.contains(words)), "{words}: {:?}", corpora.notices);
+        assert!(corpora.notices.iter().any(|notice| notice.to_string().contains(words)), "{words}: {:?}", corpora.notices);
     }
     assert_eq!(
         (entries[0].constraint.kind(), corpora.selected[0].kind, &entries[0].tags[..]),
@@ -176,7 +176,7 @@ fn what_a_child_could_not_read_is_counted_and_the_rest_is_measured() {
     let (corpora, entries) = read(own.path().join("own.jsonl").to_str().unwrap());
     assert_eq!((names(&corpora), entries.len()), (vec!["d100", "d10"], 2));
     assert_eq!((corpora.about[0].entries, corpora.about[0].unreadable), (2, 1));
-    assert!(corpora.notices[0].starts_with("d125: is too deep"), "{:?}", corpora.notices);
+    assert!(corpora.notices[0].to_string().starts_with("d125: is too deep"), "{:?}", corpora.notices);
     let long = "x".repeat(usize::try_from(protocol::MAX_LINE_BYTES).unwrap());
     assert!(protocol::check_entry(&long).unwrap_err().starts_with("is too large"));
 }
@@ -223,7 +223,7 @@ fn corpora_follow_each_other_and_long_instances_are_left_out() {
     assert!(shipped > 0);
     assert_eq!(corpora.selected.last().map(|entry| entry.index), Some(shipped));
     assert_eq!((corpora.about[1].instances, corpora.about[0].unreadable), (1, 0));
-    assert!(corpora.notices[0].contains("are left out: 1"), "{:?}", corpora.notices);
+    assert!(corpora.notices[0].to_string().contains("are left out: 1"), "{:?}", corpora.notices);
 }
 
 #[test]
@@ -236,7 +236,7 @@ fn notices_are_bounded_and_what_cannot_be_read_at_all_is_an_error() {
     let mostly_bad = folder(&files);
     let (corpora, _) = read(mostly_bad.path().to_str().unwrap());
     assert_eq!((corpora.about[0].unreadable, corpora.notices.len()), (30, MAX_NOTICES + 1));
-    assert!(corpora.notices[MAX_NOTICES].ends_with("10 more notices like these"));
+    assert!(corpora.notices[MAX_NOTICES].to_string().ends_with("10 more notices like these"));
     let empty = tempfile::tempdir().unwrap();
     let (nothing, other) = (folder(&[("own.jsonl", "\n")]), tempfile::tempdir().unwrap());
     fs::copy(concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/datasets/json_mode_eval.parquet"), other.path().join("b.parquet"))

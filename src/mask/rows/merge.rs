@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::input;
 use crate::mask::record::{MachineRecord, MaskRecord};
 use crate::mask::row::Row;
+use crate::notice::{MaskNotice, Notice, OfShard};
 use crate::shard::{Shard, each_once, same_terms};
 
 /// A rows file that is the whole.
@@ -25,7 +26,7 @@ pub struct MergedRows {
     /// Rows that are in no file.
     pub missing: usize,
     /// What the reader has to know.
-    pub notices: Vec<String>,
+    pub notices: Vec<Notice>,
 }
 
 /// One shard's file.
@@ -155,20 +156,21 @@ fn line_at(reader: &mut BufReader<File>, offset: u64) -> std::io::Result<Vec<u8>
     Ok(line)
 }
 
-fn notices(parts: &[Part]) -> Vec<String> {
+fn notices(parts: &[Part]) -> Vec<Notice> {
     let torn = parts.iter().filter(|part| part.is_torn);
-    let torn = torn.map(|part| format!("the last row of {} was not whole, and was left out", part.path.display()));
+    let torn = torn.map(|part| MaskNotice::TornRowLeftOut { file: part.path.display().to_string() });
     let short = parts.iter().filter_map(|part| {
-        let (found, planned) = (part.rows.len(), part.about.selected * part.about.engines.len());
-        (found < planned).then(|| format!("partial: shard {} has {found} of its {planned} rows", part.shard))
+        let (rows, planned) = (part.rows.len(), part.about.selected * part.about.engines.len());
+        let Shard { number: shard, of: shards } = part.shard;
+        (rows < planned).then_some(MaskNotice::RowsMissing { shard, shards, rows, planned })
     });
     let cpu = |part: &Part| part.about.host.cpu.clone().unwrap_or_else(|| "unknown".to_owned());
     let is_mixed = parts.iter().any(|part| cpu(part) != cpu(&parts[0]));
     let mixed = is_mixed.then(|| {
-        let all: Vec<String> = parts.iter().map(|part| format!("{} (shard {})", cpu(part), part.shard.number)).collect();
-        format!("the shards ran on different processors, whose times are in the same figures: {}", all.join(", "))
+        let of_shard = |part: &Part| OfShard { shard: part.shard.number, value: cpu(part) };
+        MaskNotice::DifferentProcessors { processors: parts.iter().map(of_shard).collect() }
     });
-    torn.chain(short).chain(mixed).collect()
+    torn.chain(short).chain(mixed).map(Notice::from).collect()
 }
 
 #[cfg(test)]

@@ -91,7 +91,7 @@ fn a_torn_last_line_is_dropped_and_told() {
     for cut in [1, 2, whole.len() - last_line - 1] {
         std::fs::write(&path, &whole[..whole.len() - cut]).unwrap();
         let (mut file, notice) = RowsFile::<Row>::resume(&path, &about()).unwrap();
-        assert!(notice.unwrap().contains("not whole"), "{cut} bytes are missing");
+        assert!(notice.unwrap().to_string().contains("not whole"), "{cut} bytes are missing");
         assert_eq!(file.rows().len(), 2);
         file.append(&row(EngineName::Guidance, 0)).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), whole);

@@ -27,6 +27,7 @@ use super::record::BatchRow;
 use super::row::{Row, StopCause};
 use crate::engine::EngineName;
 use crate::error::{Error, Result};
+use crate::notice::MaskNotice;
 use crate::shutdown::Shutdown;
 
 /// How long a child may take to open its engine.
@@ -75,7 +76,7 @@ enum Opened {
 pub(super) enum Batched {
     Row(BatchRow),
     /// There is none, for this reason.
-    Failed(String),
+    Failed(MaskNotice),
     Interrupted,
 }
 
@@ -245,8 +246,8 @@ impl<'a> Supervisor<'a> {
         child.send(job);
         let watch = Stopwatch::start();
         let failed = |words: &str| {
-            let name = self.engine().name();
-            Ok(Batched::Failed(format!("no figures of {name} for {sequences} sequences at once: {words}")))
+            let engine = self.engine().name().to_owned();
+            Ok(Batched::Failed(MaskNotice::BatchFailed { engine, sequences, why: words.to_owned() }))
         };
         match self.wait(&child, watch, BATCH_TIMEOUT) {
             Waited::Event(event) => match *event {

@@ -17,6 +17,7 @@ use serde::{Serialize, Serializer};
 
 use super::ServerFacts;
 use crate::backend::{ConstraintDialect, ServerKind};
+use crate::notice::Notice;
 
 pub use data::Feature;
 
@@ -63,8 +64,8 @@ pub struct Surveyed {
     pub requests: usize,
     /// One for each feature, in their order.
     pub found: Vec<Found>,
-    /// What the reader has to know besides, a sentence each.
-    pub notices: Vec<String>,
+    /// What the reader has to know besides.
+    pub notices: Vec<Notice>,
 }
 
 /// What came of one feature.

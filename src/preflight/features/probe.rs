@@ -12,6 +12,7 @@ use crate::constraint::Constraint;
 use crate::driver::{self, Client, DriverOptions};
 use crate::error::{Error, Result};
 use crate::evaluate::{EvaluateOptions, Evaluator};
+use crate::notice::PreflightNotice;
 use crate::observation::{Observation, Outcome, TransportCause};
 use crate::preflight::{self, Class, Extent, Kind, Options};
 use crate::printable::printable;
@@ -58,12 +59,8 @@ pub async fn survey(
         found.push(of_feature);
     }
     let engine_is_open = enforced.facts.is_vllm();
-    let notices = engine_is_open.then(|| {
-        "a vLLM server in `auto` stays with the decoding engine of its first constrained request; if it had none before, that was a \
-         plain JSON Schema of this probe's, which vLLM's rule sends to xgrammar"
-            .to_owned()
-    });
-    let gone = probe.gone.map(|last| format!("the server takes no connections any more; the last that it was asked: {last}"));
+    let notices = engine_is_open.then(|| PreflightNotice::EngineFixedByProbe.into());
+    let gone = probe.gone.map(|last_request| PreflightNotice::ServerGone { last_request }.into());
     Ok(Surveyed {
         label: String::new(),
         backend: options.backend,

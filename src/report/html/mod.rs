@@ -4,7 +4,7 @@ mod cases;
 mod charts;
 
 use super::breakdown;
-use super::conditions::{lines, notes};
+use super::conditions::{lines, note_text, notes};
 use super::tables::{is_judged, rates};
 use super::text::figure;
 use super::view::View;
@@ -103,7 +103,7 @@ fn add_head(page: &mut Document, report: &Report) {
         let tone = if part.verdict == ClientVerdict::DoNotTrust { Tone::Alarm } else { Tone::Plain };
         page.push(Block::Paragraph { tone, text: client_sentence(part).into() });
     }
-    page.notes(notes(report));
+    page.notes(notes(report).iter().map(note_text).collect());
 }
 
 fn add_quality(page: &mut Document, report: &Report) {
@@ -154,6 +154,7 @@ mod tests {
     use super::*;
     use crate::case::Arm;
     use crate::metrics::testing::{Made, made};
+    use crate::notice::Notice;
     use crate::observation::Outcome;
     use crate::record::testing::record;
     use crate::render::html::testing::check_well_formed;
@@ -193,7 +194,7 @@ mod tests {
         hostile.server.base_url = HOSTILE.into();
         hostile.settings.report.label = Some(HOSTILE.into());
         hostile.settings.report.metadata = vec![(HOSTILE.into(), HOSTILE.into())];
-        hostile.notices = vec![HOSTILE.into()];
+        hostile.notices = vec![Notice::Other(HOSTILE.into())];
         let page = with_view(&eventful(), hostile, |view| {
             render(&View { report: &Report { partial: true, ..view.report.clone() }, ..view })
         });

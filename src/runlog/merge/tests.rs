@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::super::tests::{cases, footer, judged, observations, record};
 use super::super::write::{Access, Secrets, Writing, event_channel};
 use super::*;
+use crate::notice::Notice;
 use crate::record::ShardRecord;
 use crate::run_event::RunEvent;
 use crate::schedule::Until;
@@ -111,7 +112,10 @@ fn a_merged_log_is_the_log_of_one_run() {
     assert_eq!((merged.is_judged, merged.is_partial(), merged.record.part()), (true, false, Shard::WHOLE));
     let footer = merged.footer.as_ref().unwrap();
     assert_eq!((footer.requests, footer.duration_ns, whole.footer.as_ref().unwrap().duration_ns), (5, 102, 102));
-    assert_eq!((footer.cost.cpu_s, footer.cost.wall_s, &footer.notices), (Some(0.2), 1.1 + 2.2, &vec!["n".to_owned()]));
+    assert_eq!(
+        (footer.cost.cpu_s, footer.cost.wall_s, &footer.notices),
+        (Some(0.2), 1.1 + 2.2, &vec![Notice::Other("n".to_owned())])
+    );
     assert_eq!((&*merged.record.started, merged.record.started_unix_ns), ("at 5000000007", 5_000_000_007));
     let same = RunRecord { merged: Vec::new(), started: "then".to_owned(), ..merged.record.clone() };
     assert_eq!(same, whole.record);

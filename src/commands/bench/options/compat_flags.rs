@@ -8,6 +8,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 
 use crate::error::{Error, Result};
+use crate::notice::{BenchNotice, Notice};
 
 /// A flag of another benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,9 +145,9 @@ impl Args for ForeignArgs {
 ///
 /// # Errors
 /// One that cannot be done, with the reason.
-pub(crate) fn notices(flags: &ForeignArgs) -> Result<Vec<String>> {
+pub(crate) fn notices(flags: &ForeignArgs) -> Result<Vec<Notice>> {
     let word = |flag: &Foreign| match flag.fate {
-        Fate::Notice(words) => Ok(format!("--{} changes nothing here: {words}", flag.name)),
+        Fate::Notice(words) => Ok(BenchNotice::FlagWithoutEffect { flag: flag.name.to_owned(), why: words.to_owned() }.into()),
         Fate::Refused { reason, hint } => Err(Error::usage(format!("{reason}: --{}", flag.name)).hint(hint)),
     };
     flags.given().map(word).collect()

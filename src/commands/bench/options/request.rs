@@ -10,6 +10,7 @@ use crate::commands::flags::checks::json_object;
 use crate::commands::flags::values::Described;
 use crate::dataset::DatasetName;
 use crate::error::{Error, Result};
+use crate::notice::{BenchNotice, Notice};
 use crate::record::{Lora, LoraAssignment, RequestSettings};
 
 /// Fields of the request that steer sampling.
@@ -105,19 +106,23 @@ fn lora(flags: &ServerArgs, backend: ServerKind) -> Result<Option<Lora>> {
 }
 
 /// Prompts of one's own are sent as they are in any case.
-pub(crate) fn untemplated(arguments: &BenchArgs) -> Option<String> {
-    let words = "--skip-chat-template changes nothing here: prompts of one's own are sent as they are";
-    arguments.dataset.typed.contains("skip_chat_template").then(|| words.to_owned())
+pub(crate) fn untemplated(arguments: &BenchArgs) -> Option<Notice> {
+    let is_given = arguments.dataset.typed.contains("skip_chat_template");
+    is_given.then(|| without_effect("skip-chat-template", "prompts of one's own are sent as they are"))
+}
+
+fn without_effect(flag: &str, why: &str) -> Notice {
+    BenchNotice::FlagWithoutEffect { flag: flag.to_owned(), why: why.to_owned() }.into()
 }
 
 /// One answer is what every request asks for; more are refused.
 ///
 /// # Errors
 /// The flag asks for another number.
-pub(crate) fn best_of(flags: &SamplingArgs) -> Result<Option<String>> {
+pub(crate) fn best_of(flags: &SamplingArgs) -> Result<Option<Notice>> {
     match flags.best_of {
         None => Ok(None),
-        Some(1) => Ok(Some("--best-of changes nothing here: every request asks for one answer".to_owned())),
+        Some(1) => Ok(Some(without_effect("best-of", "every request asks for one answer"))),
         Some(n) => Err(Error::usage(format!("an answer that is chosen from several has no latency of its own: --best-of {n}"))
             .hint("leave it out; servers of today do not take it any more")),
     }

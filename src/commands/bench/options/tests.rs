@@ -66,7 +66,7 @@ fn some_servers_have_another_endpoint_for_whole_answers() {
         (&["--backend", "sglang", "--disable-stream"], "/generate"),
     ] {
         let plan = plan(&[arguments, &["--port", "1"]].concat()).unwrap();
-        assert_eq!(plan.warnings(), Vec::<String>::new());
+        assert_eq!(plan.warnings(), Vec::new());
         let Target::Server(ServerTarget { endpoint, .. }) = plan.target else { panic!("a port names a server") };
         assert_eq!(endpoint.path, path);
     }

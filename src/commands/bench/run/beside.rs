@@ -13,6 +13,7 @@ use crate::commands::bench::session::Session;
 use crate::driver::{self, Client};
 use crate::error::Result;
 use crate::metrics::spec_decode::SpecDecodeCounts;
+use crate::notice::{BenchNotice, Notice};
 use crate::observation::Timing;
 use crate::shutdown::Shutdown;
 
@@ -31,13 +32,13 @@ pub(super) enum Profile {
 
 impl Profile {
     /// Tells the server. What it says against it is a notice, and no end of the run.
-    pub(super) async fn order(self, client: &Client) -> Option<String> {
+    pub(super) async fn order(self, client: &Client) -> Option<Notice> {
         let path = match self {
             Self::Start => "/start_profile",
             Self::Stop => "/stop_profile",
         };
         let why = driver::order(client, path).await.err()?;
-        Some(format!("the server took no order to profile (POST {path}: {why}); it has to be started with its profiler on"))
+        Some(BenchNotice::ProfilerRefused { path: path.to_owned(), why }.into())
     }
 }
 

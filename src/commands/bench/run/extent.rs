@@ -2,6 +2,7 @@
 
 use crate::case::Case;
 use crate::dataset::DatasetName;
+use crate::notice::{BenchNotice, Notice};
 use crate::schedule::Until;
 
 /// The case behind request `index`, and its id: cases go round, and one that comes round again has its lap in its id, such as
@@ -13,20 +14,14 @@ pub(super) fn asked(cases: &[Case], index: usize) -> Option<(&Case, String)> {
 }
 
 /// What the reader has to know about a run that a time ended.
-pub(super) fn notice(dataset: DatasetName, until: Until, cases: usize, count: usize) -> Option<String> {
-    let after = until.time()?.as_secs_f64();
+pub(super) fn notice(dataset: DatasetName, until: Until, cases: usize, count: usize) -> Option<Notice> {
+    let after_s = until.time()?.as_secs_f64();
+    let (requests, prepared) = (count, cases);
     if count <= cases {
-        let all = if count == cases { "all of" } else { "of" };
-        return Some(format!(
-            "sending ended after at most {after} s (--duration): {count} {all} {cases} prepared requests were asked for"
-        ));
+        return Some(BenchNotice::DurationEnded { after_s, requests, prepared }.into());
     }
-    let laps = count as f64 / cases as f64;
-    let unique = if dataset == DatasetName::JsonUnique { "; after the first time round no schema was new any more" } else { "" };
-    Some(format!(
-        "sending ended after {after} s (--duration): {cases} prepared requests were gone through {laps:.1} times, to {count} \
-         requests{unique}"
-    ))
+    let unique_schemas = dataset == DatasetName::JsonUnique;
+    Some(BenchNotice::DurationEndedAfterLaps { after_s, requests, prepared, unique_schemas }.into())
 }
 
 #[cfg(test)]
@@ -53,11 +48,11 @@ mod tests {
     #[test]
     fn the_reader_is_told_what_the_time_made_of_the_plan() {
         let ten = Duration::from_secs(10);
-        let said = |until, count| notice(DatasetName::JsonUnique, until, 100, count);
+        let said = |until, count| notice(DatasetName::JsonUnique, until, 100, count).map(|notice| notice.to_string());
         assert_eq!(said(Until::LastCase, 100), None);
         assert!(said(Until::Time(ten), 40).unwrap().contains("40 of 100 prepared"));
         let again = said(Until::Cycling(ten), 250).unwrap();
         assert!(again.contains("2.5 times") && again.contains("no schema was new"), "{again}");
-        assert!(!notice(DatasetName::Json, Until::Cycling(ten), 100, 250).unwrap().contains("schema"));
+        assert!(!notice(DatasetName::Json, Until::Cycling(ten), 100, 250).unwrap().to_string().contains("schema"));
     }
 }

@@ -10,6 +10,7 @@ use super::setting::Past;
 use crate::backend::unsupported;
 use crate::case::{Arm, Case};
 use crate::error::Result;
+use crate::notice::{BenchNotice, Notice};
 use crate::observation::Observation;
 
 /// TTFTs of the first use of a constraint and of the one after it, in milliseconds.
@@ -40,12 +41,8 @@ pub(super) async fn first_use(sending: &Sending<'_>, past: &Past, cases: &[Case]
 
 impl FirstUse {
     /// What the reader of the run has to know.
-    pub(super) fn notice(self) -> String {
-        format!(
-            "the server's first use of the constraint: {:.2} ms to the first token, and {:.2} ms at the next use; both alone, before the run \
-             and before its trial request, after the same prompt without the constraint",
-            self.cold_ttft_ms, self.warm_ttft_ms
-        )
+    pub(super) fn notice(self) -> Notice {
+        BenchNotice::FirstUse { cold_ttft_ms: self.cold_ttft_ms, warm_ttft_ms: self.warm_ttft_ms }.into()
     }
 }
 

@@ -10,6 +10,7 @@ use crate::case::Case;
 use crate::dataset::DatasetName;
 use crate::error::{Error, Result};
 use crate::evaluate::Evaluator;
+use crate::notice::{BenchNotice, Notice};
 use crate::runlog::RunLog;
 use crate::runlog::judge::judge;
 use crate::shutdown::{Shutdown, unless_left};
@@ -22,7 +23,7 @@ use crate::verdict::NotScored;
 ///
 /// # Errors
 /// The run's only constraint is broken, or beyond our evaluator.
-pub(super) fn look_ahead(dataset: DatasetName, cases: &[Case], evaluator: &mut Evaluator) -> Result<Option<String>> {
+pub(super) fn look_ahead(dataset: DatasetName, cases: &[Case], evaluator: &mut Evaluator) -> Result<Option<Notice>> {
     let mut why = |case: &Case| evaluator.unusable(case.constraint.as_deref()?, case.grammar_oracle.as_deref());
     if !dataset.has_rows() {
         return cases.first().and_then(why).map_or(Ok(None), |why| {
@@ -32,11 +33,8 @@ pub(super) fn look_ahead(dataset: DatasetName, cases: &[Case], evaluator: &mut E
     }
     let unusable: Vec<(&Case, NotScored)> = cases.iter().filter_map(|case| Some((case, why(case)?))).collect();
     Ok(unusable.first().map(|(case, why)| {
-        format!(
-            "{} requests have a constraint that their answers cannot be judged by; the first is {}: {why}",
-            unusable.len(),
-            case.id
-        )
+        let first_request = case.id.clone();
+        BenchNotice::UnusableConstraints { requests: unusable.len(), first_request, why: why.clone() }.into()
     }))
 }
 

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use crate::case::Case;
+use crate::notice::{BenchNotice, Notice};
 use crate::random::PythonRandom;
 use crate::record::{Lora, LoraAssignment};
 
@@ -16,7 +17,7 @@ const TAG: &str = "lora:";
 const STREAM: u128 = 0x10ba << 64;
 
 /// Gives each case its module, and a tag that says so. Returns what the reader of the result has to know.
-pub(crate) fn assign(cases: &mut [Case], lora: &Lora, seed: u64) -> String {
+pub(crate) fn assign(cases: &mut [Case], lora: &Lora, seed: u64) -> Notice {
     let modules: Vec<Arc<str>> = lora.modules.iter().map(|name| Arc::from(name.as_str())).collect();
     let mut random = PythonRandom::from_big(STREAM | u128::from(seed));
     for (index, case) in cases.iter_mut().enumerate() {
@@ -27,11 +28,8 @@ pub(crate) fn assign(cases: &mut [Case], lora: &Lora, seed: u64) -> String {
         case.model = Some(Arc::clone(&modules[place]));
         case.tags.push(format!("{TAG}{}", modules[place]));
     }
-    let how = match lora.assignment {
-        LoraAssignment::RoundRobin => "in turn",
-        LoraAssignment::Random => "by chance",
-    };
-    format!("requests ask for LoRA modules, dealt out {how}: {}", lora.modules.join(", "))
+    let at_random = lora.assignment == LoraAssignment::Random;
+    BenchNotice::LoraModules { modules: lora.modules.clone(), at_random }.into()
 }
 
 #[cfg(test)]
@@ -42,7 +40,7 @@ mod tests {
     fn dealt(assignment: LoraAssignment, seed: u64) -> Vec<String> {
         let mut cases: Vec<Case> = (0..40).map(|index| made().parts(index).0).collect();
         let modules = ["a", "b", "c"].map(str::to_owned).to_vec();
-        let words = assign(&mut cases, &Lora { modules, assignment }, seed);
+        let words = assign(&mut cases, &Lora { modules, assignment }, seed).to_string();
         assert!(words.ends_with(": a, b, c"), "{words}");
         assert!(cases.iter().all(|case| case.tags == [format!("lora:{}", case.model.as_deref().unwrap())]));
         cases.into_iter().map(|case| case.model.unwrap().to_string()).collect()

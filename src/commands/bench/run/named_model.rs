@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::backend::{Adapter, Answer, Decoder, Fed, RequestOptions, ServerKind, Unsendable};
 use crate::case::Case;
+use crate::notice::{BenchNotice, Notice};
 use crate::printable::printable;
 
 /// The first bytes of an answer, in which the model is looked for; a stream names it in its first event.
@@ -28,10 +29,10 @@ impl Overhearing {
     }
 
     /// What the reader has to know where the last answer names another model than `asked`.
-    pub(super) fn notice(&self, asked: &str) -> Option<String> {
+    pub(super) fn notice(&self, asked: &str) -> Option<Notice> {
         let named = named_model(&self.heard.lock().unwrap_or_else(PoisonError::into_inner))?;
         let [named, asked] = [named.as_str(), asked].map(|name| printable(name, MAX_NAME_CHARS));
-        (named != asked).then(|| format!("the trial's answer says that it is from the model {named}, and {asked} was asked for"))
+        (named != asked).then(|| BenchNotice::OtherModel { answered: named, asked }.into())
     }
 }
 
@@ -115,7 +116,10 @@ mod tests {
             });
             let notice = overhearing.notice(asked);
             assert_eq!(notice.is_some(), expected.is_some(), "{reads:?}");
-            assert!(expected.is_none_or(|name| notice.unwrap().contains(&format!("from the model {name}, and {asked} was"))));
+            assert!(
+                expected
+                    .is_none_or(|name| notice.unwrap().to_string().contains(&format!("from the model {name}, and {asked} was")))
+            );
         }
         let whole = Overhearing::new(Arc::from(adapter(ServerKind::OpenaiChat)));
         let mut decoder = whole.decoder(false, 1 << 20);

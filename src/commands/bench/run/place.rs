@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use super::result_file::directory;
 use crate::commands::bench::options::{OutputPlan, RunLogPlan};
 use crate::error::{Error, Result};
+use crate::notice::{BenchNotice, Notice};
 use crate::output_files::{MAX_SAME_NAMES, make_folder, numbered_names, try_file};
 use crate::record::RunRecord;
 use crate::report;
@@ -26,7 +27,7 @@ const CACHE_FOLDER: [&str; 2] = ["sobench", "runs"];
 pub(super) struct Opened {
     pub(super) sink: Sink,
     /// Belongs into the record of the run.
-    pub(super) warning: Option<String>,
+    pub(super) warning: Option<Notice>,
     /// Another log that it took the place of; nothing to this run.
     pub(super) replaced: Option<String>,
 }
@@ -125,7 +126,7 @@ fn in_cache(stem: &str) -> Opened {
     match made {
         Ok(sink) => Opened::quietly(sink),
         Err(error) => Opened {
-            warning: Some(format!("no run log is kept ({error}): --run-log names a file for it, --no-run-log wants none")),
+            warning: Some(BenchNotice::NoRunLog { why: error.to_string() }.into()),
             ..Opened::quietly(Sink::in_memory())
         },
     }

@@ -21,6 +21,7 @@ use crate::enforcement::{DialectChoice, FirstConstrained, Held, State};
 use crate::engine::{self, EngineName, EnginePolicy, Vocabulary};
 use crate::error::{Error, Kind as Fault, Result};
 use crate::load::ErrorLimits;
+use crate::notice::{KindClass, Notice, PreflightNotice};
 use crate::preflight::ask::{DEFAULT_OUTPUT_LEN, DEFAULT_TIMEOUT};
 use crate::preflight::gate::gate;
 use crate::preflight::{self, Class, Extent, Kind, Options, Preflight};
@@ -34,7 +35,7 @@ pub(super) struct Settled<'c> {
     pub(super) trial: Trial<'c>,
     pub(super) enforcement: Enforcement,
     /// What the reader of the result has to know.
-    pub(super) notices: Vec<String>,
+    pub(super) notices: Vec<Notice>,
 }
 
 /// Everything that settling takes.
@@ -95,8 +96,8 @@ impl Settling<'_> {
         let found = match asked {
             Ok(found) => found,
             Err(error) if error.kind == Fault::Environment => {
-                let notice = format!("whether the constraint holds is not known: {}", error.what);
-                terminal::warn(&notice);
+                let notice = Notice::from(PreflightNotice::EnforcementUnknown { why: error.what });
+                terminal::warn(&notice.to_string());
                 let dialect = self.choice(first.dialect, false);
                 let enforcement =
                     Enforcement { state: State::Unproven, dialect, first_constrained, requests: 1, ..Enforcement::default() };
@@ -108,7 +109,7 @@ impl Settling<'_> {
         let request = candidates.iter().find(|it| it.dialect == chosen).unwrap_or(first).clone();
         let mut notices = self.changed(first.dialect, chosen, &found);
         let of_gate = gate(&found, chosen, unenforced)?;
-        of_gate.iter().chain(&notices).for_each(|notice| terminal::warn(notice));
+        of_gate.iter().chain(&notices).for_each(|notice| terminal::warn(&notice.to_string()));
         notices.extend(of_gate);
         notices.extend(proved(&found, chosen));
         let trial = if chosen == first.dialect {
@@ -207,18 +208,15 @@ impl Settling<'_> {
     }
 
     /// A dialect that is not the one that was expected needs a word.
-    fn changed(&self, first: ConstraintDialect, chosen: ConstraintDialect, found: &Preflight) -> Vec<String> {
+    fn changed(&self, first: ConstraintDialect, chosen: ConstraintDialect, found: &Preflight) -> Vec<Notice> {
         if first == chosen {
             return Vec::new();
         }
-        let of_first: Vec<String> =
-            (found.cells.iter().filter(|cell| cell.dialect == first && cell.finding.class != Class::Enforced))
-                .map(|cell| format!("{} is {}", cell.label(), cell.finding.class.name()))
-                .collect();
-        vec![format!(
-            "--constraint-dialect auto: {chosen}, which preflight saw to be enforced, and not {first}, in which {}",
-            of_first.join(", ")
-        )]
+        let not_enforced = (found.cells.iter())
+            .filter(|cell| cell.dialect == first && cell.finding.class != Class::Enforced)
+            .map(|cell| KindClass { constraint: cell.label(), class: cell.finding.class })
+            .collect();
+        vec![PreflightNotice::DialectChanged { chosen, expected: first, not_enforced }.into()]
     }
 
     fn choice(&self, dialect: ConstraintDialect, is_proved: bool) -> DialectChoice {
@@ -284,10 +282,9 @@ fn left_behind(tried: Tried<'_>) -> (usize, HashSet<String>) {
 }
 
 /// What was proved, for the record.
-fn proved(found: &Preflight, chosen: ConstraintDialect) -> Option<String> {
+fn proved(found: &Preflight, chosen: ConstraintDialect) -> Option<Notice> {
     let best = found.recommendation().filter(|best| best.dialect == chosen)?;
-    let kinds: Vec<&str> = best.enforced.iter().map(|kind| kind.name()).collect();
-    Some(format!("preflight, {} requests before the run: {} enforced in {chosen}", found.requests, kinds.join(", ")))
+    Some(PreflightNotice::Enforced { requests: found.requests, constraints: best.enforced, dialect: chosen }.into())
 }
 
 /// The kinds that are sent, each once, in the order in which they are asked.

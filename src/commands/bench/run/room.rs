@@ -2,22 +2,18 @@
 
 use crate::commands::bench::session::Session;
 use crate::driver;
+use crate::notice::{BenchNotice, Notice};
 
 /// Makes room for the connections of all runs that go on at once, and says where the system does not give enough.
-pub(super) fn room_notices(cap: Option<usize>, session: &Session, requests: usize, runs: usize) -> Vec<String> {
+pub(super) fn room_notices(cap: Option<usize>, session: &Session, requests: usize, runs: usize) -> Vec<Notice> {
     let connections = cap.map_or(requests, |most| most.min(requests));
     let all = connections.saturating_mul(runs);
-    let remedy = "those past it fail here, not in the server; lower --max-concurrency, or";
     let ends = if session.is_embedded() { 2 } else { 1 };
     let files = driver::make_room(all, ends).map(|limit| {
         session.client.keep_within((driver::connections_within(limit, ends) / runs).max(1));
-        format!("the system allows {limit} open files, too few for {all} requests at once, should it come to that: {remedy} raise the limit (ulimit -n)")
+        BenchNotice::OpenFileLimit { open_files: limit, requests: all }.into()
     });
-    let ports = driver::local_ports().filter(|ports| *ports < connections as u64).map(|ports| {
-        format!(
-            "the system has {ports} local ports for connections to one server, too few for {connections} requests at once, should it come \
-             to that: {remedy} widen net.ipv4.ip_local_port_range"
-        )
-    });
+    let ports = driver::local_ports().filter(|ports| *ports < connections as u64);
+    let ports = ports.map(|ports| BenchNotice::LocalPortLimit { ports, requests: connections }.into());
     files.into_iter().chain(ports).collect()
 }

@@ -12,6 +12,7 @@ use crate::constraint::{Constraint, GrammarDialect};
 use crate::driver::{self, Beginning, InARow, Outside, Ran};
 use crate::error::{Error, Result};
 use crate::load::ErrorLimits;
+use crate::notice::{BenchNotice, Notice};
 use crate::observation::{Advice, Observation, Outcome, TransportCause, failure_words};
 use crate::printable::printable_body;
 use crate::run_event::RunEvent;
@@ -63,7 +64,7 @@ pub(super) struct Trial<'a> {
     pub(super) answered: &'a Case,
     /// Fingerprints of the constraints that were sent.
     pub(super) constraints: HashSet<String>,
-    pub(super) notices: Vec<String>,
+    pub(super) notices: Vec<Notice>,
 }
 
 /// What the warm-ups came to.
@@ -95,7 +96,7 @@ impl Sending<'_> {
                 Outcome::Rejected { status: 400 | 422, .. } => return Ok(Tried::Refused { requests: before + 1, error }),
                 _ => return Err(error),
             }
-            notices.push(format!("the trial run's request {} was refused; another one was tried", case.id));
+            notices.push(BenchNotice::TrialRefused { request: case.id.clone() }.into());
         }
         Err(Error::internal("a dataset without cases"))
     }

@@ -8,6 +8,8 @@ use tokio::runtime::Runtime;
 
 use crate::driver::{PHASE, Seat};
 use crate::error::{Error, Result};
+use crate::load::ErrorLimits;
+use crate::notice::{BenchNotice, Notice};
 use crate::schedule::Until;
 use crate::shutdown::{Listener, Shutdown, Stage};
 use crate::terminal::{self, Progress};
@@ -117,16 +119,10 @@ impl Setting {
     }
 
     /// What the reader of the run has to know.
-    pub(super) fn notice(&self) -> Option<String> {
+    pub(super) fn notice(&self) -> Option<Notice> {
         let company = self.company.as_ref()?;
-        let most_us = PHASE.as_micros() * company.others.len() as u128;
-        Some(format!(
-            "ran at once with other runs of a comparison, from the same begin: {}; at each request another one goes first and the \
-             others follow {} us apart, so that requests after the begin are due up to {most_us} us later than by the schedule; CPU time, memory and the \
-             machine's load are those of all",
-            company.others.join(", "),
-            PHASE.as_micros(),
-        ))
+        let apart_us = PHASE.as_micros() as u64;
+        Some(BenchNotice::ConcurrentRuns { others: company.others.clone(), apart_us }.into())
     }
 }
 

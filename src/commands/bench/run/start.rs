@@ -7,6 +7,7 @@ use crate::commands::bench::options::StartPlan;
 use crate::dates::timestamp;
 use crate::driver::{Beginning, Coordination};
 use crate::error::Result;
+use crate::notice::{BenchNotice, Notice};
 use crate::record::RunRecord;
 use crate::shard::ClockOffset;
 use crate::shutdown::Shutdown;
@@ -48,13 +49,10 @@ pub(super) fn beginning<'a>(start: &StartPlan, gathered: Option<&'a mut Coordina
 }
 
 /// What the clock is off after the run; and what the reader has to know where that could not be found out.
-pub(super) fn measured_again(gathered: Option<&mut Coordination>, runtime: &Runtime) -> (Option<ClockOffset>, Option<String>) {
+pub(super) fn measured_again(gathered: Option<&mut Coordination>, runtime: &Runtime) -> (Option<ClockOffset>, Option<Notice>) {
     let Some(coordination) = gathered else { return (None, None) };
     let clock = runtime.block_on(coordination.measure_again());
-    let notice = clock.is_none().then(|| {
-        "shard 1 did not answer after the run, so that nothing is known of how far this machine's clock drifted from its own during the run"
-            .to_owned()
-    });
+    let notice = clock.is_none().then(|| BenchNotice::ClockDriftUnknown.into());
     (clock, notice)
 }
 

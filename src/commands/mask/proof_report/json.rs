@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use super::{EngineSummary, Summary};
 use crate::engine::{Declared, EngineName};
 use crate::mask::prove::finding::Proof;
+use crate::notice::sentences;
 
 /// The version of the report's format.
 pub const VERSION: u32 = 1;
@@ -35,7 +36,7 @@ pub fn render(summary: &Summary) -> Value {
         "tags": tags,
         "clusters": proving.clusters,
         "declared": declared(),
-        "notices": proving.notices,
+        "notices": sentences(&proving.notices),
     })
 }
 

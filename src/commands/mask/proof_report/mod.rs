@@ -19,6 +19,7 @@ use crate::mask::prove::cluster::Cluster;
 use crate::mask::prove::count::Counts;
 use crate::mask::prove::finding::Proof;
 use crate::mask::record::MaskRecord;
+use crate::notice::Notice;
 
 /// Reasons for which an engine stopped that are told apart; the rest is counted together.
 const MAX_REASONS: usize = 200;
@@ -40,7 +41,7 @@ pub struct Proving {
     /// Entries that were proved by an earlier run, in whatever time.
     pub resumed: usize,
     pub interrupted: bool,
-    pub notices: Vec<String>,
+    pub notices: Vec<Notice>,
     /// The most frequent first.
     pub clusters: Vec<Cluster>,
 }

@@ -65,7 +65,7 @@ pub fn document(summary: &Summary) -> Document {
     document.gap();
     document.facts(conditions(summary));
     document.gap();
-    document.notes(proving.notices.iter().map(|notice| printable(notice, NOTICE_MAX_CHARS)).collect());
+    document.notes(proving.notices.iter().map(|notice| printable(&notice.to_string(), NOTICE_MAX_CHARS)).collect());
     document
 }
 

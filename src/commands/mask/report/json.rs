@@ -8,6 +8,7 @@ use super::definitions::{DEFINITIONS, PERCENTILE};
 use super::maskbench::DIFFERENCES;
 use super::tags::TagCounts;
 use super::{EngineSummary, Summary};
+use crate::notice::sentences;
 
 /// The version of the file, raised whenever a key changes its meaning or goes away.
 pub const FORMAT_VERSION: u32 = 1;
@@ -22,7 +23,7 @@ pub fn render(summary: &Summary) -> Value {
     put(&mut file, "date", &measurement.date);
     put(&mut file, "wall_ns", measurement.wall_ns);
     put(&mut file, "interrupted", measurement.interrupted);
-    put(&mut file, "notices", &measurement.notices);
+    put(&mut file, "notices", sentences(&measurement.notices));
     put(&mut file, "about", &measurement.about);
     file.insert("definitions".to_owned(), definitions());
     put(&mut file, "headline_spelling", summary.headline);

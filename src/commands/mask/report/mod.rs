@@ -36,6 +36,7 @@ use crate::engine::EngineName;
 use crate::error::{Error, Result};
 use crate::mask::record::{BatchRow, MaskRecord};
 use crate::mask::row::{InstanceOutcome, InstanceRow, Row, Spelling, Stage};
+use crate::notice::Notice;
 
 /// A measurement without its rows.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,8 +49,8 @@ pub struct Measurement {
     pub wall_ns: Option<u64>,
     /// Whether it was stopped before its end.
     pub interrupted: bool,
-    /// What the reader has to know besides the numbers, a sentence each.
-    pub notices: Vec<String>,
+    /// What the reader has to know besides the numbers.
+    pub notices: Vec<Notice>,
 }
 
 /// Everything that is said about a measurement.

@@ -1,6 +1,7 @@
 //! Numbers as a person reads them in a table cell: three digits that count, thousands apart, `n/a` for what is not known.
 
 use crate::metrics::distribution::{Bound, Distribution};
+pub(super) use crate::printable::thousands as count;
 
 /// What stands where nothing is known.
 pub(super) const UNKNOWN: &str = "n/a";
@@ -39,19 +40,6 @@ impl Unit {
             None => UNKNOWN.to_owned(),
         }
     }
-}
-
-/// A count with its thousands apart.
-pub(super) fn count(value: u64) -> String {
-    let digits = value.to_string();
-    let mut shown = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            shown.push(',');
-        }
-        shown.push(digit);
-    }
-    shown
 }
 
 /// At least three digits that count.

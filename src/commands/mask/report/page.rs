@@ -6,6 +6,7 @@ use super::number::count;
 use super::outcome::SchemaOutcome;
 use super::{EngineSummary, Summary, charts, tables};
 use crate::mask::row::Spelling;
+use crate::notice::{MaskNotice, Notice};
 use crate::printable::printable;
 use crate::render::{Block, Document};
 
@@ -51,7 +52,7 @@ pub fn document(summary: &Summary, order: Order) -> Document {
 fn add_conditions(document: &mut Document, summary: &Summary) {
     document.facts(conditions(summary));
     document.gap();
-    document.notes(notes(summary));
+    document.notes(notes(summary).iter().map(note_text).collect());
 }
 
 fn move_legends_above_tables(blocks: &mut [Block]) {
@@ -71,42 +72,42 @@ fn partial(summary: &Summary) -> Option<String> {
 }
 
 /// The caller's notices, and what the data lack.
-fn notes(summary: &Summary) -> Vec<String> {
+fn notes(summary: &Summary) -> Vec<Notice> {
     let measurement = &summary.measurement;
-    let mut notes: Vec<String> = measurement.notices.iter().map(|notice| printable(notice, NOTICE_MAX_CHARS)).collect();
     let selected = measurement.about.selected as u64;
+    let mut notes = Vec::new();
     for engine in summary.engines.iter().filter(|engine| engine.schemas != selected) {
-        notes.push(format!("{} has rows of {} of {} schemas", engine.engine.name(), count(engine.schemas), count(selected)));
+        let name = engine.engine.name().to_owned();
+        notes.push(MaskNotice::SchemasMissing { engine: name, rows: engine.schemas, schemas: selected });
     }
     for engine in &summary.engines {
         let ours = engine.stops.schemas(SchemaOutcome::NotJudged);
         if ours > 0 {
-            let (name, ours) = (engine.engine.name(), count(ours));
-            notes.push(format!(
-                "sobench's own evaluator was stopped on schemas of {name}; faults found before stand, and the rest is not \
-                 judged: {ours}"
-            ));
+            notes.push(MaskNotice::EvaluatorStopped { engine: engine.engine.name().to_owned(), schemas: ours });
         }
     }
     if summary.common_schemas == 0 {
         let passes = |engine: &&EngineSummary| engine.headline().schemas.get(SchemaOutcome::Pass) > 0;
-        let none: Vec<&str> =
-            summary.engines.iter().filter(|engine| !passes(engine)).map(|engine| engine.engine.name()).collect();
-        let who = if none.is_empty() { String::new() } else { format!("; none at all by {}", none.join(", ")) };
-        notes.push(format!("the common set is empty, and not shown: no schema is passed by every engine{who}"));
+        let none = summary.engines.iter().filter(|engine| !passes(engine)).map(|engine| engine.engine.name().to_owned());
+        notes.push(MaskNotice::NoCommonSchema { passing_none: none.collect() });
     }
     if summary.engines.len() == 1 {
-        notes.push("with one engine the common set is what it passes itself".to_owned());
+        notes.push(MaskNotice::OneEngine);
     }
     if summary.headline == Spelling::Verbatim {
-        notes.push("no instance is JSON: text has one spelling, its own, so there is nothing to say of the others".to_owned());
+        notes.push(MaskNotice::NoJsonInstance);
     } else if summary.written.text > 0 {
-        notes.push("some instances are text, which has one spelling, its own; they count in each of the others".to_owned());
+        notes.push(MaskNotice::TextInstances);
     }
     if summary.tags.rows_left_out() > 0 {
-        notes.push(format!("tags that were too many to tell apart: {} of rows", count(summary.tags.rows_left_out())));
+        notes.push(MaskNotice::TagsLeftOut { rows: summary.tags.rows_left_out() });
     }
-    notes
+    measurement.notices.iter().cloned().chain(notes.into_iter().map(Notice::from)).collect()
+}
+
+/// The sentence of a note, fit to be shown.
+pub(super) fn note_text(note: &Notice) -> String {
+    printable(&note.to_string(), NOTICE_MAX_CHARS)
 }
 
 #[cfg(test)]
@@ -222,7 +223,12 @@ mod tests {
     fn a_failure_of_our_own_is_told() {
         let stopped = || row(0, EngineName::Guidance).stopped_at(StopCause::Crash, Stage::Oracle);
         let summary = Summary::build(measurement(&[EngineName::Guidance]), || Ok([Ok(stopped())])).unwrap();
-        assert!(notes(&summary).iter().any(|it| it.starts_with("sobench's own evaluator was stopped") && it.ends_with(": 1")));
+        assert!(
+            notes(&summary)
+                .iter()
+                .map(note_text)
+                .any(|it| it.starts_with("sobench's own evaluator was stopped") && it.ends_with(": 1"))
+        );
     }
 
     #[test]
@@ -238,7 +244,7 @@ mod tests {
             }))
         };
         let mut loud = measurement(&engines);
-        loud.notices = vec![long.clone()];
+        loud.notices = vec![Notice::Other(long.clone())];
         loud.about.corpora[0].source.clone_from(&long);
         loud.about.engines[0].version.clone_from(&long);
         for summary in [eventful(), Summary::build(loud, rows).unwrap()] {

@@ -10,6 +10,7 @@ use crate::mask::row::{
     Stopped,
 };
 use crate::mask::times::Durations;
+use crate::notice::Notice;
 
 /// The limit of a row in every measurement that is made here.
 pub(crate) const TIMEOUT_MS: u64 = 60_000;
@@ -75,7 +76,7 @@ pub(crate) fn eventful() -> Summary {
         batch(EngineName::Guidance, 8, 90_000),
         batch(EngineName::Xgrammar, 1, 5_000),
     ];
-    let notices = vec!["a file was not read: \u{1b}[31mred<script>.json".to_owned()];
+    let notices = vec![Notice::Other("a file was not read: \u{1b}[31mred<script>.json".to_owned())];
     let measurement = Measurement { batches, notices, ..measurement(&engines) };
     let rows = eventful_rows();
     Summary::build(measurement, || Ok(rows.iter().cloned().map(Ok))).expect("the rows are of these engines")

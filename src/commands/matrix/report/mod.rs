@@ -16,6 +16,7 @@ use crate::metrics::Slo;
 use crate::metrics::knee::Knee;
 use crate::metrics::overhead::Overhead;
 use crate::metrics::stats::{Rate, Summary};
+use crate::notice::{Notice, as_sentences};
 use crate::output_format::OutputFormat;
 use crate::render::{Document, html, markdown, text};
 
@@ -37,8 +38,9 @@ pub struct Comparison {
     pub knees: Vec<KneeRow>,
     /// Every run, in the order in which they were made.
     pub runs: Vec<MatrixRun>,
-    /// What the reader has to know besides the numbers, a sentence each.
-    pub notices: Vec<String>,
+    /// What the reader has to know besides the numbers.
+    #[serde(serialize_with = "as_sentences")]
+    pub notices: Vec<Notice>,
 }
 
 /// Under which conditions the numbers came about.

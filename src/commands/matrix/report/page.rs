@@ -29,7 +29,7 @@ pub(super) fn document(comparison: &Comparison) -> Document {
     document.gap();
     document.paragraphs(knees(comparison).iter().map(|knee| strong(shown(knee))));
     document.gap();
-    document.notes(comparison.notices.iter().map(|notice| shown(notice)).collect());
+    document.notes(comparison.notices.iter().map(|notice| shown(&notice.to_string())).collect());
     document.legend(legend(comparison));
     document
 }

@@ -8,6 +8,7 @@ use crate::metrics::Slo;
 use crate::metrics::knee::knee;
 use crate::metrics::overhead::Overhead;
 use crate::metrics::stats::{Rate, Summary};
+use crate::notice::Notice;
 
 fn summary(n: usize, from_ms: f64) -> Summary {
     Summary::of((0..n).map(|place| from_ms + place as f64 / 10.0).collect(), &[99.0])
@@ -112,6 +113,6 @@ pub(super) fn eventful() -> Comparison {
             share("<b>|odd*", &[(loads[0], None)]),
         ],
         runs: vec![MatrixRun { distrust: Some("late".to_owned()), ..run(None) }, run(Some("gone"))],
-        notices: vec!["a note with <tags> and | bars".to_owned()],
+        notices: vec![Notice::Other("a note with <tags> and | bars".to_owned())],
     }
 }

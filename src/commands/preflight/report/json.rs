@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::constraint::GrammarDialect;
+use crate::notice::sentences;
 use crate::preflight::{Cell, Class, Preflight, Recommendation};
 
 /// The version of the file, raised whenever a key changes its meaning or goes away.
@@ -29,7 +30,7 @@ pub(crate) fn render(preflight: &Preflight) -> Value {
         "spelling": preflight.spelling.as_ref().map(to_value),
         "recommendation": preflight.recommendation().map(|it| recommendation(&it)),
         "passed": preflight.passed(),
-        "notices": preflight.notices,
+        "notices": sentences(&preflight.notices),
         "classes": meanings,
     })
 }

@@ -6,6 +6,7 @@ use crate::backend::ConstraintDialect;
 use crate::backend::error_message;
 use crate::constraint::GrammarDialect;
 use crate::preflight::{Cell, Class, Kind, Preflight, label};
+use crate::notice::Notice;
 use crate::printable::printable;
 use crate::render::{Document, Table};
 
@@ -34,7 +35,8 @@ pub(crate) fn document(preflight: &Preflight) -> Document {
     document.heading("The server");
     document.facts(facts(preflight));
     document.gap();
-    document.notes(preflight.notices.iter().map(|notice| printable(notice, WORDS_CHARS + ANSWER_CHARS)).collect());
+    let note = |notice: &Notice| printable(&notice.to_string(), WORDS_CHARS + ANSWER_CHARS);
+    document.notes(preflight.notices.iter().map(note).collect());
     document.heading("What the words mean");
     let appears = |class: &Class| preflight.cells.iter().any(|cell| cell.finding.class == *class);
     document.definitions(Class::ALL.into_iter().filter(appears).map(|class| (class.name(), class.meaning())));
@@ -199,7 +201,7 @@ pub(crate) mod tests {
         };
         let declared = ["m", "z", "b"].map(str::to_owned);
         found.spelling = Some(Spelling::read(r#"{"m": "1", "z": "ü", "b": "2"}"#, &declared));
-        found.notices = vec!["a notice\u{202e}".to_owned()];
+        found.notices = vec![Notice::Other("a notice\u{202e}".to_owned())];
         found
     }
 

@@ -2,6 +2,7 @@
 
 use super::super::tests::{about, keys, row};
 use super::*;
+use crate::notice::sentences;
 
 /// The rows file of a shard with these rows; how its header differs from the others'.
 fn part(folder: &Path, name: &str, shard: Shard, rows: &[(EngineName, usize)], change: impl Fn(&mut MaskRecord)) -> PathBuf {
@@ -64,7 +65,7 @@ fn what_does_not_belong_together_is_refused_by_name() {
     let torn = std::fs::read_to_string(&two).unwrap();
     std::fs::write(&two, &torn[..torn.len() - 4]).unwrap();
     let merged = merge(&[one, two], None).unwrap();
-    let said = merged.notices.join("\n");
+    let said = sentences(&merged.notices).join("\n");
     assert!(said.contains("the last row of ") && said.contains("partial: shard 2/2 has 1 of its 4 rows"), "{said}");
     assert_eq!((merged.rows.len(), merged.missing), (2, 6));
 }

@@ -3,6 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::notice::sentences;
 use crate::preflight::features::{FeatureVerdict, Survey, Surveyed};
 
 /// The version of the file, raised whenever a key changes its meaning or goes away.
@@ -56,7 +57,7 @@ fn server(server: &Surveyed) -> Value {
         "requests": server.requests,
         "counts": counts,
         "found": to_value(&server.found),
-        "notices": server.notices,
+        "notices": sentences(&server.notices),
     })
 }
 

@@ -124,7 +124,7 @@ fn add_conditions(document: &mut Document, survey: &Survey) {
     document.heading("How it was asked");
     for server in &survey.servers {
         document.facts([(label(server), conditions(server))]);
-        document.notes(server.notices.iter().map(|notice| printable(notice, 2 * NAME_CHARS)).collect());
+        document.notes(server.notices.iter().map(|notice| printable(&notice.to_string(), 2 * NAME_CHARS)).collect());
     }
     document.paragraph(format!(
         "{} answers a feature at temperature 1, seeds from {} on, at most {} tokens and {} s each, {} at a time",

@@ -1,6 +1,7 @@
 //! A survey made by hand, for tests of what is made of one.
 
 use crate::backend::{ConstraintDialect, ServerKind};
+use crate::notice::Notice;
 use crate::preflight::ServerFacts;
 use crate::preflight::features::data::shipped;
 use crate::preflight::features::{FeatureVerdict, Found, Offending, Settings, Survey, Surveyed};
@@ -29,7 +30,7 @@ fn surveyed(label: &str, found: Vec<Found>) -> Surveyed {
         facts: ServerFacts { version: Some("0.33.0".to_owned()), ..ServerFacts::default() },
         requests: 68,
         found,
-        notices: vec!["a notice".to_owned()],
+        notices: vec![Notice::Other("a notice".to_owned())],
     }
 }
 
