@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::case::Prompt;
 use crate::constraint::{Constraint, GrammarDialect};
+use crate::notice::Notice;
 use crate::random::PythonRandom;
 
 /// In which order the rows of a collection are taken.
@@ -80,7 +81,7 @@ pub(super) struct Rows {
     pub(super) kind: RowsKind,
     pub(super) source: String,
     pub(super) converted_from: Option<GrammarDialect>,
-    pub(super) notices: Vec<String>,
+    pub(super) notices: Vec<Notice>,
 }
 
 impl Rows {

@@ -332,8 +332,7 @@ fn notices(control: &Control, gone: Option<&str>, cells: &[Cell]) -> Vec<Notice>
 /// What a vLLM server in `auto` may have done because of us.
 fn fixed_engine(facts: &ServerFacts, cells: &[Cell]) -> Option<Notice> {
     let first = cells.iter().find(|cell| !matches!(cell.finding.class, Class::NotCarried | Class::NotAsked))?;
-    facts.is_vllm()
-        .then(|| PreflightNotice::EngineFixedByPreflight { constraint: first.label(), dialect: first.dialect }.into())
+    facts.is_vllm().then(|| PreflightNotice::EngineFixedByPreflight { constraint: first.label(), dialect: first.dialect }.into())
 }
 
 fn in_words(cell: &Cell) -> String {

@@ -471,4 +471,3 @@ async fn profiled(is_wanted: bool, session: &Session, end: Profile) -> Option<No
     notice.iter().for_each(|notice| terminal::warn(&notice.to_string()));
     notice
 }
-

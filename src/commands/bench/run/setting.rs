@@ -8,7 +8,6 @@ use tokio::runtime::Runtime;
 
 use crate::driver::{PHASE, Seat};
 use crate::error::{Error, Result};
-use crate::load::ErrorLimits;
 use crate::notice::{BenchNotice, Notice};
 use crate::schedule::Until;
 use crate::shutdown::{Listener, Shutdown, Stage};

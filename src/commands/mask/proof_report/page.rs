@@ -57,9 +57,8 @@ pub fn document(summary: &Summary) -> Document {
     document.heading("Declared departures");
     let proved = EngineName::ALL.into_iter().filter(|name| summary.engines.iter().any(|engine| engine.engine == Some(*name)));
     document.definitions(proved.flat_map(|engine| {
-        let line = move |line: &Declared| {
-            (format!("{engine} {}", line.departure.name()), format!("{} ({})", line.what, line.source))
-        };
+        let line =
+            move |line: &Declared| (format!("{engine} {}", line.departure.name()), format!("{} ({})", line.what, line.source));
         engine.departures().iter().map(line)
     }));
     document.gap();

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use crate::backend::ConstraintDialect;
 use crate::backend::error_message;
 use crate::constraint::GrammarDialect;
-use crate::preflight::{Cell, Class, Kind, Preflight, label};
 use crate::notice::Notice;
+use crate::preflight::{Cell, Class, Kind, Preflight, label};
 use crate::printable::printable;
 use crate::render::{Document, Table};
 
@@ -168,8 +168,8 @@ pub(crate) mod tests {
     use super::*;
     use crate::backend::ServerKind;
     use crate::preflight::testing::{cell, preflight};
-        use crate::render::text;
     use crate::preflight::{Cause, Finding, ServerFacts, Spelling};
+    use crate::render::text;
     use ConstraintDialect::{Guided, ResponseFormat, StructuredOutputs};
 
     /// A preflight in which everything happened.
