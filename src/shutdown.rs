@@ -1,164 +1,253 @@
-//! What the system tells a program by signals: to end, and that a file may not grow. Knows no run.
+//! The shutdown token: the first request lets running work end, the second aborts it. Shutdown signals are requests.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc;
+mod signals;
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
+use std::time::Duration;
+
+use tokio::runtime::Builder;
+use tokio::sync::{oneshot, watch};
 
 #[cfg(unix)]
-use tokio::signal::unix::{Signal, SignalKind, signal};
-
+pub use self::signals::is_hang_up_ignored;
+pub use self::signals::outlive_file_limits;
 use crate::error::{Error, Result};
 
-/// Stack of a command's thread: that of a main thread.
+/// Stack of a thread that works for a command: that of a main thread, since schemas and grammars nest.
 const STACK_BYTES: usize = 8 << 20;
 
-/// Listens for wishes to end: Ctrl-C, and where there are such things the signal that asks a program to end (SIGTERM: `kill`,
-/// service managers, `docker stop`) and the one of a terminal that goes away (SIGHUP).
-#[derive(Debug)]
-pub struct Wishes {
-    #[cfg(unix)]
-    kinds: [Option<Signal>; 3],
+/// How far a shutdown has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    Running,
+    /// Nothing new is started; requests in flight may end within the drain timeout.
+    Draining,
+    /// Requests in flight are cut off.
+    Aborting,
 }
 
-impl Wishes {
-    /// Listens from now on, on the runtime that this is called on; from then on none of them kills the program. Who had SIGHUP
-    /// ignored (`nohup`) wants to outlive the terminal, and does.
-    #[cfg(unix)]
-    pub fn listen() -> Self {
-        let hang_up = if is_hang_up_ignored() { None } else { signal(SignalKind::hangup()).ok() };
-        Self { kinds: [signal(SignalKind::interrupt()).ok(), signal(SignalKind::terminate()).ok(), hang_up] }
-    }
+/// A token that asks work to end, in two stages. Clones are the same token.
+#[derive(Clone)]
+pub struct Shutdown {
+    node: Arc<Node>,
+    requests: watch::Receiver<u32>,
+    /// Requests that count for earlier work; see [`Shutdown::from_now`].
+    earlier: u32,
+}
 
-    /// Listens from now on.
-    #[cfg(not(unix))]
-    pub fn listen() -> Self {
-        Self {}
-    }
+/// What the clones of a token share.
+struct Node {
+    /// How many requests there were.
+    requests: watch::Sender<u32>,
+    /// Tokens that follow this one, each with the requests that it does not count.
+    children: Mutex<Vec<(Weak<Self>, u32)>>,
+    listening: Mutex<Listening>,
+}
 
-    /// Waits for the next one; for ever where none can be heard.
-    #[cfg(unix)]
-    pub async fn next(&mut self) {
-        let [keys, terminate, hang_up] = &mut self.kinds;
-        tokio::select! {
-            () = heard(keys) => {}
-            () = heard(terminate) => {}
-            () = heard(hang_up) => {}
-        }
-    }
+/// Gets the stage after a signal.
+type Report = Box<dyn Fn(Stage) + Send>;
 
-    /// Waits for the next one; for ever where none can be heard.
-    #[cfg(not(unix))]
-    pub async fn next(&mut self) {
-        if tokio::signal::ctrl_c().await.is_err() {
-            std::future::pending::<()>().await;
-        }
+#[derive(Default)]
+struct Listening {
+    /// Whether the thread that waits for signals is there.
+    has_thread: bool,
+    /// With the requests that its stage does not count.
+    report: Option<(u32, Report)>,
+}
+
+/// Reports signals until it is dropped; from then on they are requests without a report.
+#[must_use]
+pub struct Listener(Arc<Node>);
+
+impl Default for Shutdown {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
-/// Does `work` on a thread of its own until it is done, or until a wish to end comes: what is done of it by then is lost.
-///
-/// # Errors
-/// Those of the work; interrupted; there is no thread to be had.
-pub fn until_signal<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
-    let (done, told) = mpsc::channel();
-    let ended = done.clone();
-    let interrupted = || Error::interrupted("interrupted before there was anything to report");
-    on_each_wish(move || {
-        let _ = ended.send(Err(interrupted()));
-    })?;
-    let work = move || {
-        let result = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(Error::internal("the command panicked")));
-        // Nobody listens any more once the end has come.
-        let _ = done.send(result);
-    };
-    thread::Builder::new().name("command".into()).stack_size(STACK_BYTES).spawn(work).map_err(|error| no_thread(&error))?;
-    told.recv().unwrap_or_else(|_| Err(interrupted()))
+impl fmt::Debug for Shutdown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Shutdown").field(&self.stage()).finish()
+    }
 }
 
-/// Calls `heard` at each wish to end from now on, on a thread of its own, as long as the program runs.
-///
-/// # Errors
-/// There is no thread to be had.
-pub fn on_each_wish(heard: impl Fn() + Send + 'static) -> Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| no_thread(&error))?;
-    let mut wishes = {
-        let _guard = runtime.enter();
-        Wishes::listen()
-    };
-    let watch = move || {
-        runtime.block_on(async {
-            loop {
-                wishes.next().await;
-                heard();
+impl Shutdown {
+    /// A token without requests.
+    pub fn new() -> Self {
+        let (sender, requests) = watch::channel(0);
+        let node = Node { requests: sender, children: Mutex::default(), listening: Mutex::default() };
+        Self { node: Arc::new(node), requests, earlier: 0 }
+    }
+
+    /// A token that follows this one, also if that was requested already, and can be requested without it. If the child drains by its own
+    /// request, the first request of this token does not abort it.
+    pub fn child(&self) -> Self {
+        let child = Self::new();
+        lock(&self.node.children).push((Arc::downgrade(&child.node), self.earlier));
+        self.node.pass_on();
+        child
+    }
+
+    /// The same token for work that starts now: requests until now do not count.
+    pub fn from_now(&self) -> Self {
+        let mut requests = self.requests.clone();
+        let earlier = *requests.borrow_and_update();
+        Self { node: Arc::clone(&self.node), requests, earlier }
+    }
+
+    /// Requests the next stage: the first request drains, the second aborts. Returns the stage.
+    pub fn request(&self) -> Stage {
+        self.node.requests.send_modify(|requests| *requests = requests.saturating_add(1));
+        self.node.pass_on();
+        self.stage()
+    }
+
+    /// Drains, unless there was a request before; returns whether there was none.
+    pub fn drain(&self) -> bool {
+        let is_first = self.node.requests.send_if_modified(|requests| {
+            let is_first = *requests <= self.earlier;
+            if is_first {
+                *requests = self.earlier.saturating_add(1);
             }
+            is_first
         });
-    };
-    thread::Builder::new().name("signals".into()).spawn(watch).map_err(|error| no_thread(&error))?;
-    Ok(())
-}
+        self.node.pass_on();
+        is_first
+    }
 
-fn no_thread(error: &std::io::Error) -> Error {
-    Error::environment(format!("no thread beside which signals are heard: {error}"))
-        .hint("raise the limit of processes (ulimit -u)")
-}
+    pub fn stage(&self) -> Stage {
+        stage(*self.requests.borrow(), self.earlier)
+    }
 
-#[cfg(unix)]
-async fn heard(signal: &mut Option<Signal>) {
-    let heard = match signal {
-        Some(signal) => signal.recv().await,
-        None => None,
-    };
-    if heard.is_none() {
-        std::future::pending::<()>().await;
+    /// Whether there was a request. Costs one atomic read until there is one, so that it can be asked for every piece of a response.
+    pub fn is_requested(&self) -> bool {
+        self.requests.has_changed().unwrap_or(true) && self.stage() != Stage::Running
+    }
+
+    /// Waits for the first request.
+    pub async fn drain_requested(&self) {
+        self.reached(1).await;
+    }
+
+    /// Waits for the second request.
+    pub async fn abort_requested(&self) {
+        self.reached(2).await;
+    }
+
+    /// Waits until requests in flight have to be cut off: `drain_timeout` after the first request, or at the second.
+    pub async fn cut_off(&self, drain_timeout: Duration) {
+        self.drain_requested().await;
+        tokio::select! {
+            () = tokio::time::sleep(drain_timeout) => {}
+            () = self.abort_requested() => {}
+        }
+    }
+
+    async fn reached(&self, count: u32) {
+        let count = self.earlier.saturating_add(count);
+        let mut requests = self.requests.clone();
+        requests.wait_for(|requests| *requests >= count).await.map(|_| ()).expect("this side holds the sender");
+    }
+
+    /// Handles shutdown signals from now on: each is a request, and `report` gets the stage that it leads to. Until the first call, signals
+    /// do what the system does with them.
+    ///
+    /// # Errors
+    /// No thread can be started.
+    pub fn listen(&self, report: impl Fn(Stage) + Send + 'static) -> Result<Listener> {
+        let mut listening = lock(&self.node.listening);
+        if !listening.has_thread {
+            let token = self.clone();
+            signals::on_each(move || token.signalled())?;
+            listening.has_thread = true;
+        }
+        listening.report = Some((self.earlier, Box::new(report)));
+        Ok(Listener(Arc::clone(&self.node)))
+    }
+
+    fn signalled(&self) {
+        self.request();
+        if let Some((earlier, report)) = &lock(&self.node.listening).report {
+            report(stage(*self.requests.borrow(), *earlier));
+        }
+    }
+
+    /// Runs a command without partial results: it is abandoned at the first shutdown signal.
+    ///
+    /// # Errors
+    /// Those of the work; interrupted; no thread can be started.
+    pub fn or_abandon<T: Send + 'static>(&self, work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+        let _listener = self.listen(|_| {})?;
+        let runtime = Builder::new_current_thread().build().map_err(|error| signals::no_thread(&error))?;
+        let done = runtime.block_on(unless_left("the command", work, self.drain_requested()))?;
+        done.unwrap_or_else(|| Err(Error::interrupted("interrupted before there was anything to report")))
     }
 }
 
-/// Whether the program was started with SIGHUP ignored, as far as the system tells (Linux).
-#[cfg(unix)]
-pub fn is_hang_up_ignored() -> bool {
-    std::fs::read_to_string("/proc/self/status").is_ok_and(|status| ignores(&status, SignalKind::hangup().as_raw_value()))
-}
-
-/// Reads `SigIgn` (proc(5)): a mask in hexadecimal, of which bit `n - 1` is signal `n`.
-#[cfg(unix)]
-fn ignores(status: &str, signal: i32) -> bool {
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).map(str::trim);
-    let mask = mask.and_then(|mask| u64::from_str_radix(mask, 16).ok()).unwrap_or(0);
-    u32::try_from(signal - 1).is_ok_and(|bit| mask.checked_shr(bit).unwrap_or(0) & 1 == 1)
-}
-
-/// Lets a file that may not grow any more (`ulimit -f`) be an error of the write, as a full disk is, and not the death of the
-/// program, which is what the system has SIGXFSZ do to whoever does not listen for it.
-#[cfg(unix)]
-pub fn outlive_file_limits() {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
-    if let Ok(runtime) = runtime {
-        let _guard = runtime.enter();
-        // It goes on being heard when nobody listens any more. Where it fails, all is as the system has it.
-        let _ = signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()));
+impl Node {
+    /// Brings the children to this token's stage at least.
+    fn pass_on(&self) {
+        let requests = *self.requests.borrow();
+        lock(&self.children).retain(|(child, earlier)| {
+            let child = child.upgrade();
+            child.iter().for_each(|child| child.raise(requests.saturating_sub(*earlier)));
+            child.is_some()
+        });
     }
-}
 
-/// Elsewhere there is no such signal.
-#[cfg(not(unix))]
-pub fn outlive_file_limits() {}
-
-#[cfg(all(test, unix))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn masks_of_ignored_signals_are_read() {
-        for (status, signal, expected) in [
-            ("Name:\tx\nSigIgn:\t0000000000000001\n", 1, true),
-            ("SigIgn:\t0000000000001000\n", 1, false),
-            ("SigIgn:\t0000000000001000\n", 13, true),
-            ("SigIgn:\tno mask\n", 1, false),
-            ("", 1, false),
-            ("SigIgn:\tffffffffffffffff\n", 100, false),
-            ("SigIgn:\tffffffffffffffff\n", 0, false),
-        ] {
-            assert_eq!(ignores(status, signal), expected, "{status:?} {signal}");
+    fn raise(&self, to: u32) {
+        let is_raised = self.requests.send_if_modified(|requests| {
+            let is_less = *requests < to;
+            *requests = to.max(*requests);
+            is_less
+        });
+        if is_raised {
+            self.pass_on();
         }
     }
 }
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        lock(&self.0.listening).report = None;
+    }
+}
+
+fn stage(requests: u32, earlier: u32) -> Stage {
+    match requests.saturating_sub(earlier) {
+        0 => Stage::Running,
+        1 => Stage::Draining,
+        _ => Stage::Aborting,
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs work that cannot be stopped on a thread of its own and waits for it, but no longer than until `leave`: then the work is left behind,
+/// to end with the program, and there is `None`. Errors call the work by `name`.
+///
+/// # Errors
+/// No thread can be started for it, or it panicked.
+pub async fn unless_left<T: Send + 'static>(
+    name: &str,
+    work: impl FnOnce() -> T + Send + 'static,
+    leave: impl Future<Output = ()>,
+) -> Result<Option<T>> {
+    let (sender, done) = oneshot::channel();
+    // Fails only when the work was left behind.
+    let work = move || drop(sender.send(work()));
+    let spawned = thread::Builder::new().name("work".to_owned()).stack_size(STACK_BYTES).spawn(work);
+    spawned.map_err(|error| Error::environment(format!("no thread for {name}: {error}")))?;
+    tokio::select! {
+        biased;
+        done = done => done.map(Some).map_err(|_| Error::internal(format!("{name} panicked"))),
+        () = leave => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests;

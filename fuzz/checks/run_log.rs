@@ -32,6 +32,6 @@ pub(crate) fn check(bytes: &[u8]) {
         let rendering = RenderingArgs { format, junit_per: JunitPer::default(), plot: true };
         let flags = ReportArgs { log: log.clone().into(), output: None, rendering };
         // Terms that make no sense are an error; that there is no panic is all that is asked.
-        let _ = report::run(&flags);
+        let _ = report::report_of(&flags);
     }
 }

@@ -17,12 +17,15 @@ use crate::commands::flags::paths::with_path_hints;
 use crate::commands::man::ManArgs;
 use crate::commands::mask::args::MaskArgs;
 use crate::commands::merge::args::MergeArgs;
+use crate::commands::output::CommandOutput;
 use crate::commands::preflight::args::PreflightArgs;
 use crate::commands::report::args::ReportArgs;
 use crate::commands::score::options::ScoreArgs;
 use crate::commands::serve::options::ServeArgs;
+use crate::commands::{self, calibrate, compare, completions, man, mask, merge, preflight, report, score, serve};
 use crate::error::Error;
 use crate::exit_codes::{DONE, USAGE};
+use crate::shutdown::Shutdown;
 use crate::terminal;
 
 /// sobench measures structured output (guided decoding) from language-model servers: does the constraint bite, is the answer
@@ -72,6 +75,31 @@ pub enum Command {
     /// One child process of `mask`; speaks JSON lines over its standard streams
     #[command(hide = true)]
     MaskWorker,
+}
+
+impl Command {
+    /// Runs the command. How it ends at a shutdown signal is each command's own; child processes end with their parent.
+    ///
+    /// # Errors
+    /// Those of the command.
+    pub fn run(self, shutdown: &Shutdown) -> Result<CommandOutput, Error> {
+        match self {
+            Self::Bench(flags) => commands::bench(&flags, shutdown),
+            Self::Calibrate(flags) => calibrate::run(*flags, shutdown),
+            Self::Compare(flags) => compare::run(*flags, shutdown),
+            Self::Completions(flags) => completions::run(flags, parser(), shutdown),
+            Self::Man(flags) => man::run(flags, parser(), shutdown),
+            Self::Mask(flags) => mask::run(&flags, shutdown),
+            Self::Merge(flags) => merge::run(*flags, shutdown),
+            Self::Preflight(flags) => preflight::run(*flags, shutdown),
+            Self::Report(flags) => report::run(*flags, shutdown),
+            Self::Score(flags) => score::run(*flags, shutdown),
+            Self::Serve(flags) => serve::run(&flags, shutdown),
+            Self::CalibrateServer => calibrate::run_server(),
+            Self::CalibrateFloor(flags) => calibrate::run_floor(&flags),
+            Self::MaskWorker => mask::work(),
+        }
+    }
 }
 
 /// Why there is no command to run.

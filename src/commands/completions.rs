@@ -4,6 +4,8 @@ use clap::{Args, Command, ValueEnum};
 use clap_complete::Shell;
 
 use crate::commands::output::CommandOutput;
+use crate::error::Result;
+use crate::shutdown::Shutdown;
 
 /// Which shell asks.
 #[derive(Args, Clone, Debug)]
@@ -19,7 +21,14 @@ const FISH_PARSES: &str = "argparse -s (__fish_sobench_global_optspecs)";
 const FISH_GIVES_UP: &str = "argparse -s (__fish_sobench_global_optspecs) -- $cmd 2>/dev/null\n    or return";
 
 /// The script for the shell, on stdout. `parser` is that of the whole program.
-pub fn run(arguments: &CompletionsArgs, parser: &Command) -> CommandOutput {
+///
+/// # Errors
+/// Interrupted.
+pub fn run(flags: CompletionsArgs, parser: Command, shutdown: &Shutdown) -> Result<CommandOutput> {
+    shutdown.or_abandon(move || Ok(script(&flags, &parser)))
+}
+
+fn script(arguments: &CompletionsArgs, parser: &Command) -> CommandOutput {
     let mut script = Vec::new();
     clap_complete::generate(arguments.shell, &mut shown(parser), "sobench", &mut script);
     let mut script = String::from_utf8_lossy(&script).into_owned();
@@ -58,7 +67,7 @@ mod tests {
     #[test]
     fn every_shell_is_told_of_commands_and_flags_and_of_nothing_that_is_hidden() {
         for shell in Shell::value_variants() {
-            let script = run(&CompletionsArgs { shell: *shell }, &Cli::command()).stdout;
+            let script = script(&CompletionsArgs { shell: *shell }, &Cli::command()).stdout;
             for word in ["preflight", "num-prompts", "fail-on", "xgrammar_bench"] {
                 assert!(script.contains(word), "{shell}: {word}");
             }
@@ -70,7 +79,7 @@ mod tests {
 
     #[test]
     fn fish_completes_the_value_of_a_flag_before_any_command() {
-        let script = run(&CompletionsArgs { shell: Shell::Fish }, &Cli::command()).stdout;
+        let script = script(&CompletionsArgs { shell: Shell::Fish }, &Cli::command()).stdout;
         assert!(!script.contains(FISH_GIVES_UP), "clap_complete's line is not the one that is mended:\n{script}");
         assert_eq!(script.matches("-- $cmd[1..-2]").count(), 1, "{script}");
         assert!(script.ends_with("-a \"bash elvish fish powershell zsh\"\n"), "{script}");

@@ -11,6 +11,7 @@ use crate::commands::flags::paths::OutputFolder;
 use crate::commands::output::CommandOutput;
 use crate::error::{Error, Result};
 use crate::exit_codes;
+use crate::shutdown::Shutdown;
 
 /// Which pages, and where to.
 #[derive(Args, Clone, Debug)]
@@ -27,7 +28,11 @@ pub struct ManArgs {
 ///
 /// # Errors
 /// There is no such command; the folder cannot be written to.
-pub fn run(arguments: &ManArgs, parser: Command) -> Result<CommandOutput> {
+pub fn run(flags: ManArgs, parser: Command, shutdown: &Shutdown) -> Result<CommandOutput> {
+    shutdown.or_abandon(move || write_pages(&flags, parser))
+}
+
+fn write_pages(arguments: &ManArgs, parser: Command) -> Result<CommandOutput> {
     let commands = documented(parser);
     let Some(folder) = &arguments.output_dir else {
         let wanted = arguments.command.as_deref().unwrap_or("sobench");
@@ -120,7 +125,7 @@ mod tests {
     use crate::cli::Cli;
 
     fn printed(command: &str) -> String {
-        run(&ManArgs { command: Some(command.to_owned()), output_dir: None }, Cli::command()).unwrap().stdout
+        write_pages(&ManArgs { command: Some(command.to_owned()), output_dir: None }, Cli::command()).unwrap().stdout
     }
 
     #[test]
@@ -154,17 +159,19 @@ mod tests {
     fn all_pages_go_to_a_folder() {
         let folder = tempfile::tempdir().unwrap();
         let pages = folder.path().join("man1");
-        let output = run(&ManArgs { command: None, output_dir: Some(pages.clone().into()) }, Cli::command()).unwrap();
+        let output = write_pages(&ManArgs { command: None, output_dir: Some(pages.clone().into()) }, Cli::command()).unwrap();
         assert_eq!(std::fs::read_dir(&pages).unwrap().count(), output.lines.len());
         assert_eq!(std::fs::read_to_string(pages.join("sobench-report.1")).unwrap(), printed("report"));
     }
 
     #[test]
     fn an_unknown_command_and_a_folder_that_is_none_are_told() {
-        let error = run(&ManArgs { command: Some("mask-worker".to_owned()), output_dir: None }, Cli::command()).unwrap_err();
+        let error =
+            write_pages(&ManArgs { command: Some("mask-worker".to_owned()), output_dir: None }, Cli::command()).unwrap_err();
         assert!(error.exit_code() == 2 && error.hint.unwrap().contains("compare"));
         let file = tempfile::NamedTempFile::new().unwrap();
-        let error = run(&ManArgs { command: None, output_dir: Some(file.path().to_owned().into()) }, Cli::command()).unwrap_err();
+        let error =
+            write_pages(&ManArgs { command: None, output_dir: Some(file.path().to_owned().into()) }, Cli::command()).unwrap_err();
         assert!(error.exit_code() == 3 && error.hint.is_some(), "{error}");
     }
 }

@@ -19,15 +19,16 @@ use self::bench::args::BenchArgs;
 use self::matrix::options::Benchmark;
 use self::output::CommandOutput;
 use crate::error::Result;
+use crate::shutdown::Shutdown;
 
 /// `sobench [bench]`: one run, several in a matrix, or a list of what would be sent.
 ///
 /// # Errors
 /// Those of the flags and of the run.
-pub fn bench(flags: &BenchArgs) -> Result<CommandOutput> {
+pub fn bench(flags: &BenchArgs, shutdown: &Shutdown) -> Result<CommandOutput> {
     let output = match Benchmark::new(flags)? {
-        Benchmark::Run(plan) => Ok(bench::run::run(&plan)?.into()),
-        Benchmark::Matrix(plan) => matrix::command(&plan),
+        Benchmark::Run(plan) => Ok(bench::run::run(&plan, shutdown)?.into()),
+        Benchmark::Matrix(plan) => matrix::command(&plan, shutdown),
         Benchmark::DryRun(plan) => matrix::dry_run::command(&plan),
     };
     Ok(output?.or_save_with("--save-result, --html or --csv"))

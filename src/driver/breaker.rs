@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use super::stop::Stopper;
 use crate::load::{ErrorLimits, MIN_ENDED};
 use crate::observation::{Outcome, failure_words};
 use crate::printable::printable;
 use crate::run_event::{MAX_WORDS_CHARS, PassedLimit, Tripped};
+use crate::shutdown::Shutdown;
 
 /// Kinds of errors that are told apart when the commonest is looked for; what comes later counts by its outcome alone.
 const MAX_KINDS: usize = 64;
@@ -17,7 +17,7 @@ const MAX_KINDS: usize = 64;
 /// Counts the ends of one run's requests, and stops the run when it is enough.
 pub struct Breaker {
     limits: ErrorLimits,
-    stopper: Stopper,
+    shutdown: Shutdown,
     seen: Mutex<Seen>,
 }
 
@@ -63,9 +63,9 @@ pub fn is_error(outcome: &Outcome) -> Option<bool> {
 }
 
 impl Breaker {
-    /// Signals `stopper` when one of the limits is passed.
-    pub fn new(limits: ErrorLimits, stopper: Stopper) -> Self {
-        Self { limits, stopper, seen: Mutex::default() }
+    /// Drains the run when one of the limits is passed.
+    pub fn new(limits: ErrorLimits, shutdown: Shutdown) -> Self {
+        Self { limits, shutdown, seen: Mutex::default() }
     }
 
     /// A request ended. When the limit is passed, the run is stopped before this returns; told once.
@@ -75,8 +75,8 @@ impl Breaker {
         seen.count(outcome, is_error);
         let limit = self.limits.passed(&seen).filter(|_| !seen.has_tripped)?;
         seen.has_tripped = true;
-        if !self.stopper.break_off() {
-            // Somebody has ended the run before.
+        if !self.shutdown.drain() {
+            // It was asked to end before.
             return None;
         }
         // Of several that are equally common, always the same one.
@@ -113,9 +113,9 @@ impl Seen {
 
 #[cfg(test)]
 mod tests {
-    use super::super::stop::{StopState, stop};
     use super::*;
     use crate::observation::TransportCause;
+    use crate::shutdown::Stage;
 
     fn outcome(letter: char) -> Outcome {
         let body = || "no".to_owned();
@@ -136,15 +136,23 @@ mod tests {
     /// The place at which it fires, with all that it says; for the ends of requests, a letter each.
     #[track_caller]
     fn check(max_error_rate: Option<f64>, max_consecutive_errors: Option<usize>, ends: &str, expected: Option<(usize, &str)>) {
-        let (stopper, stop) = stop();
-        let breaker = Breaker::new(ErrorLimits { max_error_rate, max_consecutive_errors }, stopper);
+        let shutdown = Shutdown::new();
+        let breaker = Breaker::new(ErrorLimits { max_error_rate, max_consecutive_errors }, shutdown.clone());
         let ended = |(index, letter)| breaker.ended(index, &outcome(letter), Duration::from_millis(100 * index as u64));
         let fired: Vec<Tripped> = ends.chars().enumerate().filter_map(ended).collect();
         let said: Vec<_> = fired.iter().map(|it| (it.index, it.sentence("c", str::to_owned))).collect();
         let expected: Vec<_> = expected.into_iter().map(|(index, words)| (index, words.to_owned())).collect();
         assert_eq!(said, expected);
-        let state = if fired.is_empty() { StopState::Running } else { StopState::Draining };
-        assert_eq!((stop.state(), stop.is_broken_off()), (state, !fired.is_empty()));
+        assert_eq!(shutdown.stage(), if fired.is_empty() { Stage::Running } else { Stage::Draining });
+    }
+
+    #[test]
+    fn a_run_that_was_asked_to_end_does_not_trip() {
+        let shutdown = Shutdown::new();
+        let breaker = Breaker::new(ErrorLimits { max_error_rate: None, max_consecutive_errors: Some(1) }, shutdown.clone());
+        shutdown.request();
+        assert_eq!(breaker.ended(0, &outcome('c'), Duration::ZERO), None);
+        assert_eq!(shutdown.stage(), Stage::Draining);
     }
 
     #[test]
@@ -185,8 +193,7 @@ mod tests {
 
     #[test]
     fn secrets_are_taken_out_before_words_are_cut() {
-        let (stopper, _stop) = stop();
-        let breaker = Breaker::new(ErrorLimits { max_error_rate: None, max_consecutive_errors: Some(1) }, stopper);
+        let breaker = Breaker::new(ErrorLimits { max_error_rate: None, max_consecutive_errors: Some(1) }, Shutdown::new());
         let key = "sk-0123456789";
         let body = format!("{}{key} is no key", " ".repeat(3) + &"x".repeat(MAX_WORDS_CHARS - 30));
         let tripped = breaker.ended(0, &Outcome::Rejected { status: 401, body, advice: None }, Duration::ZERO).unwrap();

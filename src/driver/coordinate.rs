@@ -14,9 +14,9 @@ use std::fmt;
 use std::time::Duration;
 
 use super::clock::Begin;
-use super::stop::Stop;
 use crate::error::{Error, Result};
 use crate::shard::{ClockOffset, Shard};
+use crate::shutdown::Shutdown;
 use leader::Leader;
 use member::Member;
 
@@ -53,7 +53,7 @@ impl Coordination {
     ///
     /// # Errors
     /// There is no listening there, nobody listens in time, or the plan is another one; the user stopped it.
-    pub async fn join(options: &CoordinatorOptions, part: Shard, plan_sha256: &str, mut stop: Stop) -> Result<Self> {
+    pub async fn join(options: &CoordinatorOptions, part: Shard, plan_sha256: &str, shutdown: &Shutdown) -> Result<Self> {
         let joining = async {
             Ok(match part.number {
                 1 => Role::Leader(Leader::listen(options, part, plan_sha256).await?),
@@ -62,7 +62,7 @@ impl Coordination {
         };
         let role = tokio::select! {
             role = joining => role?,
-            () = stop.signalled() => return Err(stopped()),
+            () = shutdown.drain_requested() => return Err(stopped()),
         };
         Ok(Self { role, clock: None })
     }
@@ -71,8 +71,7 @@ impl Coordination {
     ///
     /// # Errors
     /// A shard did not come in time, left, or has another plan; the begin has passed; the user stopped it.
-    pub(super) async fn begin(&mut self, stop: &Stop) -> Result<Begin> {
-        let mut stop = stop.clone();
+    pub(super) async fn begin(&mut self, shutdown: &Shutdown) -> Result<Begin> {
         let beginning = async {
             match &mut self.role {
                 Role::Leader(leader) => leader.begin().await,
@@ -81,7 +80,7 @@ impl Coordination {
         };
         let (begin, clock) = tokio::select! {
             begun = beginning => begun?,
-            () = stop.signalled() => return Err(stopped()),
+            () = shutdown.drain_requested() => return Err(stopped()),
         };
         self.clock = Some(clock);
         Ok(begin)
@@ -101,12 +100,12 @@ impl Coordination {
     }
 
     /// Shard 1 stays until the others have measured their clocks, for as long as it waited for them to come; whether they have.
-    pub async fn leave(self, mut stop: Stop) -> bool {
+    pub async fn leave(self, shutdown: &Shutdown) -> bool {
         match self.role {
             Role::Member(_) => true,
             Role::Leader(leader) => tokio::select! {
                 all = leader.leave() => all,
-                () = stop.signalled() => false,
+                () = shutdown.drain_requested() => false,
             },
         }
     }

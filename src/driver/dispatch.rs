@@ -1,6 +1,7 @@
 //! The dispatcher: hands each case out when it is due and a slot is free, until sending ends. Knows no socket and no clock but
 //! through [`World`], so that tests step both.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,10 +12,10 @@ use tokio::task::JoinSet;
 use super::breaker::Breaker;
 use super::exchange::Prepared;
 use super::queue::Queue;
-use super::stop::Stop;
 use crate::observation::{Observation, Outcome, Timing};
 use crate::run_event::RunEvent;
 use crate::schedule::Until;
+use crate::shutdown::Shutdown;
 
 /// What the dispatcher needs of the world.
 pub(super) trait World: Send + Sync + 'static {
@@ -39,9 +40,9 @@ pub(super) struct Terms {
     /// The most requests under way at a time.
     pub(super) max_concurrency: Option<usize>,
     pub(super) until: Until,
-    pub(super) stop: Stop,
-    /// Ends the run where requests end badly.
-    pub(super) breaker: Option<Breaker>,
+    pub(super) shutdown: Shutdown,
+    /// Stops the run after too many errors.
+    pub(super) breaker: Breaker,
 }
 
 /// What became of a case's turn.
@@ -54,16 +55,17 @@ enum Turn {
 
 /// Sends the cases of `queue`, which are in the order in which they are due, and returns when the last request has ended.
 pub(super) async fn dispatch<W: World>(world: W, queue: Queue, terms: Terms, events: UnboundedSender<RunEvent>) {
-    let Terms { max_concurrency, until, mut stop, breaker } = terms;
+    let Terms { max_concurrency, until, shutdown, breaker } = terms;
     let (world, breaker) = (Arc::new(world), Arc::new(breaker));
     let mut slots = Slots::new(max_concurrency);
     let mut requests = JoinSet::new();
+    let mut drain_requested = pin!(shutdown.drain_requested());
     let mut is_over = false;
     for prepared in queue.in_turn(until) {
         if !is_over {
             let turn = tokio::select! {
                 biased;
-                () = stop.signalled() => Turn::Over,
+                () = &mut drain_requested => Turn::Over,
                 turn = turn(world.as_ref(), prepared.due, &mut slots, until) => turn,
             };
             if let Turn::Go { ready } = turn {
@@ -91,7 +93,7 @@ pub(super) async fn dispatch<W: World>(world: W, queue: Queue, terms: Terms, eve
 /// What a request has from the dispatcher.
 struct Going<W: World> {
     slot: Slot<W>,
-    breaker: Arc<Option<Breaker>>,
+    breaker: Arc<Breaker>,
     /// Since when nothing but the client itself holds it back.
     ready: Duration,
 }
@@ -101,8 +103,7 @@ async fn send<W: World>(world: Arc<W>, prepared: Prepared, place: W::Place, goin
     let _ = events.send(RunEvent::Sent { index: prepared.index });
     let mut observation = world.exchange(prepared, place).await;
     // Before the slot is free: nobody is to take it when this was the last error that the run puts up with.
-    let breaker = going.breaker.as_ref().as_ref();
-    let tripped = breaker.and_then(|breaker| breaker.ended(observation.case_index, &observation.outcome, world.now()));
+    let tripped = going.breaker.ended(observation.case_index, &observation.outcome, world.now());
     drop(going.slot);
     if let Some(tripped) = tripped {
         let _ = events.send(RunEvent::Tripped(Box::new(tripped)));

@@ -13,10 +13,10 @@ use reqwest::StatusCode;
 use super::client::{Client, DEFAULT_REQUEST_TIMEOUT, Limits};
 use super::clock::{Clock, as_ns};
 use super::dispatch::unsent;
-use super::stop::Stop;
 use super::way::{Broken, Message, Response};
 use crate::backend::{Adapter, Decoder, Fed, outcome_of_status};
 use crate::observation::{Advice, Observation, Outcome, Stage, TimeLimit, Timing, TransportCause};
+use crate::shutdown::Shutdown;
 
 /// What all requests of a run share.
 #[derive(Clone)]
@@ -26,7 +26,7 @@ pub(super) struct Sender {
     /// Whether the answers were asked for as streams.
     pub(super) stream: bool,
     pub(super) clock: Clock,
-    pub(super) stop: Stop,
+    pub(super) shutdown: Shutdown,
 }
 
 /// A request that is ready to go.
@@ -119,10 +119,9 @@ enum Cut {
 async fn unless_cut(exchange: impl Future<Output = Option<Outcome>>, sender: &Sender, heard_ns: &AtomicU64) -> Cut {
     let options = sender.client.options();
     let limit = options.request_timeout.unwrap_or(DEFAULT_REQUEST_TIMEOUT);
-    let stop = &sender.stop;
-    let mut listener = stop.clone();
+    let shutdown = &sender.shutdown;
     let mut exchange = pin!(exchange);
-    let mut cut = pin!(listener.cut(options.limits.drain_timeout));
+    let mut cut = pin!(shutdown.cut_off(options.limits.drain_timeout));
     let mut late = pin!(tokio::time::sleep(limit));
     let mut quiet = pin!(tokio::time::sleep(options.idle_timeout.unwrap_or(limit)));
     let mut is_armed = false;
@@ -130,7 +129,7 @@ async fn unless_cut(exchange: impl Future<Output = Option<Outcome>>, sender: &Se
         if let Poll::Ready(end) = exchange.as_mut().poll(cx) {
             return Poll::Ready(Cut::Not(end));
         }
-        if (!is_armed || stop.is_signalled()) && cut.as_mut().poll(cx).is_ready() {
+        if (!is_armed || shutdown.is_requested()) && cut.as_mut().poll(cx).is_ready() {
             return Poll::Ready(Cut::Stopped);
         }
         if (!is_armed || late.is_elapsed()) && late.as_mut().poll(cx).is_ready() {
@@ -354,7 +353,7 @@ mod tests {
             adapter: adapter(ServerKind::Vllm).into(),
             stream: true,
             clock: Clock::start(),
-            stop: Stop::never(),
+            shutdown: Shutdown::new(),
         }
     }
 

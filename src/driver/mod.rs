@@ -15,7 +15,6 @@ mod files;
 mod probe;
 mod queue;
 mod remedy;
-mod stop;
 mod tls;
 mod together;
 mod transport;
@@ -38,7 +37,6 @@ pub use endpoint::{ApiKey, Endpoint};
 pub use files::{connections_within, local_ports, make_room};
 pub use probe::{ModelInfo, Page, models, order, page, version, wait_ready};
 pub use remedy::names_a_remedy;
-pub use stop::{Stop, StopState, Stopper, stop};
 pub use together::{Beginning, Outside, PHASE, Seat, seats};
 pub(crate) use transport::Socket;
 
@@ -49,6 +47,7 @@ use crate::observation::{Observation, Outcome, TransportCause};
 use crate::run_event::{RunEvent, Tripped};
 use crate::schedule::{Schedule, Until};
 use crate::shard::Shard;
+use crate::shutdown::Shutdown;
 use clock::Clock;
 use cost::Meter;
 use dispatch::{Terms, World, dispatch, unsent};
@@ -80,8 +79,8 @@ pub struct Ran {
 /// Sends every case when it is due and observes what happens.
 ///
 /// Bodies are encoded before the clock starts. Due times count from the begin, one for each case; cases go out in the order of
-/// their due times, and wait in that order for a free slot where `max_concurrency` is set. After the first signal of `stop`, or at
-/// the schedule's end, no more requests are sent; requests under way have the drain timeout to end, or until the second signal.
+/// their due times, and wait in that order for a free slot where `max_concurrency` is set. After the first shutdown request,
+/// or at the schedule's end, no more requests are sent; requests in flight have the drain timeout to end, or until the second request.
 ///
 /// Every event goes to `on_event` as it comes, and nothing of it is kept.
 ///
@@ -110,7 +109,7 @@ pub async fn warm_up(
     request: &RequestOptions,
     cases: &[Case],
     part: Shard,
-    stop: Stop,
+    shutdown: &Shutdown,
 ) -> Result<Vec<Observation>> {
     let schedule = Schedule { part, ..Schedule::of(vec![Duration::ZERO; cases.len()]) };
     let queue = prepare(adapter.as_ref(), request, cases, &schedule, WARMUP_LABEL)?;
@@ -120,7 +119,7 @@ pub async fn warm_up(
             observations.push(*observation);
         }
     };
-    drive(client, adapter, request, queue, &schedule, stop.into(), keep).await?;
+    drive(client, adapter, request, queue, &schedule, shutdown.clone().into(), keep).await?;
     observations.sort_unstable_by_key(|observation| observation.case_index);
     Ok(observations)
 }
@@ -137,17 +136,17 @@ async fn drive(
     outside: Outside<'_>,
     mut on_event: impl FnMut(RunEvent),
 ) -> Result<Ran> {
-    let Outside { stop, breaker, mut beginning } = outside;
+    let Outside { shutdown, error_limits, mut beginning } = outside;
     let (wanted, spare) = ahead(queue.due(), client.options().max_concurrency);
     let (sender_of_events, mut events) = unbounded_channel();
-    let (begin, clock_off) = beginning.prepare(client.open_ahead(wanted, spare), &stop).await?;
+    let (begin, clock_off) = beginning.prepare(client.open_ahead(wanted, spare), &shutdown).await?;
     let others = beginning.others();
     let meter = Meter::start();
     let clock = begin.map_or_else(Clock::start, Clock::start_at);
     let max_concurrency = client.options().max_concurrency;
-    let breaker = breaker.map(|(limits, stopper)| Breaker::new(limits, stopper));
-    let terms = Terms { max_concurrency, until: schedule.until, stop: stop.clone(), breaker };
-    let sender = Sender { client: client.clone(), adapter, stream: request.stream, clock, stop };
+    let breaker = Breaker::new(error_limits, shutdown.clone());
+    let terms = Terms { max_concurrency, until: schedule.until, shutdown: shutdown.clone(), breaker };
+    let sender = Sender { client: client.clone(), adapter, stream: request.stream, clock, shutdown };
     // A set of one: dropping it, when the caller drops this future, ends the dispatcher and its requests with it.
     let mut dispatcher = JoinSet::new();
     dispatcher.spawn(dispatch(sender, queue, terms, sender_of_events));
@@ -188,10 +187,11 @@ pub async fn send_one(
     request: &RequestOptions,
     case: &Case,
     label: &str,
-    stop: Stop,
+    shutdown: &Shutdown,
 ) -> Result<Observation> {
     let body = adapter.encode(case, request).map_err(|unsendable| unsendable.into_error(case))?;
-    let sender = Sender { client: client.clone(), adapter, stream: request.stream, clock: Clock::start(), stop };
+    let shutdown = shutdown.clone();
+    let sender = Sender { client: client.clone(), adapter, stream: request.stream, clock: Clock::start(), shutdown };
     let label = match client.options().part {
         Shard::WHOLE => label.to_owned(),
         part => format!("{label}-shard-{}", part.number),

@@ -11,10 +11,10 @@ use tokio::sync::watch;
 
 use super::clock::{Begin, begin_at, begin_in};
 use super::coordinate::Coordination;
-use super::stop::{Stop, Stopper};
 use crate::error::{Error, Result};
 use crate::load::ErrorLimits;
 use crate::shard::ClockOffset;
+use crate::shutdown::Shutdown;
 
 /// From the instant at which everybody has come to the begin: time for every thread to wake up.
 const LEAD: Duration = Duration::from_millis(20);
@@ -29,9 +29,9 @@ const GONE: u32 = u32::MAX;
 /// What a run heeds from outside.
 #[derive(Debug)]
 pub struct Outside<'a> {
-    pub stop: Stop,
-    /// How many errors it puts up with, and what it is stopped by then.
-    pub breaker: Option<(ErrorLimits, Stopper)>,
+    /// Drained by the run itself when it passes its error limits.
+    pub shutdown: Shutdown,
+    pub error_limits: ErrorLimits,
     pub beginning: Beginning<'a>,
 }
 
@@ -61,7 +61,7 @@ impl Beginning<'_> {
     pub(super) async fn prepare(
         &mut self,
         open: impl Future<Output = ()>,
-        stop: &Stop,
+        shutdown: &Shutdown,
     ) -> Result<(Option<Begin>, Option<ClockOffset>)> {
         match self {
             Self::AtOnce => {
@@ -74,10 +74,9 @@ impl Beginning<'_> {
             }
             Self::At(start) => {
                 let begin = begin_at(*start).ok_or_else(|| passed(*start))?;
-                let mut stop = stop.clone();
                 tokio::select! {
                     () = begin.approach(OPENING) => {}
-                    () = stop.signalled() => {
+                    () = shutdown.drain_requested() => {
                         return Err(Error::interrupted("stopped before the begin of --start-at").hint("nothing was measured"));
                     }
                 }
@@ -85,7 +84,7 @@ impl Beginning<'_> {
                 Ok((Some(begin), None))
             }
             Self::Agreed(coordination) => {
-                let begin = coordination.begin(stop).await?;
+                let begin = coordination.begin(shutdown).await?;
                 open.await;
                 Ok((Some(begin), coordination.clock()))
             }
@@ -123,9 +122,9 @@ struct Table {
     begin: Begin,
 }
 
-impl From<Stop> for Outside<'_> {
-    fn from(stop: Stop) -> Self {
-        Self { stop, breaker: None, beginning: Beginning::AtOnce }
+impl From<Shutdown> for Outside<'_> {
+    fn from(shutdown: Shutdown) -> Self {
+        Self { shutdown, error_limits: ErrorLimits::default(), beginning: Beginning::AtOnce }
     }
 }
 

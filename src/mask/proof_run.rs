@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
@@ -22,6 +21,7 @@ use super::supervise::{Answered, Supervisor};
 use crate::constraint::Constraint;
 use crate::engine::{EngineName, Vocabulary};
 use crate::error::{Error, Result};
+use crate::shutdown::Shutdown;
 
 /// Findings that are made small, those of the most schemas; the rest is listed without a witness.
 const MAX_SHRUNK: usize = 150;
@@ -97,7 +97,7 @@ impl ProofRun {
     }
 }
 
-/// Carries out a plan; blocks until it is done or `stop` is set. Children are started by `command`.
+/// Carries out a plan; blocks until it is done or a shutdown is requested. Children are started by `command`.
 ///
 /// # Errors
 /// As [`super::run`].
@@ -105,7 +105,7 @@ pub fn prove(
     plan: &MaskPlan,
     effort: Effort,
     command: &WorkerCommand,
-    stop: &AtomicBool,
+    shutdown: &Shutdown,
     on_event: &dyn Fn(ProofEvent),
 ) -> Result<ProofRun> {
     plan.check()?;
@@ -113,7 +113,7 @@ pub fn prove(
     let corpora = corpus::load(plan)?;
     let mut ready = Vec::new();
     for engine in &plan.engines {
-        let Some(opened) = supervisor(plan, command, stop, *engine).probe()? else {
+        let Some(opened) = supervisor(plan, command, shutdown, *engine).probe()? else {
             return Err(Error::interrupted("stopped before anything was proved"));
         };
         ready.push(opened);
@@ -122,18 +122,18 @@ pub fn prove(
     let (file, notice) = RowsFile::<ProofRow>::open(plan.rows.as_deref(), plan.resume, &about)?;
     let mut notices = corpora.notices.clone();
     notices.extend(notice);
-    let supervisor = proving(plan, command, stop);
+    let supervisor = proving(plan, command, shutdown);
     let mut proving = Proving { plan, corpora: &corpora, supervisor: &supervisor, about: &about, on_event, file };
     let resumed = proving.entries(effort)?;
     let proved_ns = watch.elapsed_ns();
-    let clusters = if stop.load(Ordering::SeqCst) { Vec::new() } else { proving.clusters()? };
-    let interrupted = stop.load(Ordering::SeqCst);
+    let clusters = if shutdown.is_requested() { Vec::new() } else { proving.clusters()? };
+    let interrupted = shutdown.is_requested();
     let (wall_ns, rows) = (watch.elapsed_ns(), proving.file.rows());
     let shrink_ns = wall_ns - proved_ns;
     Ok(ProofRun { about, effort, clusters, began, wall_ns, shrink_ns, resumed, interrupted, notices, rows })
 }
 
-fn proving<'a>(plan: &MaskPlan, command: &'a WorkerCommand, stop: &'a AtomicBool) -> Supervisor<'a> {
+fn proving<'a>(plan: &MaskPlan, command: &'a WorkerCommand, shutdown: &'a Shutdown) -> Supervisor<'a> {
     let setup = Setup {
         engine: plan.engines[0],
         policy: plan.policy.clone(),
@@ -145,7 +145,7 @@ fn proving<'a>(plan: &MaskPlan, command: &'a WorkerCommand, stop: &'a AtomicBool
         spellings: Vec::new(),
         prove: plan.engines.clone(),
     };
-    Supervisor::new(command, setup, Duration::from_millis(plan.timeout_ms), plan.jobs, stop)
+    Supervisor::new(command, setup, Duration::from_millis(plan.timeout_ms), plan.jobs, shutdown)
 }
 
 struct Proving<'a> {
@@ -308,8 +308,8 @@ fn constraint_of(entry: &Selected) -> Option<Constraint> {
     serde_json::from_str::<Bare>(&entry.json).ok().map(|it| it.constraint)
 }
 
-/// Checks witnesses again, in the order given; those that were reached where `stop` was set. Each is checked with the engine, the policy and the
-/// vocabulary that it names.
+/// Checks witnesses again, in the order given; those that were reached if a shutdown was requested. Each is checked with the engine, the
+/// policy and the vocabulary that it names.
 ///
 /// # Errors
 /// Children that cannot be started, or engines that cannot be opened.
@@ -317,7 +317,7 @@ pub fn replay(
     witnesses: &[Witness],
     plan: &MaskPlan,
     command: &WorkerCommand,
-    stop: &AtomicBool,
+    shutdown: &Shutdown,
 ) -> Result<Vec<Option<Standing>>> {
     let mut standings: Vec<Option<Standing>> = vec![None; witnesses.len()];
     let mut left: Vec<usize> = (0..witnesses.len()).collect();
@@ -334,7 +334,7 @@ pub fn replay(
             eos_token: first.eos_token.clone(),
             ..plan.clone()
         };
-        let supervisor = proving(&plan, command, stop);
+        let supervisor = proving(&plan, command, shutdown);
         let jobs: Vec<Job> = alike.iter().map(|place| check_job(&witnesses[*place])).collect();
         supervisor.ask(&jobs, &mut |(place, answer)| {
             let standing = match answer {

@@ -1,7 +1,6 @@
 //! A measurement from plan to rows. Knows the order of things, not how one is done.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::available_parallelism;
 use std::time::{Duration, SystemTime};
 
@@ -16,6 +15,7 @@ use super::supervise::{Batched, Supervisor};
 use crate::engine::EngineName;
 use crate::error::{Error, Result};
 use crate::shard::Shard;
+use crate::shutdown::Shutdown;
 
 /// Tokens that an instance has at least to be walked in a batch: shorter ones are mostly beginnings.
 const MIN_BATCH_TOKENS: u32 = 16;
@@ -78,19 +78,19 @@ impl MaskRun {
     }
 }
 
-/// Carries out a plan; blocks until it is done or `stop` is set. Children are started by `command`.
+/// Carries out a plan; blocks until it is done or a shutdown is requested. Children are started by `command`.
 ///
 /// # Errors
 /// A plan, corpus or rows file that cannot be used; an engine that cannot be opened; children that cannot be started. Rows that
 /// were made before are in the rows file.
-pub fn run(plan: &MaskPlan, command: &WorkerCommand, stop: &AtomicBool, on_event: &dyn Fn(MaskEvent<'_>)) -> Result<MaskRun> {
+pub fn run(plan: &MaskPlan, command: &WorkerCommand, shutdown: &Shutdown, on_event: &dyn Fn(MaskEvent<'_>)) -> Result<MaskRun> {
     plan.check()?;
     let (began, watch) = (wall_clock(), Stopwatch::start());
     let corpora = corpus::load(plan)?;
     let mut supervisors = Vec::new();
     let mut ready = Vec::new();
     for engine in &plan.engines {
-        let supervisor = supervisor(plan, command, stop, *engine);
+        let supervisor = supervisor(plan, command, shutdown, *engine);
         let Some(opened) = supervisor.probe()? else {
             return Err(Error::interrupted("stopped before anything was measured"));
         };
@@ -102,13 +102,13 @@ pub fn run(plan: &MaskPlan, command: &WorkerCommand, stop: &AtomicBool, on_event
     let mut notices = corpora.notices.clone();
     notices.extend(notice);
     notices.extend(plan.shard.map(part_notice));
-    let mut running = Running { plan, corpora: &corpora, on_event, stop, about, file, batches: Vec::new(), notices };
+    let mut running = Running { plan, corpora: &corpora, on_event, shutdown, about, file, batches: Vec::new(), notices };
     running.start();
     for (place, supervisor) in supervisors.iter().enumerate() {
         running.engine(place, supervisor)?;
     }
     let Running { about, file, batches, notices, .. } = running;
-    let interrupted = stop.load(Ordering::SeqCst);
+    let interrupted = shutdown.is_requested();
     Ok(MaskRun { about, batches, began, wall_ns: watch.elapsed_ns(), interrupted, notices, rows: file.rows() })
 }
 
@@ -124,7 +124,7 @@ pub(super) fn part_notice(shard: Shard) -> String {
 pub(super) fn supervisor<'a>(
     plan: &MaskPlan,
     command: &'a WorkerCommand,
-    stop: &'a AtomicBool,
+    shutdown: &'a Shutdown,
     engine: EngineName,
 ) -> Supervisor<'a> {
     let setup = Setup {
@@ -138,7 +138,7 @@ pub(super) fn supervisor<'a>(
         spellings: plan.spellings.clone(),
         prove: Vec::new(),
     };
-    Supervisor::new(command, setup, Duration::from_millis(plan.timeout_ms), plan.jobs, stop)
+    Supervisor::new(command, setup, Duration::from_millis(plan.timeout_ms), plan.jobs, shutdown)
 }
 
 pub(super) fn about(plan: &MaskPlan, corpora: &Corpora, ready: &[Ready]) -> MaskRecord {
@@ -193,7 +193,7 @@ struct Running<'a> {
     plan: &'a MaskPlan,
     corpora: &'a Corpora,
     on_event: &'a dyn Fn(MaskEvent<'_>),
-    stop: &'a AtomicBool,
+    shutdown: &'a Shutdown,
     about: MaskRecord,
     file: RowsFile<Row>,
     batches: Vec<BatchRow>,
@@ -207,7 +207,7 @@ impl Running<'_> {
     }
 
     fn engine(&mut self, place: usize, supervisor: &Supervisor<'_>) -> Result<()> {
-        if self.stop.load(Ordering::SeqCst) {
+        if self.shutdown.is_requested() {
             return Ok(());
         }
         let engine = self.plan.engines[place];
@@ -239,7 +239,7 @@ impl Running<'_> {
     fn batch(&mut self, engine: EngineName, supervisor: &Supervisor<'_>) -> Result<()> {
         let most = self.plan.batch_sizes.iter().copied().max().unwrap_or(0);
         // Which entries are in a batch is the whole corpus' matter.
-        if most == 0 || self.plan.shard.is_some() || self.stop.load(Ordering::SeqCst) {
+        if most == 0 || self.plan.shard.is_some() || self.shutdown.is_requested() {
             return Ok(());
         }
         let chosen = self.chosen(engine, most)?;

@@ -13,7 +13,7 @@ use super::{Cell, Preflight, PreflightConditions, label};
 use crate::backend::{Adapter, ConstraintDialect, RequestOptions, Sampling, ServerKind, adapter};
 use crate::case::Case;
 use crate::constraint::{Constraint, GrammarDialect};
-use crate::driver::{self, Client, DriverOptions, Stop, StopState};
+use crate::driver::{self, Client, DriverOptions};
 use crate::enforcement::Kind;
 use crate::enforcement::Spelling;
 use crate::enforcement::{Cause, Class, Finding};
@@ -22,6 +22,7 @@ use crate::error::{Error, Result};
 use crate::evaluate::{EvaluateOptions, Evaluator};
 use crate::observation::{Observation, Outcome, TransportCause};
 use crate::printable::printable_body;
+use crate::shutdown::Shutdown;
 use crate::verdict::Verdict;
 
 /// The most tokens of a first answer: enough for every text that is allowed, a letter a token.
@@ -75,12 +76,12 @@ pub enum Extent {
     BeforeRun,
 }
 
-/// Asks everything, until `stop`. `told` hears of each cell as it is found.
+/// Asks everything, until the first shutdown request. `told` hears of each cell as it is found.
 ///
 /// # Errors
 /// Environment errors with the server's own words: nobody answers, or the very same request is refused without a constraint, so
 /// that nothing could be told of constraints. Stopped by the user.
-pub async fn run(client: &Client, options: &Options, stop: Stop, mut told: impl FnMut(&Cell)) -> Result<Preflight> {
+pub async fn run(client: &Client, options: &Options, shutdown: &Shutdown, mut told: impl FnMut(&Cell)) -> Result<Preflight> {
     let client =
         Client::new(DriverOptions { request_timeout: Some(options.timeout), idle_timeout: None, ..client.options().clone() })?;
     let is_whole = options.extent == Extent::Whole;
@@ -95,7 +96,7 @@ pub async fn run(client: &Client, options: &Options, stop: Stop, mut told: impl 
         asked: Vec::new(),
         options,
         client,
-        stop,
+        shutdown: shutdown.clone(),
     };
     asking.ask_control().await?;
     let facts = self::facts(&asking.client).await;
@@ -132,7 +133,7 @@ pub async fn facts(client: &Client) -> ServerFacts {
 
 struct Asking<'a> {
     client: Client,
-    stop: Stop,
+    shutdown: Shutdown,
     adapter: Arc<dyn Adapter>,
     options: &'a Options,
     words: Words,
@@ -267,8 +268,8 @@ impl Asking<'_> {
         let label = format!("preflight-{}", self.requests);
         self.requests += 1;
         let adapter = Arc::clone(&self.adapter);
-        let seen = driver::send_one(&self.client, adapter, request, case, &label, self.stop.clone()).await?;
-        if self.stop.state() != StopState::Running {
+        let seen = driver::send_one(&self.client, adapter, request, case, &label, &self.shutdown).await?;
+        if self.shutdown.is_requested() {
             return Err(Error::interrupted("stopped during the preflight").hint("nothing was measured"));
         }
         Ok(seen)

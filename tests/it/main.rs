@@ -44,6 +44,9 @@ mod score;
 mod scripted;
 mod server;
 mod shards;
+// Signals as Unix has them.
+#[cfg(unix)]
+mod signals;
 mod streams;
 mod suite;
 mod support;

@@ -1,11 +1,11 @@
 //! Measuring engines in child processes: the real thing on a small corpus, and children that go wrong in every way they can.
 
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
 
 use sobench::engine::EngineName;
 use sobench::mask::row::{DeclineClass, InstanceOutcome, Row, Spelling};
 use sobench::mask::{CorpusSource, MaskPlan, MaskRun, WorkerCommand, run};
+use sobench::shutdown::Shutdown;
 
 use crate::support::in_package;
 
@@ -29,7 +29,7 @@ fn outcomes(row: &Row, spelling: Spelling) -> Vec<&InstanceOutcome> {
 #[test]
 fn llguidance_does_to_a_small_corpus_what_is_known_of_it() {
     let plan = MaskPlan { corpora: corpus("fixtures/mask/maskbench"), batch_sizes: vec![1, 3], ..MaskPlan::default() };
-    let run = run(&plan, &this_program(), &AtomicBool::new(false), &|_| ()).unwrap();
+    let run = run(&plan, &this_program(), &Shutdown::new(), &|_| ()).unwrap();
     assert!(!run.interrupted && run.notices.is_empty(), "{:?}", run.notices);
     let rows = rows(&run);
     let names: Vec<&str> = rows.iter().map(|row| &*row.entry).collect();
@@ -68,7 +68,6 @@ fn llguidance_does_to_a_small_corpus_what_is_known_of_it() {
 mod children {
     use std::cell::RefCell;
     use std::path::Path;
-    use std::sync::atomic::Ordering;
 
     use sobench::mask::MaskEvent;
     use sobench::mask::row::{Stage, StopCause};
@@ -124,7 +123,7 @@ mod children {
     }
 
     fn measure(plan: &MaskPlan) -> MaskRun {
-        run(plan, &sh(), &AtomicBool::new(false), &|_| ()).unwrap()
+        run(plan, &sh(), &Shutdown::new(), &|_| ()).unwrap()
     }
 
     #[test]
@@ -203,10 +202,10 @@ mod children {
         let path = folder.path().join("rows.jsonl");
         let base = plan(folder.path(), &["fine1", "fine2", "exit", "fine3"]);
         let kept = MaskPlan { rows: Some(path.clone()), ..base };
-        let stop = AtomicBool::new(false);
-        let stopped = run(&kept, &sh(), &stop, &|event| {
+        let shutdown = Shutdown::new();
+        let stopped = run(&kept, &sh(), &shutdown, &|event| {
             if matches!(event, MaskEvent::RowDone { .. }) {
-                stop.store(true, Ordering::SeqCst);
+                shutdown.request();
             }
         });
         let stopped = stopped.unwrap();
@@ -217,7 +216,7 @@ mod children {
         std::fs::write(&path, &bytes[..bytes.len() - 5]).unwrap();
         let resumed = MaskPlan { resume: true, ..kept.clone() };
         let started = RefCell::new(None);
-        let whole = run(&resumed, &sh(), &AtomicBool::new(false), &|event| {
+        let whole = run(&resumed, &sh(), &Shutdown::new(), &|event| {
             if let MaskEvent::Started { rows, resumed } = event {
                 *started.borrow_mut() = Some((rows, resumed));
             }
@@ -235,7 +234,7 @@ mod children {
             ),
             (kept, "exists already"),
         ] {
-            let error = run(&changed, &sh(), &AtomicBool::new(false), &|_| ()).unwrap_err();
+            let error = run(&changed, &sh(), &Shutdown::new(), &|_| ()).unwrap_err();
             assert!(error.what.contains(words), "{error}");
         }
     }
@@ -253,7 +252,7 @@ mod children {
     #[test]
     fn a_job_that_is_not_understood_is_an_error_of_the_run_and_no_engine_s() {
         let folder = tempfile::tempdir().unwrap();
-        let error = run(&plan(folder.path(), &["fine", "garbled", "fine"]), &sh(), &AtomicBool::new(false), &|_| ()).unwrap_err();
+        let error = run(&plan(folder.path(), &["fine", "garbled", "fine"]), &sh(), &Shutdown::new(), &|_| ()).unwrap_err();
         assert!(error.what.contains("could not read its job, garbled: hm"), "{error}");
     }
 
@@ -268,10 +267,12 @@ mod children {
             (sh(r#"echo '{"crashed":{"words":""}}'"#), "broke the protocol"),
             (WorkerCommand { program: PathBuf::from("/no/such/program"), arguments: Vec::new() }, "cannot start"),
         ] {
-            let error = run(&plan, &command, &AtomicBool::new(false), &|_| ()).unwrap_err();
+            let error = run(&plan, &command, &Shutdown::new(), &|_| ()).unwrap_err();
             assert!(error.what.contains(words), "{error}");
         }
-        let stopped = run(&plan, &sh("sleep 600"), &AtomicBool::new(true), &|_| ()).unwrap_err();
+        let shutdown = Shutdown::new();
+        shutdown.request();
+        let stopped = run(&plan, &sh("sleep 600"), &shutdown, &|_| ()).unwrap_err();
         assert_eq!(stopped.exit_code(), 130);
     }
 }

@@ -10,11 +10,12 @@ use std::time::Duration;
 use serde_json::Value;
 use sobench::backend::{ConstraintDialect, ServerKind};
 use sobench::constraint::GrammarDialect;
-use sobench::driver::{Client, DriverOptions, Endpoint, Stop};
+use sobench::driver::{Client, DriverOptions, Endpoint};
 use sobench::engine::EngineName;
 use sobench::error::Result;
 use sobench::preflight::{self, Cause, Class, Extent, Kind, Options, Preflight, Product};
 use sobench::server::{EmbeddedOptions, EmbeddedServer, Fault, GuidedFields};
+use sobench::shutdown::Shutdown;
 
 use crate::scripted::{Scripted, nobody};
 use crate::support::{in_package, sobench};
@@ -55,7 +56,7 @@ async fn try_asked(base_url: &str, options: &Options) -> Result<Preflight> {
         insecure: false,
     };
     let client = Client::new(DriverOptions::plain(endpoint))?;
-    preflight::run(&client, options, Stop::never(), |_| {}).await
+    preflight::run(&client, options, &Shutdown::new(), |_| {}).await
 }
 
 async fn asked(base_url: &str, options: &Options) -> Preflight {

@@ -13,8 +13,9 @@ use std::time::Duration;
 
 use sobench::backend::{Adapter, ConstraintDialect, Input, RequestOptions, Sampling, ServerKind, adapter};
 use sobench::case::{Case, Prompt};
-use sobench::driver::{Client, DriverOptions, Endpoint, Stop, send_one};
+use sobench::driver::{Client, DriverOptions, Endpoint, send_one};
 use sobench::observation::Observation;
+use sobench::shutdown::Shutdown;
 use sobench::sound::Clip;
 
 fn case(id: &str) -> Case {
@@ -55,7 +56,7 @@ async fn observe(options: DriverOptions, kind: ServerKind, stream: bool) -> Obse
     if kind.input() == Input::Audio {
         case.prompt = Prompt::Audio(Arc::new(Clip::new("a.wav", "sound")));
     }
-    send_one(&client, shared(kind), &request(stream), &case, "trial", Stop::never()).await.unwrap()
+    send_one(&client, shared(kind), &request(stream), &case, "trial", &Shutdown::new()).await.unwrap()
 }
 
 /// Instants must come in the order of what happened, whatever happened.

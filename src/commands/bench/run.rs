@@ -10,7 +10,6 @@ mod extent;
 mod files;
 mod first_use;
 mod judge;
-mod leave;
 pub(crate) mod lora;
 mod named_model;
 mod place;
@@ -35,12 +34,11 @@ use self::beside::{Probe, Profile, spec_decode};
 pub use self::first_use::FirstUse;
 use self::first_use::first_use;
 use self::judge::Judging;
-use self::leave::unless_left;
 use self::preflight::Settling;
 use self::room::room_notices;
 use self::sending::Sending;
-pub use self::setting::{Company, Past, Setting};
-use self::setting::{Listening, stopped_early};
+use self::setting::stopped_early;
+pub use self::setting::{Company, Past, Setting, report_stage};
 use crate::backend::{self, Adapter};
 use crate::case::Case;
 use crate::commands::bench::options::{OutputPlan, RunPlan, Target};
@@ -49,7 +47,7 @@ use crate::commands::output::CommandOutput;
 use crate::compare;
 use crate::dataset::{self, Dataset, DatasetPlan};
 use crate::dates;
-use crate::driver::{Beginning, Coordination, Ran, StopState, Stopper};
+use crate::driver::{Beginning, Coordination, Ran};
 use crate::enforcement::Enforcement;
 use crate::error::{Error, Result};
 use crate::evaluate::Evaluator;
@@ -67,7 +65,7 @@ use crate::runlog::write::{Secrets, Sink, Writing, event_channel};
 use crate::runlog::{Keep, RunLog};
 use crate::schedule::{Schedule, due_times};
 use crate::shard::{ClockOffset, Shard};
-use crate::shutdown::Wishes;
+use crate::shutdown::{Shutdown, unless_left};
 use crate::terminal;
 use crate::terminal::Mode;
 use crate::tokenizer::Tokenizer;
@@ -168,8 +166,9 @@ impl From<Finished> for CommandOutput {
 ///
 /// # Errors
 /// Whatever keeps the run from beginning: wrong input, no server, a failing trial run; or a result that cannot be saved.
-pub fn run(plan: &RunPlan) -> Result<Finished> {
-    run_in(plan, &Setting::default(), &mut |_| {})
+pub fn run(plan: &RunPlan, shutdown: &Shutdown) -> Result<Finished> {
+    let setting = Setting { past: Past::default(), shutdown: shutdown.clone(), listens: true, company: None };
+    run_in(plan, &setting, &mut |_| {})
 }
 
 /// Runs a benchmark in a setting of its own, and shows every request with its verdict before they are forgotten.
@@ -190,7 +189,7 @@ pub fn run_in(plan: &RunPlan, setting: &Setting, look: &mut dyn FnMut(&RunLog)) 
     let tokenizer = plan.settings.tokenizer.as_deref().map_or_else(|| Ok(Tokenizer::embedded()), Tokenizer::open)?;
     let tokenizer =
         Arc::new(tokenizer.with_template_variables(plan.settings.request.template_variables.clone().unwrap_or_default()));
-    let mut session = Session::open(plan, &runtime, setting.wish())?;
+    let mut session = Session::open(plan, &runtime, &setting.shutdown)?;
     let mut dataset = load(&plan.settings.dataset, plan.part(), &session, &tokenizer, &runtime, setting)?;
     if let Some(lora) = &plan.settings.request.lora {
         dataset.notices.push(lora::assign(&mut dataset.cases, lora, plan.settings.dataset.seed));
@@ -215,8 +214,9 @@ pub fn run_in(plan: &RunPlan, setting: &Setting, look: &mut dyn FnMut(&RunLog)) 
     // The log has the cases from here on.
     drop(dataset);
     let gathered = driven.gathered.take();
-    let finished = finish(plan, &session, driven, Judging { evaluator, tokenizer, runtime: &runtime }, look);
-    start::part(gathered, || setting.listen(&runtime).stop, &runtime);
+    let judging = Judging { evaluator, tokenizer, runtime: &runtime, shutdown: &setting.shutdown };
+    let finished = finish(plan, &session, driven, judging, look);
+    start::part(gathered, setting, &runtime);
     finished
 }
 
@@ -319,8 +319,8 @@ fn load(
     let plan =
         DatasetPlan { grammar_dialect: session.grammar_dialect, grammar_spelling: session.grammar_spelling, ..plan.clone() };
     let tokenizer = Arc::clone(tokenizer);
-    let mut wish = setting.wish();
-    let loaded = runtime.block_on(unless_left(move || dataset::load(&plan, &tokenizer), wish.signalled()))?;
+    let loading = unless_left("a run", move || dataset::load(&plan, &tokenizer), setting.shutdown.drain_requested());
+    let loaded = runtime.block_on(loading)?;
     let dataset = loaded.unwrap_or_else(|| Err(stopped_early()))?;
     match dataset.cases.len() {
         cases if part.share(cases) == 0 => {
@@ -345,8 +345,8 @@ fn drive(
     let due = due_times(cases.len(), traffic.pace, traffic.burstiness, plan.settings.dataset.seed);
     let part = plan.part();
     let schedule = Schedule { due: setting.due(due, traffic.until), until: traffic.until, part };
-    let Listening { stop, stopper, watcher } = setting.listen(runtime);
-    let settling = Settling { settings: &plan.settings, session, adapter: &adapter, stop: &stop };
+    let (shutdown, listener) = setting.listen()?;
+    let settling = Settling { settings: &plan.settings, session, adapter: &adapter, shutdown: &shutdown };
     let candidates = settling.candidates(cases)?;
     let mut notices = room_notices(plan.own_cap(), session, part.share(cases.len()), setting.runs());
     notices.iter().for_each(|notice| terminal::warn(notice));
@@ -362,8 +362,8 @@ fn drive(
         session.speak(&plan.settings.constraint, settled.request.dialect);
     }
     let company = setting.company.as_ref();
-    let breaker = Some((traffic.error_limits, stopper));
-    let sending = Sending { session, adapter, request: &settled.request, stop, breaker, company };
+    let error_limits = traffic.error_limits;
+    let sending = Sending { session, adapter, request: &settled.request, shutdown, error_limits, company };
     let trial = settled.trial;
     notices.extend(setting.notice());
     setting.meet(runtime);
@@ -376,7 +376,7 @@ fn drive(
     let before = Before { trials, known, warmups, enforcement, notices };
     let record = record::record(plan, session, dataset, &schedule, tokenizer, before);
     let drafted_before = runtime.block_on(spec_decode(session));
-    let mut gathered = start::gather(&plan.start, &record, &sending.stop, runtime)?;
+    let mut gathered = start::gather(&plan.start, &record, &sending.shutdown, runtime)?;
     let beginning = start::beginning(&plan.start, gathered.as_mut());
     let (ran, probed, sink, mut notices) = logged(plan, &sending, &schedule, cases, beginning, record, runtime)?;
     let (clock, unmeasured) = start::measured_again(gathered.as_mut(), runtime);
@@ -384,9 +384,10 @@ fn drive(
     let drafted = runtime.block_on(spec_decode(session));
     let drafted = drafted_before.zip(drafted).and_then(|(before, after)| SpecDecode::between(&before, &after));
     notices.extend(runtime.block_on(profiled(plan.settings.request.profile, session, Profile::Stop)));
-    let interrupted = sending.stop.state() != StopState::Running && !sending.stop.is_broken_off();
-    watcher.abort();
-    let broken_off = ran.tripped.as_ref().map(|it| broken_off(&secrets(&plan.target), it, cases));
+    // A run that tripped was not asked to end before.
+    let interrupted = sending.shutdown.is_requested() && ran.tripped.is_none();
+    drop(listener);
+    let broken_off = ran.tripped.as_ref().map(|tripped| broken_off(&secrets(&plan.target), tripped, cases));
     notices.extend(ran.cost.refused_stamps.map(refused_stamps));
     notices.extend(extent::notice(plan.settings.dataset.name, schedule.until, part.share(cases.len()), ran.cases));
     Ok(Driven { ran, sink, probed, spec_decode: drafted, interrupted, broken_off, first_use, notices, clock, gathered })
@@ -476,17 +477,4 @@ fn refused_stamps(count: u64) -> String {
         "{count} of the kernel's stamps of arriving packets cannot be true (the wall clock was set during the run, or packets came out of \
          order): the instant of reading stands in their place"
     )
-}
-
-/// The first wish to end stops sending and lets requests under way end, the second cuts them off.
-async fn watch_wishes(stopper: Stopper, mut wishes: Wishes) {
-    loop {
-        wishes.next().await;
-        match stopper.signal() {
-            StopState::Draining => {
-                terminal::say("stopping: requests under way may end; press Ctrl-C again to cut them off");
-            }
-            _ => terminal::say("stopping now"),
-        }
-    }
 }

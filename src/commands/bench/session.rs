@@ -11,11 +11,12 @@ use crate::backend::{ConstraintDialect, RequestOptions};
 use crate::commands::bench::options::{RunPlan, ServerTarget, Target};
 use crate::commands::flags::embedded::Pace;
 use crate::constraint::{Constraint, GrammarDialect, GrammarSpelling};
-use crate::driver::{self, Client, DriverOptions, Endpoint, Limits, ModelInfo, Stop};
+use crate::driver::{self, Client, DriverOptions, Endpoint, Limits, ModelInfo};
 use crate::engine::{EngineName, EnginePolicy, Route};
 use crate::error::{Error, Result};
 use crate::record::{ConstraintSettings, Engine, EngineChoice, EngineWork, Settings};
 use crate::server::{self, EmbeddedOptions, EmbeddedServer, SYNTHETIC_MODEL};
+use crate::shutdown::Shutdown;
 
 /// Requests to the embedded server carry their number, so that the same run gets the same answer to each of them.
 const EMBEDDED_REQUEST_ID_PREFIX: &str = "sobench-";
@@ -50,7 +51,7 @@ impl Session {
     ///
     /// # Errors
     /// Nobody does, or the plan asks for what this server cannot be sent; it was stopped.
-    pub fn open(plan: &RunPlan, runtime: &Runtime, mut stop: Stop) -> Result<Self> {
+    pub fn open(plan: &RunPlan, runtime: &Runtime, shutdown: &Shutdown) -> Result<Self> {
         match &plan.target {
             Target::Embedded { engine, policy, pace } => Self::embedded(plan, *engine, policy, *pace),
             Target::Server(target) => {
@@ -58,7 +59,7 @@ impl Session {
                 runtime.block_on(async {
                     tokio::select! {
                         opened = Self::running(plan, client, target) => opened,
-                        () = stop.signalled() => Err(Error::interrupted("stopped while a server was waited for").hint("nothing was measured")),
+                        () = shutdown.drain_requested() => Err(Error::interrupted("stopped while a server was waited for").hint("nothing was measured")),
                     }
                 })
             }

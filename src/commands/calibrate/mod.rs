@@ -21,6 +21,7 @@ use serde::Serialize;
 use self::options::{CalibrateArgs, CalibrateOptions, FloorArgs};
 use super::output::CommandOutput;
 use crate::error::Result;
+use crate::shutdown::Shutdown;
 
 pub use errors::{Compared, Spread};
 
@@ -28,8 +29,8 @@ pub use errors::{Compared, Spread};
 ///
 /// # Errors
 /// As [`command::run`].
-pub fn run(flags: &CalibrateArgs) -> Result<CommandOutput> {
-    command::run(&CalibrateOptions::new(flags)?)
+pub fn run(flags: CalibrateArgs, shutdown: &Shutdown) -> Result<CommandOutput> {
+    shutdown.or_abandon(move || command::run(&CalibrateOptions::new(&flags)?))
 }
 
 /// The server of known timing: JSON lines over its standard streams.

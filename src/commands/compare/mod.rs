@@ -10,13 +10,17 @@ use crate::compare::{compare, files};
 use crate::error::{Error, Result};
 use crate::exit_codes::{DONE, NOT_COMPARABLE, NOT_KEPT};
 use crate::output_format::OutputFormat;
+use crate::shutdown::Shutdown;
 
 /// Compares what the flags name.
 ///
 /// # Errors
 /// A file that cannot be read or is no result; a baseline that cannot be written.
-pub fn run(flags: &CompareArgs) -> Result<CommandOutput> {
-    let options = CompareOptions::new(flags)?;
+pub fn run(flags: CompareArgs, shutdown: &Shutdown) -> Result<CommandOutput> {
+    shutdown.or_abandon(move || compare_files(&CompareOptions::new(&flags)?))
+}
+
+fn compare_files(options: &CompareOptions) -> Result<CommandOutput> {
     let sides = options.sides.iter().map(|words| files::side(words)).collect::<Result<Vec<Side>>>()?;
     let mut lines = Vec::new();
     if let (Some(path), Some(first)) = (&options.write_baseline, sides.first()) {

@@ -2,8 +2,6 @@
 
 use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::commands::flags::paths::{InputPath, OutputPath};
 use crate::commands::flags::rendering::RenderingArgs;
@@ -19,7 +17,7 @@ use crate::mask::row::Row;
 use crate::mask::{self, MaskEvent, MaskRun, MergedRows, WorkerCommand};
 use crate::output_format::OutputFormat;
 use crate::printable::printable;
-use crate::shutdown;
+use crate::shutdown::Shutdown;
 use crate::terminal;
 use crate::terminal::{Mode, Progress, Words};
 
@@ -34,11 +32,10 @@ const WORDS_MAX_CHARS: usize = 300;
 /// # Errors
 /// Whatever keeps the measurement from beginning, a report's file that cannot be written among it, and rows that cannot be read again. A report that cannot be written
 /// after all is told at the end, with exit code 3: it costs neither the measurement nor what is printed.
-pub fn run(options: &MaskOptions) -> Result<CommandOutput> {
+pub fn run(options: &MaskOptions, shutdown: &Shutdown) -> Result<CommandOutput> {
     options.output.files().try_for_each(try_file)?;
-    let stop = Arc::new(AtomicBool::new(false));
-    watch_wishes(Arc::clone(&stop))?;
-    let measured = measure(options, &stop)?;
+    let _listener = super::listen(shutdown)?;
+    let measured = measure(options, shutdown)?;
     let summary = Summary::build(measurement(&measured), || Ok(measured.rows()))?;
     let mut stdout = rendered(options.output.format, &summary, measured.rows())?;
     let mut output =
@@ -115,11 +112,11 @@ fn rendered(format: OutputFormat, summary: &Summary, rows: impl Iterator<Item = 
     })
 }
 
-fn measure(options: &MaskOptions, stop: &AtomicBool) -> Result<MaskRun> {
+fn measure(options: &MaskOptions, shutdown: &Shutdown) -> Result<MaskRun> {
     let mode = Mode::detect(!options.output.disable_tqdm);
     let progress = std::sync::OnceLock::new();
     let words = Words { unit: "rows", failed: "stopped early" };
-    let measured = mask::run(&options.mask, &WorkerCommand::current()?, stop, &|event| match event {
+    let measured = mask::run(&options.mask, &WorkerCommand::current()?, shutdown, &|event| match event {
         MaskEvent::Started { rows, resumed } => {
             if resumed > 0 {
                 terminal::say(&format!("{resumed} of {rows} rows are there already"));
@@ -205,12 +202,4 @@ pub(crate) fn try_file(path: &Path) -> Result<()> {
 fn cannot_write(path: &Path, error: &std::io::Error) -> Error {
     Error::environment(format!("cannot write the report ({error}): {}", path.display()))
         .hint("name a file in a folder that is there and may be written to")
-}
-
-/// The first wish to end stops the measurement, with a report of what was done.
-pub(crate) fn watch_wishes(stop: Arc<AtomicBool>) -> Result<()> {
-    shutdown::on_each_wish(move || {
-        terminal::say("stopping: what was measured is reported");
-        stop.store(true, Ordering::SeqCst);
-    })
 }

@@ -14,19 +14,29 @@ use self::options::MaskOptions;
 use super::output::CommandOutput;
 use crate::error::Result;
 use crate::mask::worker;
+use crate::shutdown::{Listener, Shutdown};
+use crate::terminal;
 
 /// Measures decoding engines, proves their mask errors, or replays a witness.
 ///
 /// # Errors
 /// Those of what the flags ask for.
-pub fn run(flags: &MaskArgs) -> Result<CommandOutput> {
+pub fn run(flags: &MaskArgs, shutdown: &Shutdown) -> Result<CommandOutput> {
     let options = MaskOptions::new(flags)?;
     let output = match (&options.proof.replay, options.mask.prove) {
-        (Some(path), _) => proof::replay(&options, path),
-        (None, Some(effort)) => proof::run(&options, effort),
-        (None, None) => measure::run(&options),
+        (Some(path), _) => proof::replay(&options, path, shutdown),
+        (None, Some(effort)) => proof::run(&options, effort, shutdown),
+        (None, None) => measure::run(&options, shutdown),
     };
     Ok(output?.or_save_with("--json, --csv or --html"))
+}
+
+/// The first signal stops the measurement, with a report of what was done.
+///
+/// # Errors
+/// No thread can be started.
+fn listen(shutdown: &Shutdown) -> Result<Listener> {
+    shutdown.listen(|_| terminal::say("stopping: what was measured is reported"))
 }
 
 /// One child process of [`run`]: JSON lines over its standard streams.

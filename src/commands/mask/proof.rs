@@ -1,11 +1,9 @@
 //! `sobench mask --prove` and `--replay` from options to report. Knows no engine and no oracle.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::commands::mask::measure::{try_file, watch_wishes, write_file};
+use crate::commands::mask::measure::{try_file, write_file};
 use crate::commands::mask::options::MaskOptions;
 use crate::commands::mask::proof_report::{Proving, Summary, issue, json, replay as replayed, text};
 use crate::commands::output::{CommandOutput, pretty};
@@ -20,6 +18,7 @@ use crate::mask::plan::Effort;
 use crate::mask::proof_run::{self, ProofEvent, ProofRun};
 use crate::mask::prove::witness::{self, Witness};
 use crate::output_format::OutputFormat;
+use crate::shutdown::Shutdown;
 use crate::terminal;
 use crate::terminal::{Mode, Progress, Words};
 
@@ -30,14 +29,13 @@ const MAX_WITNESSES_BYTES: u64 = 1 << 30;
 ///
 /// # Errors
 /// Whatever keeps the proof from beginning. A file that cannot be written after all is told at the end, with exit code 3.
-pub fn run(options: &MaskOptions, effort: Effort) -> Result<CommandOutput> {
+pub fn run(options: &MaskOptions, effort: Effort, shutdown: &Shutdown) -> Result<CommandOutput> {
     options.output.json.iter().chain(&options.proof.witnesses).try_for_each(|path| try_file(path))?;
     if let Some(folder) = &options.proof.issues {
         std::fs::create_dir_all(folder).map_err(|error| cannot_make(folder, &error))?;
     }
-    let stop = Arc::new(AtomicBool::new(false));
-    watch_wishes(Arc::clone(&stop))?;
-    let proved = prove(options, effort, &stop)?;
+    let _listener = super::listen(shutdown)?;
+    let proved = prove(options, effort, shutdown)?;
     let summary = Summary::build(proving(&proved), proved.rows())?;
     let stdout = match options.output.format {
         OutputFormat::Json => pretty(&json::render(&summary)),
@@ -53,10 +51,10 @@ pub fn run(options: &MaskOptions, effort: Effort) -> Result<CommandOutput> {
     Ok(output)
 }
 
-fn prove(options: &MaskOptions, effort: Effort, stop: &AtomicBool) -> Result<ProofRun> {
+fn prove(options: &MaskOptions, effort: Effort, shutdown: &Shutdown) -> Result<ProofRun> {
     let mode = Mode::detect(!options.output.disable_tqdm);
     let (entries, findings) = (OnceLock::new(), OnceLock::new());
-    let proved = proof_run::prove(&options.mask, effort, &WorkerCommand::current()?, stop, &|event| match event {
+    let proved = proof_run::prove(&options.mask, effort, &WorkerCommand::current()?, shutdown, &|event| match event {
         ProofEvent::Started { entries: count, resumed } => {
             if resumed > 0 {
                 terminal::say(&format!("{resumed} of {count} entries are there already"));
@@ -126,12 +124,11 @@ fn cannot_make(folder: &Path, error: &std::io::Error) -> Error {
 ///
 /// # Errors
 /// A file that holds none, and whatever keeps the engines from being opened.
-pub fn replay(options: &MaskOptions, path: &Path) -> Result<CommandOutput> {
+pub fn replay(options: &MaskOptions, path: &Path, shutdown: &Shutdown) -> Result<CommandOutput> {
     let witnesses = read(path)?;
     options.output.json.iter().try_for_each(|path| try_file(path))?;
-    let stop = Arc::new(AtomicBool::new(false));
-    watch_wishes(Arc::clone(&stop))?;
-    let standings = proof_run::replay(&witnesses, &options.mask, &WorkerCommand::current()?, &stop)?;
+    let _listener = super::listen(shutdown)?;
+    let standings = proof_run::replay(&witnesses, &options.mask, &WorkerCommand::current()?, shutdown)?;
     let value = replayed::json(&witnesses, &standings);
     let stdout = match options.output.format {
         OutputFormat::Json => pretty(&value),
@@ -139,7 +136,7 @@ pub fn replay(options: &MaskOptions, path: &Path) -> Result<CommandOutput> {
     };
     let tally = replayed::Tally::of(&standings);
     let exit_code = match tally {
-        _ if stop.load(Ordering::SeqCst) => INTERRUPTED,
+        _ if shutdown.is_requested() => INTERRUPTED,
         _ if tally.unknown > 0 => COULD_NOT,
         _ => DONE,
     };

@@ -5,17 +5,37 @@ use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use tokio::runtime::Runtime;
 
-use super::watch::{Group, Watch};
 #[cfg(unix)]
 use super::watchdog::Watchdog;
 use crate::driver::{self, Client};
 use crate::error::{Error, Result};
 use crate::printable::printable;
+use crate::shutdown::Shutdown;
+
+/// A process group, by the id of its leader.
+pub(super) type Group = u32;
+
+/// The process group of the launched server that runs, if one does.
+#[derive(Clone, Default)]
+pub(super) struct LaunchedGroup(Arc<Mutex<Option<Group>>>);
+
+impl LaunchedGroup {
+    /// Asks the server to end now, without waiting for it.
+    pub(super) fn ask_to_end(&self) {
+        let group = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        group.into_iter().for_each(ask_to_end);
+    }
+
+    fn set(&self, group: Option<Group>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = group;
+    }
+}
 
 /// Logs of one name that a folder may hold.
 const MAX_SAME_NAMES: u32 = 10_000;
@@ -37,7 +57,7 @@ pub(super) struct Launched {
     process: Child,
     pub(super) port: u16,
     pub(super) log: PathBuf,
-    watch: Watch,
+    group: LaunchedGroup,
     has_ended: bool,
     /// Ends it where this program is killed.
     #[cfg(unix)]
@@ -50,7 +70,7 @@ impl Launched {
     ///
     /// # Errors
     /// There is no free port, no place for the log, or no shell.
-    pub(super) fn start(command: &str, name: &str, folder: Option<&Path>, watch: &Watch) -> Result<Self> {
+    pub(super) fn start(command: &str, name: &str, folder: Option<&Path>, group: &LaunchedGroup) -> Result<Self> {
         let port = free_port().map_err(|error| Error::environment(format!("no free port for a server: {error}")))?;
         let command = command.replace(crate::commands::matrix::options::PORT, &port.to_string());
         let (file, log) = open_log(folder, name)
@@ -61,12 +81,12 @@ impl Launched {
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut starting, 0);
         let process = starting.spawn().map_err(|error| Error::environment(format!("cannot be started ({error}): {command}")))?;
-        watch.guard(Some(process.id()));
+        group.set(Some(process.id()));
         let launched = Self {
             process,
             port,
             log,
-            watch: watch.clone(),
+            group: group.clone(),
             has_ended: false,
             #[cfg(unix)]
             watchdog: None,
@@ -92,13 +112,18 @@ impl Launched {
     ///
     /// # Errors
     /// It ended, or took longer than `timeout`; the end of what it printed says why. The user does not want to wait any more.
-    pub(super) fn wait_ready(&mut self, runtime: &Runtime, client: &Client, timeout: Duration) -> Result<()> {
-        let watch = self.watch.clone();
+    pub(super) fn wait_ready(
+        &mut self,
+        runtime: &Runtime,
+        client: &Client,
+        timeout: Duration,
+        shutdown: &Shutdown,
+    ) -> Result<()> {
         let waited = runtime.block_on(async {
             tokio::select! {
                 ready = driver::wait_ready(client, timeout) => ready,
                 status = self.ending() => Err(ended(status)),
-                () = watch.stopping() => Err(Error::interrupted("stopped while a server started")),
+                () = shutdown.drain_requested() => Err(Error::interrupted("stopped while a server started")),
             }
         });
         // Somebody else may have answered at the port of a server that could not have it.
@@ -129,7 +154,7 @@ impl Launched {
         }
         end(group, &mut self.process);
         let _ = self.process.wait();
-        self.watch.guard(None);
+        self.group.set(None);
         #[cfg(unix)]
         if let Some(watchdog) = self.watchdog.take() {
             watchdog.dismiss();
@@ -288,15 +313,15 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let runtime = Runtime::new().unwrap();
         let command = "echo loading; echo 'no such model: {port}' >&2; exit 7";
-        let mut server = Launched::start(command, "a b", Some(folder.path()), &Watch::default()).unwrap();
-        let error = server.wait_ready(&runtime, &client(server.port), Duration::from_secs(3600)).unwrap_err();
+        let mut server = Launched::start(command, "a b", Some(folder.path()), &LaunchedGroup::default()).unwrap();
+        let error = server.wait_ready(&runtime, &client(server.port), Duration::from_secs(3600), &Shutdown::new()).unwrap_err();
         let port = server.port;
         assert_eq!(
             error.what,
             format!("the server ended before it was ready (exit status: 7); it said: loading | no such model: {port}")
         );
         assert_eq!(server.log, folder.path().join("server-a-b-1.log"));
-        let next = Launched::start("exit 0", "a b", Some(folder.path()), &Watch::default()).unwrap();
+        let next = Launched::start("exit 0", "a b", Some(folder.path()), &LaunchedGroup::default()).unwrap();
         assert_eq!(next.log, folder.path().join("server-a-b-2.log"), "no log is written over");
     }
 
@@ -313,7 +338,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         // The leader ends when it is asked to, and its child does not.
         let command = "sh -c 'trap \"\" TERM; echo $$; while :; do sleep 1; done' & wait";
-        let mut server = Launched::start(command, "x", Some(folder.path()), &Watch::default()).unwrap();
+        let mut server = Launched::start(command, "x", Some(folder.path()), &LaunchedGroup::default()).unwrap();
         let mut child = String::new();
         while child.is_empty() {
             child = tail(&server.log).unwrap();
@@ -328,10 +353,10 @@ mod tests {
     #[test]
     fn the_user_need_not_wait() {
         let folder = tempfile::tempdir().unwrap();
-        let (runtime, watch) = (Runtime::new().unwrap(), Watch::default());
-        let mut server = Launched::start("exec sleep 3600", "x", Some(folder.path()), &watch).unwrap();
-        watch.stop();
-        let error = server.wait_ready(&runtime, &client(server.port), Duration::from_secs(3600)).unwrap_err();
+        let (runtime, shutdown) = (Runtime::new().unwrap(), Shutdown::new());
+        let mut server = Launched::start("exec sleep 3600", "x", Some(folder.path()), &LaunchedGroup::default()).unwrap();
+        shutdown.request();
+        let error = server.wait_ready(&runtime, &client(server.port), Duration::from_secs(3600), &shutdown).unwrap_err();
         assert_eq!(error.exit_code(), 130);
     }
 }

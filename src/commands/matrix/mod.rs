@@ -8,7 +8,6 @@ pub mod options;
 mod order;
 pub mod report;
 mod together;
-mod watch;
 #[cfg(unix)]
 mod watchdog;
 
@@ -18,12 +17,11 @@ use std::path::{Path, PathBuf};
 use tokio::runtime::Runtime;
 
 use self::gather::Gathered;
-use self::launch::Launched;
+use self::launch::{Launched, LaunchedGroup};
 use self::order::{Extent, Sequence, Step, turns};
 use self::together::{Outcome, Ready, alone, together};
-use self::watch::Watch;
 use crate::commands::bench::run;
-use crate::commands::bench::run::Past;
+use crate::commands::bench::run::{Past, report_stage};
 use crate::commands::matrix::options::{ContenderPlan, How, MatrixOptions, Order};
 use crate::commands::matrix::report::{MatrixRun, render};
 use crate::commands::output::CommandOutput;
@@ -32,20 +30,29 @@ use crate::exit_codes::{COULD_NOT, DONE, INTERRUPTED, NOT_KEPT};
 use crate::output_files::try_file;
 use crate::output_format::OutputFormat;
 use crate::record::EngineChoice;
+use crate::shutdown::{Shutdown, Stage};
 use crate::terminal;
 
 /// Makes the runs and the table.
 ///
 /// # Errors
 /// A wrong file name; the user stopped it before there was anything to report. A run that fails is a row of the table.
-pub fn command(plan: &MatrixOptions) -> Result<CommandOutput> {
+pub fn command(plan: &MatrixOptions, shutdown: &Shutdown) -> Result<CommandOutput> {
     plan.files.iter().try_for_each(|(path, _)| make_room(path))?;
     let runtime = Runtime::new().map_err(|error| Error::environment(format!("no threads to run on: {error}")))?;
-    let watch = Watch::begin(&runtime);
+    let group = LaunchedGroup::default();
+    let launched = group.clone();
+    let _listener = shutdown.listen(move |stage| {
+        report_stage(stage);
+        if stage == Stage::Aborting {
+            launched.ask_to_end();
+        }
+    })?;
     let mut running = Running {
         plan,
         runtime: &runtime,
-        watch: &watch,
+        shutdown,
+        group,
         server: None,
         sent: HashMap::new(),
         given_up: HashSet::new(),
@@ -55,7 +62,7 @@ pub fn command(plan: &MatrixOptions) -> Result<CommandOutput> {
     let all: usize = turns.iter().map(Vec::len).sum();
     let mut before = 0;
     for turn in &turns {
-        if watch.is_stopped() {
+        if shutdown.is_requested() {
             break;
         }
         running.make(turn, before, all);
@@ -64,14 +71,15 @@ pub fn command(plan: &MatrixOptions) -> Result<CommandOutput> {
     let Running { server, gathered, .. } = running;
     // Ends it before anything else is done.
     drop(server);
-    finish(plan, &gathered, watch.is_stopped())
+    finish(plan, &gathered, shutdown.is_requested())
 }
 
 /// What making the runs takes.
 struct Running<'a> {
     plan: &'a MatrixOptions,
     runtime: &'a Runtime,
-    watch: &'a Watch,
+    shutdown: &'a Shutdown,
+    group: LaunchedGroup,
     /// The server that was started for a contender in a repeat.
     server: Option<(usize, usize, Launched)>,
     /// The constraints that runs have sent to each server, as fingerprints; see [`Running::past`].
@@ -98,8 +106,8 @@ impl Running<'_> {
             }
         }
         let outcomes = match &ready[..] {
-            [one] => vec![alone(one, self.watch.stop_of_all())],
-            several => together(several, &self.watch.stop_of_all()),
+            [one] => vec![alone(one, self.shutdown)],
+            several => together(several, self.shutdown),
         };
         for (run, outcome) in ready.into_iter().zip(outcomes) {
             if outcome.shows_name {
@@ -154,7 +162,7 @@ impl Running<'_> {
         let about = self.about(step, &finished);
         let failure = failure(contender, &finished);
         if finished.interrupted {
-            self.watch.stop();
+            self.shutdown.drain();
         }
         let died = match &mut self.server {
             Some((.., server)) => server.status().map(|status| format!("the server ended during its runs ({status})")),
@@ -185,10 +193,10 @@ impl Running<'_> {
         self.server = None;
         let first = contender.runs.first().ok_or_else(|| Error::internal("a contender without runs"))?;
         let folder = first.plan.output.save.then(|| first.plan.output.directory.clone().unwrap_or_default());
-        let mut server = Launched::start(command, &contender.name, folder.as_deref(), self.watch)?;
+        let mut server = Launched::start(command, &contender.name, folder.as_deref(), &self.group)?;
         terminal::say(&format!("started a server for {}, which prints to {}", contender.name, server.log.display()));
         let client = first.plan.at_port(server.port).plain_client()?;
-        server.wait_ready(self.runtime, &client, *ready_timeout)?;
+        server.wait_ready(self.runtime, &client, *ready_timeout, self.shutdown)?;
         let port = server.port;
         self.sent.remove(&self.server_of(step));
         self.server = Some((step.repeat, step.contender, server));
@@ -198,7 +206,7 @@ impl Running<'_> {
     fn fail(&mut self, step: &Step, error: &Error) {
         terminal::say(&format!("error: {error}"));
         if error.kind == Kind::Interrupted {
-            self.watch.stop();
+            self.shutdown.drain();
         }
         self.gathered.failed(step, error, gather::run_about(self.plan, step));
     }

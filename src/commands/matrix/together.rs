@@ -8,8 +8,9 @@ use super::order::Step;
 use crate::commands::bench::options::RunPlan;
 use crate::commands::bench::run;
 use crate::commands::bench::run::{Company, Finished, Past, Setting};
-use crate::driver::{self, Stop};
+use crate::driver;
 use crate::error::{Error, Result};
+use crate::shutdown::Shutdown;
 
 /// As much stack as the main thread has, on which runs by themselves go: schemas and grammars nest.
 const STACK_BYTES: usize = 8 << 20;
@@ -33,17 +34,18 @@ pub(super) struct Outcome {
 }
 
 /// Makes one run.
-pub(super) fn alone(ready: &Ready, stop: Stop) -> Outcome {
-    make(ready, &Setting { past: ready.past.clone(), stop: Some(stop), company: None })
+pub(super) fn alone(ready: &Ready, shutdown: &Shutdown) -> Outcome {
+    let setting = Setting { past: ready.past.clone(), shutdown: shutdown.clone(), listens: false, company: None };
+    make(ready, &setting)
 }
 
 /// Makes several runs at once. They get ready and are judged one after the other, and are stopped together.
-pub(super) fn together(ready: &[Ready], stop: &Stop) -> Vec<Outcome> {
+pub(super) fn together(ready: &[Ready], shutdown: &Shutdown) -> Vec<Outcome> {
     let progress = Arc::new(OnceLock::new());
     let setting = |(seat, run): (driver::Seat, &Ready)| {
         let others = ready.iter().filter(|other| other.name != run.name).map(|other| other.name.clone()).collect();
         let company = Company { seat, progress: Arc::clone(&progress), others };
-        Setting { past: run.past.clone(), stop: Some(stop.clone()), company: Some(company) }
+        Setting { past: run.past.clone(), shutdown: shutdown.clone(), listens: false, company: Some(company) }
     };
     let settings: Vec<Setting> = driver::seats(ready.len()).into_iter().zip(ready).map(setting).collect();
     thread::scope(|scope| {

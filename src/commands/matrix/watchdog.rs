@@ -7,7 +7,7 @@
 use std::io::{self, Write};
 use std::process::{Child, Command, Stdio};
 
-use super::watch::Group;
+use super::launch::Group;
 
 /// What the shell does; its first argument is the group. It asks, looks once a second whether anybody is left, a few times, and ends those.
 const SCRIPT: &str = "\

@@ -18,12 +18,17 @@ use crate::output_files::make_folder;
 use crate::runlog::merge::Shards;
 use crate::runlog::write::{Access, Sink};
 use crate::runlog::{Keep, RunLog, Source};
+use crate::shutdown::Shutdown;
 
 /// Makes one log, and its report.
 ///
 /// # Errors
 /// The logs are not those of all shards of one run; the merged log or the report cannot be written.
-pub fn run(flags: &MergeArgs) -> Result<CommandOutput> {
+pub fn run(flags: MergeArgs, shutdown: &Shutdown) -> Result<CommandOutput> {
+    shutdown.or_abandon(move || merge(&flags))
+}
+
+fn merge(flags: &MergeArgs) -> Result<CommandOutput> {
     if let Some(first) = flags.logs.first().filter(|path| path.is_file())
         && mask::is_rows_file(first)?
     {

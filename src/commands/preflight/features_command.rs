@@ -9,12 +9,12 @@ use crate::commands::preflight::options::{FeatureOptions, PreflightOptions, Pref
 use crate::commands::preflight::output;
 use crate::commands::preflight::report::features::{json, text};
 use crate::commands::preflight::target::Target;
-use crate::driver::Stop;
 use crate::error::{Error, Result};
 use crate::exit_codes::{COULD_NOT, DONE};
 use crate::preflight::Product;
 use crate::preflight::features::probe::survey;
 use crate::preflight::features::{FeatureVerdict, Found, Settings, Survey, Surveyed};
+use crate::shutdown::Shutdown;
 use crate::terminal::{Mode, Progress, Words};
 
 /// Asks each server in turn, prints, writes.
@@ -52,7 +52,8 @@ fn asked(
     let words = Words { unit: "keywords", failed: "not enforced" };
     let progress = Progress::new(Mode::detect(options.progress), features.features.len(), words);
     let told = |found: &Found| progress.ended(found.verdict == FeatureVerdict::Enforced);
-    let asking = survey(&opened.client, &opened.options, settings, &features.features, Stop::never(), told);
+    let shutdown = Shutdown::new();
+    let asking = survey(&opened.client, &opened.options, settings, &features.features, &shutdown, told);
     let surveyed = runtime.block_on(asking);
     progress.finish();
     let mut surveyed = surveyed?;

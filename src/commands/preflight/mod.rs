@@ -17,18 +17,22 @@ use self::target::Target;
 use crate::commands::flags::environment;
 use crate::commands::output::{CommandOutput, pretty};
 use crate::commands::preflight::report::{json, text};
-use crate::driver::Stop;
 use crate::error::{Error, Result};
 use crate::exit_codes::{COULD_NOT, DONE, NOT_KEPT};
 use crate::output_format::OutputFormat;
-use crate::preflight::{Preflight, ask};
+use crate::preflight::{self, Preflight};
+use crate::shutdown::Shutdown;
 use crate::terminal;
 
 /// Asks, prints, writes.
 ///
 /// # Errors
 /// Whatever keeps it from asking: wrong input, no server. A file that cannot be written is told at the end, with exit code 3.
-pub fn run(flags: &PreflightArgs) -> Result<CommandOutput> {
+pub fn run(flags: PreflightArgs, shutdown: &Shutdown) -> Result<CommandOutput> {
+    shutdown.or_abandon(move || ask(&flags))
+}
+
+fn ask(flags: &PreflightArgs) -> Result<CommandOutput> {
     let options = &PreflightOptions::new(flags, environment::api_key().as_deref())?;
     if let Some(wanted) = &options.features {
         return features_command::run(options, wanted);
@@ -36,13 +40,13 @@ pub fn run(flags: &PreflightArgs) -> Result<CommandOutput> {
     let runtime = Runtime::new().map_err(|error| Error::environment(format!("no threads to run on: {error}")))?;
     let target = options.targets.first().ok_or_else(|| Error::internal("a preflight of nobody"))?;
     let target = Target::open(options, target, &runtime)?;
-    let told = |cell: &crate::preflight::Cell| {
+    let told = |cell: &preflight::Cell| {
         if options.progress {
             terminal::say(&format!("{} in {}: {}", cell.label(), cell.dialect, cell.finding.class.name()));
         }
     };
-    let preflight = runtime.block_on(ask::run(&target.client, &target.options, Stop::never(), told))?;
-    Ok(output(options, exit_code(&preflight), &json::render(&preflight), || text::render(&preflight)))
+    let found = runtime.block_on(preflight::run(&target.client, &target.options, &Shutdown::new(), told))?;
+    Ok(output(options, exit_code(&found), &json::render(&found), || text::render(&found)))
 }
 
 /// Nothing was learnt where the same request fails without a constraint.

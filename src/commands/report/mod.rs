@@ -15,13 +15,22 @@ use crate::report::format::{self, FormOptions};
 use crate::report::from_log::{report, with_view};
 use crate::runlog::judge::{CountTokens, judge};
 use crate::runlog::{Keep, RunLog};
+use crate::shutdown::Shutdown;
 use crate::tokenizer::Tokenizer;
 
 /// Renders the log of a run once more (`sobench report`).
 ///
 /// # Errors
 /// The file is no whole run log, or the report cannot be written to the file that was named.
-pub fn run(flags: &ReportArgs) -> Result<CommandOutput> {
+pub fn run(flags: ReportArgs, shutdown: &Shutdown) -> Result<CommandOutput> {
+    shutdown.or_abandon(move || report_of(&flags))
+}
+
+/// The same without handling signals.
+///
+/// # Errors
+/// As for [`run`].
+pub fn report_of(flags: &ReportArgs) -> Result<CommandOutput> {
     let mut log = RunLog::read(&flags.log, Keep::AsSaved)?;
     verdicts(&mut log)?;
     rendered(&log, &flags.rendering, flags.output.as_deref())

@@ -27,17 +27,21 @@ use crate::metrics::stats::Rate;
 use crate::metrics::{Judged, Sample, Tokens};
 use crate::observation::{Observation, Outcome, Timing};
 use crate::output_format::OutputFormat;
+use crate::shutdown::Shutdown;
 use crate::verdict::{NotScored, Verdict};
 
 /// Judges stored answers again.
 ///
 /// # Errors
 /// The flags contradict each other; a file cannot be read, has no answers, or its constraints are unknown.
-pub fn run(flags: &ScoreArgs) -> Result<CommandOutput> {
-    let options = ScoreOptions::new(flags)?;
+pub fn run(flags: ScoreArgs, shutdown: &Shutdown) -> Result<CommandOutput> {
+    shutdown.or_abandon(move || score_files(&ScoreOptions::new(&flags)?))
+}
+
+fn score_files(options: &ScoreOptions) -> Result<CommandOutput> {
     let mut scores = Vec::with_capacity(options.files.len());
     for path in &options.files {
-        let answers = read::answers(path, &options)?;
+        let answers = read::answers(path, options)?;
         scores.push(score(path.display().to_string(), answers, options.evaluate));
     }
     let stdout = match options.format {

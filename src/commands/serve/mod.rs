@@ -6,27 +6,23 @@ use self::options::ServeArgs;
 use crate::commands::output::CommandOutput;
 use crate::error::Result;
 use crate::server::EmbeddedServer;
-use crate::shutdown::Wishes;
+use crate::shutdown::Shutdown;
 use crate::terminal;
 
-/// Serves until Ctrl-C or another wish to end; says where on stderr once it takes connections.
+/// Serves until the first shutdown signal; says where on stderr once it takes connections.
 ///
 /// # Errors
 /// The address cannot be had, the engine or the vocabulary cannot be opened.
-pub fn run(flags: &ServeArgs) -> Result<CommandOutput> {
+pub fn run(flags: &ServeArgs, shutdown: &Shutdown) -> Result<CommandOutput> {
     let options = flags.options()?;
     let (model, faults) = (options.model.clone(), options.faults.clone());
     let server = EmbeddedServer::start(options)?;
+    let _listener = shutdown.listen(|_| {})?;
     terminal::say(&format!("serving {model} (synthetic) with {} at {}", server.engine_label(), server.base_url()));
     for fault in faults {
         terminal::say(&format!("fault: {fault}"));
     }
     terminal::say("stop with Ctrl-C");
-    server.wait(stopped())?;
+    server.wait(shutdown.drain_requested())?;
     Ok(CommandOutput { lines: vec!["stopped".to_owned()], ..CommandOutput::default() })
-}
-
-/// Resolves with the first wish to end.
-async fn stopped() {
-    Wishes::listen().next().await;
 }

@@ -8,7 +8,6 @@ use tokio::net::TcpStream;
 
 use super::member::{Exchange, best};
 use super::*;
-use crate::driver::stop::stop;
 use crate::error::Kind;
 
 fn options(timeout_s: f64) -> CoordinatorOptions {
@@ -17,12 +16,12 @@ fn options(timeout_s: f64) -> CoordinatorOptions {
 }
 
 async fn join(options: &CoordinatorOptions, number: usize, of: usize, plan: &str) -> Result<Coordination> {
-    Coordination::join(options, Shard::new(number, of).unwrap(), plan, Stop::never()).await
+    Coordination::join(options, Shard::new(number, of).unwrap(), plan, &Shutdown::new()).await
 }
 
 async fn begun(options: &CoordinatorOptions, number: usize, of: usize, plan: &str) -> Result<(Coordination, Begin)> {
     let mut joined = join(options, number, of, plan).await?;
-    let begin = joined.begin(&Stop::never()).await?;
+    let begin = joined.begin(&Shutdown::new()).await?;
     Ok((joined, begin))
 }
 
@@ -70,7 +69,7 @@ async fn all_begin_at_one_instant_and_know_their_clocks() {
         assert!(again.offset_ns.unsigned_abs() <= again.uncertainty_ns, "{again:?}");
         members.push(member);
     }
-    let leaving = tokio::spawn(one.leave(Stop::never()));
+    let leaving = tokio::spawn(async move { one.leave(&Shutdown::new()).await });
     members.into_iter().for_each(drop);
     assert!(leaving.await.unwrap(), "the leader sees them go");
 }
@@ -115,13 +114,13 @@ async fn who_does_not_come_is_named() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_user_may_walk_away_from_waiting() {
     for number in [1, 2] {
-        let (stopper, stopping) = stop();
+        let shutdown = Shutdown::new();
         let waiting = options(60.0);
         let part = Shard::new(number, 2).unwrap();
-        stopper.signal();
-        let joined = Coordination::join(&waiting, part, "plan", stopping.clone()).await;
+        shutdown.request();
+        let joined = Coordination::join(&waiting, part, "plan", &shutdown).await;
         let error = match joined {
-            Ok(mut joined) => joined.begin(&stopping).await.unwrap_err(),
+            Ok(mut joined) => joined.begin(&shutdown).await.unwrap_err(),
             Err(error) => error,
         };
         assert_eq!(error.kind, Kind::Interrupted, "{error}");

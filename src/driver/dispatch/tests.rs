@@ -8,7 +8,6 @@ use std::sync::Mutex;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::Instant;
 
-use super::super::stop::{Stopper, stop};
 use super::*;
 use crate::driver::exchange::Body;
 use crate::load::ErrorLimits;
@@ -70,7 +69,7 @@ async fn run_until_stopped(
     cap: Option<usize>,
     until: Until,
     takes: fn(usize) -> u64,
-    stopping: impl FnOnce(Stopper),
+    stopping: impl FnOnce(Shutdown),
 ) -> Ran {
     run_with_faults(due_ms, cap, until, takes, |_| false, ErrorLimits::default(), stopping).await
 }
@@ -82,19 +81,19 @@ async fn run_with_faults(
     takes: fn(usize) -> u64,
     fails: fn(usize) -> bool,
     limits: ErrorLimits,
-    stopping: impl FnOnce(Stopper),
+    stopping: impl FnOnce(Shutdown),
 ) -> Ran {
     let mut queue = Queue::new("", due_ms.len());
     let body = queue.body(Body::Bytes(Default::default()));
     due_ms.iter().enumerate().for_each(|(index, due)| queue.push(index, Duration::from_millis(*due), body));
-    let (stopper, stop) = stop();
-    let breaker = Some(Breaker::new(limits, stopper.clone()));
-    stopping(stopper);
+    let shutdown = Shutdown::new();
+    let breaker = Breaker::new(limits, shutdown.clone());
+    stopping(shutdown.clone());
     let sent = Arc::default();
     let fake = Fake { begin: Instant::now(), takes, fails, sent: Arc::clone(&sent) };
     let begin = fake.begin;
     let (sender, mut events) = unbounded_channel();
-    dispatch(fake, queue, Terms { max_concurrency: cap, until, stop, breaker }, sender).await;
+    dispatch(fake, queue, Terms { max_concurrency: cap, until, shutdown, breaker }, sender).await;
     let ended = begin.elapsed().as_millis() as u64;
     let mut cancelled = Vec::new();
     let (mut answered, mut broke) = (0, None);
@@ -168,12 +167,10 @@ async fn what_the_cap_holds_back_past_the_end_is_missing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_signal_cancels_what_was_still_to_come() {
-    let stop_at_250 = |stopper: Stopper| {
+    let stop_at_250 = |shutdown: Shutdown| {
         tokio::spawn(async move {
             tokio::time::sleep(Duration::from_millis(250)).await;
-            stopper.signal();
-            // The run must not end because nobody could signal any more.
-            std::future::pending::<()>().await;
+            shutdown.request();
         });
     };
     let ran = run_until_stopped(&[0, 100, 400, 500], None, Until::LastCase, |_| 1000, stop_at_250).await;

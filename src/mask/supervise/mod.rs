@@ -27,6 +27,7 @@ use super::record::BatchRow;
 use super::row::{Row, StopCause};
 use crate::engine::EngineName;
 use crate::error::{Error, Result};
+use crate::shutdown::Shutdown;
 
 /// How long a child may take to open its engine.
 pub(super) const OPEN_TIMEOUT: Duration = Duration::from_secs(120);
@@ -46,7 +47,7 @@ pub(super) struct Supervisor<'a> {
     setup: Setup,
     timeout: Duration,
     jobs: usize,
-    stop: &'a AtomicBool,
+    shutdown: &'a Shutdown,
     started: AtomicUsize,
     /// The child that was opened to see what the engine is, until the first entry is its job.
     probed: Mutex<Option<Box<Child>>>,
@@ -80,8 +81,8 @@ pub(super) enum Batched {
 
 impl<'a> Supervisor<'a> {
     /// `timeout` is what the engine may take for one entry, and our evaluator too.
-    pub(super) fn new(command: &'a WorkerCommand, setup: Setup, timeout: Duration, jobs: usize, stop: &'a AtomicBool) -> Self {
-        Self { command, setup, timeout, jobs, stop, started: AtomicUsize::new(0), probed: Mutex::new(None) }
+    pub(super) fn new(command: &'a WorkerCommand, setup: Setup, timeout: Duration, jobs: usize, shutdown: &'a Shutdown) -> Self {
+        Self { command, setup, timeout, jobs, shutdown, started: AtomicUsize::new(0), probed: Mutex::new(None) }
     }
 
     /// Children that were started to measure entries.
@@ -94,7 +95,7 @@ impl<'a> Supervisor<'a> {
     }
 
     fn is_stopped(&self) -> bool {
-        self.stop.load(Ordering::SeqCst)
+        self.shutdown.is_requested()
     }
 
     /// Opens the engine in a child to see what it is; `None` where the user stopped the run.

@@ -9,18 +9,19 @@ use super::judge::{judge, not_asked};
 use super::{Found, Settings, Surveyed};
 use crate::backend::{Adapter, ConstraintDialect, RequestOptions, Sampling, adapter};
 use crate::constraint::Constraint;
-use crate::driver::{self, Client, DriverOptions, Stop, StopState};
+use crate::driver::{self, Client, DriverOptions};
 use crate::error::{Error, Result};
 use crate::evaluate::{EvaluateOptions, Evaluator};
 use crate::observation::{Observation, Outcome, TransportCause};
 use crate::preflight::{self, Class, Extent, Kind, Options, Product};
 use crate::printable::printable;
+use crate::shutdown::Shutdown;
 
 /// How much of an answer or of a server's words an error quotes.
 const QUOTED_CHARS: usize = 200;
 
-/// Asks everything of one server, until `stop`. `options` say how requests look; its dialects are tried in turn, and the first that
-/// enforces a JSON Schema at all is used. `told` hears of each feature as it is found.
+/// Asks everything of one server, until the first shutdown request. `options` say how requests look; its dialects are tried in turn, and
+/// the first that enforces a JSON Schema at all is used. `told` hears of each feature as it is found.
 ///
 /// # Errors
 /// Environment errors: nobody answers; no dialect enforces a JSON Schema, so that answers would say nothing of keywords. Stopped by
@@ -30,13 +31,13 @@ pub async fn survey(
     options: &Options,
     settings: &Settings,
     features: &[Feature],
-    stop: Stop,
+    shutdown: &Shutdown,
     mut told: impl FnMut(&Found),
 ) -> Result<Surveyed> {
     let client =
         Client::new(DriverOptions { request_timeout: Some(options.timeout), idle_timeout: None, ..client.options().clone() })?;
     let before = Options { kinds: vec![Kind::Json], extent: Extent::BeforeRun, ..options.clone() };
-    let enforced = preflight::run(&client, &before, stop.clone(), |_| {}).await?;
+    let enforced = preflight::run(&client, &before, shutdown, |_| {}).await?;
     let dialect = enforced.recommendation().ok_or_else(|| nothing_enforced(&enforced))?.dialect;
     let endpoint = client.options().endpoint.clone();
     let mut probe = Probe {
@@ -48,7 +49,7 @@ pub async fn survey(
         options,
         settings,
         dialect,
-        stop,
+        shutdown,
     };
     let mut found = Vec::with_capacity(features.len());
     for feature in features {
@@ -97,7 +98,7 @@ struct Probe<'a> {
     settings: &'a Settings,
     dialect: ConstraintDialect,
     evaluator: Evaluator,
-    stop: Stop,
+    shutdown: &'a Shutdown,
     requests: usize,
     /// What was asked last before the server was gone.
     gone: Option<String>,
@@ -140,17 +141,17 @@ impl Probe<'_> {
         let requests: Vec<_> = samples
             .map(|sample| {
                 let case = feature.case(sample, constraint, self.settings.output_len);
-                let (client, adapter, stop) = (self.client.clone(), Arc::clone(&self.adapter), self.stop.clone());
+                let (client, adapter, shutdown) = (self.client.clone(), Arc::clone(&self.adapter), self.shutdown.clone());
                 let request = self.request(sample);
                 async move {
                     let label = case.id.clone();
-                    driver::send_one(&client, adapter, &request, &case, &label, stop).await.map(|seen| (sample, seen))
+                    driver::send_one(&client, adapter, &request, &case, &label, &shutdown).await.map(|seen| (sample, seen))
                 }
             })
             .collect();
         let sent: Vec<Result<(usize, Observation)>> =
             futures_util::stream::iter(requests).buffered(self.settings.max_concurrency).collect().await;
-        if self.stop.state() != StopState::Running {
+        if self.shutdown.is_requested() {
             return Err(Error::interrupted("stopped during the feature probe").hint("nothing was written"));
         }
         sent.into_iter().collect()

@@ -1,7 +1,7 @@
 //! Every way in which an exchange can fail has an outcome of its own, and nothing is sent twice.
 
 use std::io::Write;
-use std::net::{Shutdown, TcpListener};
+use std::net::{Shutdown as Side, TcpListener};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -9,8 +9,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use sobench::backend::{Adapter, Answer, Decoder, Fed, RequestOptions, ServerKind, Unsendable};
 use sobench::case::Case;
-use sobench::driver::{Client, Stopper, send_one, stop};
+use sobench::driver::{Client, send_one};
 use sobench::observation::{Advice, Observation, Outcome, TransportCause};
+use sobench::shutdown::Shutdown;
 
 use super::{case, check_order, observe, options, request, shared};
 use crate::scripted::{STREAM_HEAD, Scripted, Then, chunk, until_closed, whole};
@@ -157,7 +158,7 @@ async fn a_connection_that_is_reset() {
 }
 
 /// Sends one request to a server that takes it and does as told with the connection.
-async fn after_shutting(answer: impl Into<Vec<u8>>, side: Shutdown) -> Observation {
+async fn after_shutting(answer: impl Into<Vec<u8>>, side: Side) -> Observation {
     let bytes = answer.into();
     // Keeps connections open until the test ends: who listens no more cannot wait for the other side to close.
     let kept = Arc::new(Mutex::new(Vec::new()));
@@ -179,15 +180,15 @@ async fn after_shutting(answer: impl Into<Vec<u8>>, side: Shutdown) -> Observati
 async fn connections_that_are_half_closed() {
     let part = [STREAM_HEAD.as_bytes(), &chunk(CONTENT.as_bytes())].concat();
     // The server has said all that it will: nothing, or half an answer.
-    check_cause(&after_shutting("", Shutdown::Write).await.outcome, TransportCause::Closed);
-    let observation = after_shutting(part.clone(), Shutdown::Write).await;
+    check_cause(&after_shutting("", Side::Write).await.outcome, TransportCause::Closed);
+    let observation = after_shutting(part.clone(), Side::Write).await;
     check_cause(&observation.outcome, TransportCause::Closed);
     assert_eq!(observation.text, "hi");
     // The server listens no more, which does not show on the wire; what it says is heard, and then it stalls.
-    let observation = after_shutting(part, Shutdown::Read).await;
+    let observation = after_shutting(part, Side::Read).await;
     assert_eq!((observation.outcome.name(), observation.text.as_str()), ("timed_out", "hi"));
     let whole = [STREAM_HEAD.as_bytes(), &chunk([CONTENT, STOP, DONE].concat().as_bytes())].concat();
-    assert_eq!(after_shutting(whole, Shutdown::Read).await.outcome, Outcome::Completed);
+    assert_eq!(after_shutting(whole, Side::Read).await.outcome, Outcome::Completed);
 }
 
 #[tokio::test]
@@ -270,15 +271,15 @@ async fn bodies_and_events_have_limits() {
     assert_eq!(observe(options(&server.base_url, KIND), KIND, true).await.text, "hi".repeat(20));
 }
 
-/// An adapter whose decoders signal the stopper twice as soon as they have been given anything.
+/// An adapter whose decoders request a shutdown twice as soon as they have been given anything.
 struct Stopping {
     inner: Arc<dyn Adapter>,
-    stopper: Arc<Stopper>,
+    shutdown: Shutdown,
 }
 
 struct StoppingDecoder {
     inner: Box<dyn Decoder>,
-    stopper: Arc<Stopper>,
+    shutdown: Shutdown,
 }
 
 impl Adapter for Stopping {
@@ -291,15 +292,15 @@ impl Adapter for Stopping {
     }
 
     fn decoder(&self, stream: bool, max_event_bytes: usize) -> Box<dyn Decoder> {
-        Box::new(StoppingDecoder { inner: self.inner.decoder(stream, max_event_bytes), stopper: Arc::clone(&self.stopper) })
+        Box::new(StoppingDecoder { inner: self.inner.decoder(stream, max_event_bytes), shutdown: self.shutdown.clone() })
     }
 }
 
 impl Decoder for StoppingDecoder {
     fn push(&mut self, bytes: &[u8]) -> Fed {
         let fed = self.inner.push(bytes);
-        self.stopper.signal();
-        self.stopper.signal();
+        self.shutdown.request();
+        self.shutdown.request();
         fed
     }
 
@@ -319,10 +320,10 @@ async fn what_came_before_the_cut_is_kept() {
         until_closed(stream);
         Then::Close
     });
-    let (stopper, listener) = stop();
-    let adapter = Arc::new(Stopping { inner: shared(KIND), stopper: Arc::new(stopper) });
+    let shutdown = Shutdown::new();
+    let adapter = Arc::new(Stopping { inner: shared(KIND), shutdown: shutdown.clone() });
     let client = Client::new(options(&server.base_url, KIND)).unwrap();
-    let observation = send_one(&client, adapter, &request(true), &case("t-0"), "trial", listener).await.unwrap();
+    let observation = send_one(&client, adapter, &request(true), &case("t-0"), "trial", &shutdown).await.unwrap();
     check_order(&observation);
     assert_eq!((&observation.outcome, observation.text.as_str()), (&Outcome::Cancelled, "hi"));
     assert_eq!(observation.timing.chunks_ns.len(), 1);

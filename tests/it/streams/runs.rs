@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use sobench::backend::ServerKind;
 use sobench::case::Case;
-use sobench::driver::{ApiKey, Client, DriverOptions, Stop, StopState, run, send_one, stop};
+use sobench::driver::{ApiKey, Client, DriverOptions, run, send_one};
 use sobench::error::Kind;
 use sobench::observation::{Observation, Outcome};
 use sobench::run_event::RunEvent;
 use sobench::schedule::Schedule;
+use sobench::shutdown::{Shutdown, Stage};
 
 use super::{FOREVER, case, check_order, options, request, shared};
 use crate::scripted::{Scripted, Then, until_closed, whole};
@@ -31,7 +32,7 @@ fn answering() -> Scripted {
 }
 
 /// The observations of a run, in the order of its cases, and the run's duration in nanoseconds.
-async fn run_all(options: DriverOptions, due: &[Duration], stop: Stop) -> (Vec<Observation>, u64) {
+async fn run_all(options: DriverOptions, due: &[Duration], shutdown: Shutdown) -> (Vec<Observation>, u64) {
     let client = Client::new(options).unwrap();
     let (mut starts, mut sent, mut observations) = (0, vec![], vec![]);
     let on_event = |event: RunEvent| match event {
@@ -41,7 +42,7 @@ async fn run_all(options: DriverOptions, due: &[Duration], stop: Stop) -> (Vec<O
         RunEvent::Ended(observation) => observations.push(*observation),
     };
     let schedule = Schedule::of(due.to_vec());
-    let ran = run(&client, shared(KIND), &request(true), &cases(due.len()), &schedule, stop.into(), on_event).await.unwrap();
+    let ran = run(&client, shared(KIND), &request(true), &cases(due.len()), &schedule, shutdown.into(), on_event).await.unwrap();
     observations.sort_by_key(|observation| observation.case_index);
     let ended: Vec<_> = observations.iter().map(|observation| observation.case_index).collect();
     assert_eq!(ended, (0..due.len()).collect::<Vec<_>>(), "every case ends once");
@@ -65,7 +66,7 @@ async fn requests_carry_body_headers_and_ids() {
     options.request_id_prefix = Some("bench-".to_owned());
     options.endpoint.api_key = Some(ApiKey::new("k3y"));
     options.endpoint.headers = vec![("X-Team".to_owned(), "inference".to_owned())];
-    let (observations, duration_ns) = run_all(options, &[Duration::ZERO; 5], Stop::never()).await;
+    let (observations, duration_ns) = run_all(options, &[Duration::ZERO; 5], Shutdown::new()).await;
     assert_eq!(ends(&observations), ["completed"; 5]);
     assert_eq!(Some(duration_ns), observations.iter().filter_map(|seen| seen.timing.end_ns).max());
     let mut ids = vec![];
@@ -88,7 +89,7 @@ async fn cases_go_out_in_the_order_in_which_they_are_due() {
     options.max_concurrency = Some(1);
     options.request_id_prefix = Some(String::new());
     let due = [30, 10, 20, 10].map(Duration::from_millis);
-    run_all(options, &due, Stop::never()).await;
+    run_all(options, &due, Shutdown::new()).await;
     let ids: Vec<_> = server.requests().iter().map(|asked| asked.header("x-request-id").unwrap().to_owned()).collect();
     assert_eq!(ids, ["1", "3", "2", "0"]);
 }
@@ -132,7 +133,7 @@ async fn the_cap_is_used_and_never_passed() {
     });
     let mut options = options(&server.base_url, KIND);
     options.max_concurrency = Some(CAP);
-    let (observations, _) = run_all(options, &[Duration::ZERO; 4 * CAP], Stop::never()).await;
+    let (observations, _) = run_all(options, &[Duration::ZERO; 4 * CAP], Shutdown::new()).await;
     assert_eq!(ends(&observations), ["completed"; 4 * CAP]);
     assert_eq!(*most.lock().unwrap(), CAP);
     assert_eq!(most_at_once(&observations), CAP);
@@ -143,23 +144,24 @@ async fn connections_are_used_again() {
     let server = answering();
     let mut options = options(&server.base_url, KIND);
     options.max_concurrency = Some(1);
-    run_all(options, &[Duration::ZERO; 20], Stop::never()).await;
+    run_all(options, &[Duration::ZERO; 20], Shutdown::new()).await;
     let connections = server.connections.load(Ordering::SeqCst);
     assert!(connections < 20, "{connections} connections for 20 requests in turn");
 }
 
 #[tokio::test]
 async fn after_the_first_signal_nothing_is_sent_and_what_is_under_way_ends() {
-    let (stopper, listener) = stop();
+    let shutdown = Shutdown::new();
+    let token = shutdown.clone();
     let server = Scripted::new(move |_, stream| {
-        assert_eq!(stopper.signal(), StopState::Draining);
+        assert_eq!(token.request(), Stage::Draining);
         stream.write_all(whole("200 OK", "text/event-stream", ANSWER).as_bytes()).unwrap();
         Then::Keep
     });
     let mut options = options(&server.base_url, KIND);
     options.max_concurrency = Some(1);
     options.limits.drain_timeout = FOREVER;
-    let (observations, _) = run_all(options, &[Duration::ZERO, Duration::ZERO, FOREVER], listener).await;
+    let (observations, _) = run_all(options, &[Duration::ZERO, Duration::ZERO, FOREVER], shutdown).await;
     assert_eq!(ends(&observations), ["completed", "cancelled", "cancelled"]);
     assert_eq!(server.requests().len(), 1);
     assert_eq!(observations[2].timing.sent_ns, None);
@@ -167,12 +169,13 @@ async fn after_the_first_signal_nothing_is_sent_and_what_is_under_way_ends() {
 
 /// Two requests hang; `signals` come when both are there.
 async fn check_cut(signals: usize, drain_timeout: Duration) {
-    let (stopper, listener) = stop();
+    let shutdown = Shutdown::new();
+    let token = shutdown.clone();
     let both = Barrier::new(2);
     let server = Scripted::new(move |_, stream| {
         if both.wait().is_leader() {
             for _ in 0..signals {
-                stopper.signal();
+                token.request();
             }
         }
         until_closed(stream);
@@ -180,7 +183,7 @@ async fn check_cut(signals: usize, drain_timeout: Duration) {
     });
     let mut options = options(&server.base_url, KIND);
     options.limits.drain_timeout = drain_timeout;
-    let (observations, _) = run_all(options, &[Duration::ZERO, Duration::ZERO, FOREVER], listener).await;
+    let (observations, _) = run_all(options, &[Duration::ZERO, Duration::ZERO, FOREVER], shutdown).await;
     assert_eq!(ends(&observations), ["cancelled"; 3]);
     let sent: Vec<_> = observations.iter().map(|observation| observation.timing.sent_ns.is_some()).collect();
     assert_eq!(sent, [true, true, false]);
@@ -199,14 +202,16 @@ async fn what_cannot_be_sent_is_told_before_anything_is() {
     let mut bad = request(true);
     bad.sampling.temperature = Some(f64::INFINITY);
     let due = [Duration::ZERO; 2];
-    let error =
-        run(&client, shared(KIND), &bad, &cases(2), &Schedule::of(due.to_vec()), Stop::never().into(), |_| {}).await.unwrap_err();
-    assert_eq!(error.what, "temperature is not a finite number: inf: case \"t-0\"");
-    let error = run(&client, shared(KIND), &request(true), &cases(3), &Schedule::of(due.to_vec()), Stop::never().into(), |_| {})
+    let error = run(&client, shared(KIND), &bad, &cases(2), &Schedule::of(due.to_vec()), Shutdown::new().into(), |_| {})
         .await
         .unwrap_err();
+    assert_eq!(error.what, "temperature is not a finite number: inf: case \"t-0\"");
+    let error =
+        run(&client, shared(KIND), &request(true), &cases(3), &Schedule::of(due.to_vec()), Shutdown::new().into(), |_| {})
+            .await
+            .unwrap_err();
     assert_eq!(error.kind, Kind::Internal);
-    assert!(send_one(&client, shared(KIND), &bad, &case("x"), "trial", Stop::never()).await.is_err());
+    assert!(send_one(&client, shared(KIND), &bad, &case("x"), "trial", &Shutdown::new()).await.is_err());
     assert!(server.requests().is_empty());
 }
 
@@ -216,7 +221,7 @@ async fn the_trial_goes_the_same_way_and_shares_no_id() {
     let mut options = options(&server.base_url, KIND);
     options.request_id_prefix = Some("bench-".to_owned());
     let client = Client::new(options).unwrap();
-    let observation = send_one(&client, shared(KIND), &request(true), &case("x"), "trial", Stop::never()).await.unwrap();
+    let observation = send_one(&client, shared(KIND), &request(true), &case("x"), "trial", &Shutdown::new()).await.unwrap();
     assert_eq!((observation.outcome, observation.text.as_str()), (Outcome::Completed, "hi"));
     assert_eq!(server.requests()[0].header("x-request-id"), Some("bench-trial"));
 }

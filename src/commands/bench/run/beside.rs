@@ -10,10 +10,11 @@ use super::sending::Sending;
 use crate::backend::{Adapter, Input, RequestOptions};
 use crate::case::{Case, Message, Prompt};
 use crate::commands::bench::session::Session;
-use crate::driver::{self, Client, Stop};
+use crate::driver::{self, Client};
 use crate::error::Result;
 use crate::metrics::spec_decode::SpecDecodeCounts;
 use crate::observation::Timing;
+use crate::shutdown::Shutdown;
 
 /// The most small requests of a run whose latencies are kept; probing ends with them.
 pub(super) const MAX_PROBES: usize = 1_000_000;
@@ -57,7 +58,7 @@ pub(super) struct Probe {
     request: RequestOptions,
     case: Case,
     every: Duration,
-    stop: Stop,
+    shutdown: Shutdown,
 }
 
 impl Probe {
@@ -76,7 +77,7 @@ impl Probe {
             request: sending.request.clone(),
             case: Case::new("probe", prompt, None, 1),
             every: Duration::from_secs_f64(1.0 / rate),
-            stop: sending.stop.clone(),
+            shutdown: sending.shutdown.clone(),
         })
     }
 
@@ -85,8 +86,8 @@ impl Probe {
         let mut latencies_ms = Vec::new();
         while latencies_ms.len() < MAX_PROBES {
             let label = format!("probe-{}", latencies_ms.len());
-            let (adapter, stop) = (Arc::clone(&self.adapter), self.stop.clone());
-            let seen = driver::send_one(&self.client, adapter, &self.request, &self.case, &label, stop).await;
+            let adapter = Arc::clone(&self.adapter);
+            let seen = driver::send_one(&self.client, adapter, &self.request, &self.case, &label, &self.shutdown).await;
             let answer = seen.ok().filter(|seen| seen.outcome.is_answer());
             latencies_ms.push(answer.and_then(|seen| e2el_ms(&seen.timing)));
             // Either side closed: the run is over.

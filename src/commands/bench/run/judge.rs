@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use tokio::runtime::Runtime;
 
-use super::leave::{second_wish, unless_left};
 use crate::case::Case;
 use crate::dataset::DatasetName;
 use crate::error::{Error, Result};
 use crate::evaluate::Evaluator;
 use crate::runlog::RunLog;
 use crate::runlog::judge::judge;
+use crate::shutdown::{Shutdown, unless_left};
+use crate::terminal;
 use crate::tokenizer::Tokenizer;
 use crate::verdict::NotScored;
 
@@ -44,6 +45,7 @@ pub(super) struct Judging<'a> {
     pub(super) evaluator: Evaluator,
     pub(super) tokenizer: Arc<Tokenizer>,
     pub(super) runtime: &'a Runtime,
+    pub(super) shutdown: &'a Shutdown,
 }
 
 impl Judging<'_> {
@@ -52,10 +54,9 @@ impl Judging<'_> {
     /// # Errors
     /// The user did; the log cannot be read again.
     pub(super) fn judge(self, mut log: RunLog, path: Option<PathBuf>) -> Result<RunLog> {
-        let Self { mut evaluator, tokenizer, runtime } = self;
+        let Self { mut evaluator, tokenizer, runtime, shutdown } = self;
         let work = move || judge(&mut log, &mut evaluator, Some(&|text| tokenizer.count(text))).map(|()| log);
-        let leave = second_wish("judging what was done; press Ctrl-C again to end without a report");
-        runtime.block_on(unless_left(work, leave))?.unwrap_or_else(|| {
+        runtime.block_on(unless_left("a run", work, second_request(shutdown.from_now())))?.unwrap_or_else(|| {
             let error = Error::interrupted("stopped before the answers were judged");
             Err(match path {
                 Some(path) => {
@@ -64,5 +65,36 @@ impl Judging<'_> {
                 None => error.hint("nothing is kept without a run log"),
             })
         })
+    }
+}
+
+/// Waits for the second shutdown request; the first one tells the user what is waited for.
+async fn second_request(shutdown: Shutdown) {
+    shutdown.drain_requested().await;
+    terminal::say("judging what was done; press Ctrl-C again to end without a report");
+    shutdown.abort_requested().await;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::ready;
+    use std::pin::pin;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_second_request_after_the_run_was_sent_leaves_the_judging() {
+        let shutdown = Shutdown::new();
+        shutdown.request();
+        let mut left = pin!(second_request(shutdown.from_now()));
+        for is_left in [false, true] {
+            shutdown.request();
+            let found = tokio::select! {
+                biased;
+                () = &mut left => true,
+                () = ready(()) => false,
+            };
+            assert_eq!(found, is_left);
+        }
     }
 }

@@ -15,16 +15,17 @@ use crate::backend::{self, Adapter, ConstraintDialect, RequestOptions};
 use crate::case::{Arm, Case};
 use crate::commands::bench::session::Session;
 use crate::constraint::{Constraint, GrammarDialect};
-use crate::driver::Stop;
 use crate::enforcement::Enforcement;
 use crate::enforcement::Unenforced;
 use crate::enforcement::{DialectChoice, FirstConstrained, Held, State};
 use crate::engine::{self, EngineName, EnginePolicy, Vocabulary};
 use crate::error::{Error, Kind as Fault, Result};
+use crate::load::ErrorLimits;
 use crate::preflight::ask::{DEFAULT_OUTPUT_LEN, DEFAULT_TIMEOUT};
 use crate::preflight::gate::gate;
 use crate::preflight::{self, Class, Extent, Kind, Options, Preflight};
 use crate::record::Settings;
+use crate::shutdown::Shutdown;
 use crate::terminal;
 
 /// How the run speaks, after it was tried.
@@ -41,7 +42,7 @@ pub(super) struct Settling<'a> {
     pub(super) settings: &'a Settings,
     pub(super) session: &'a Session,
     pub(super) adapter: &'a Arc<dyn Adapter>,
-    pub(super) stop: &'a Stop,
+    pub(super) shutdown: &'a Shutdown,
 }
 
 impl Settling<'_> {
@@ -90,7 +91,7 @@ impl Settling<'_> {
             }
         };
         let options = self.options(&candidates, kinds, notation(cases).unwrap_or(self.session.grammar_dialect));
-        let asked = preflight::run(&self.session.client, &options, self.stop.clone(), |_| {}).await;
+        let asked = preflight::run(&self.session.client, &options, self.shutdown, |_| {}).await;
         let found = match asked {
             Ok(found) => found,
             Err(error) if error.kind == Fault::Environment => {
@@ -127,8 +128,8 @@ impl Settling<'_> {
             session: self.session,
             adapter: Arc::clone(self.adapter),
             request,
-            stop: self.stop.clone(),
-            breaker: None,
+            shutdown: self.shutdown.clone(),
+            error_limits: ErrorLimits::default(),
             company: None,
         }
     }

@@ -4,19 +4,21 @@ use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
 
 use super::named_model::Overhearing;
-use super::setting::{Breaking, Company};
+use super::setting::Company;
 use crate::backend::{Adapter, RequestOptions, ServerKind, unsupported};
 use crate::case::{Arm, Case};
 use crate::commands::bench::session::Session;
 use crate::constraint::{Constraint, GrammarDialect};
-use crate::driver::{self, Beginning, InARow, Outside, Ran, Stop};
+use crate::driver::{self, Beginning, InARow, Outside, Ran};
 use crate::error::{Error, Result};
+use crate::load::ErrorLimits;
 use crate::observation::{Advice, Observation, Outcome, TransportCause, failure_words};
 use crate::printable::printable_body;
 use crate::run_event::RunEvent;
 use crate::runlog::write::EventSender;
 use crate::schedule::{Schedule, Until};
 use crate::shard::Shard;
+use crate::shutdown::Shutdown;
 use crate::terminal;
 use crate::terminal::{Mode, Progress, Words};
 
@@ -34,9 +36,9 @@ pub(super) struct Sending<'a> {
     pub(super) session: &'a Session,
     pub(super) adapter: Arc<dyn Adapter>,
     pub(super) request: &'a RequestOptions,
-    pub(super) stop: Stop,
-    /// What the measured requests may come to; nothing else is counted.
-    pub(super) breaker: Option<Breaking>,
+    pub(super) shutdown: Shutdown,
+    /// For the measured requests.
+    pub(super) error_limits: ErrorLimits,
     /// Other runs that go on at the same time.
     pub(super) company: Option<&'a Company>,
 }
@@ -101,7 +103,7 @@ impl Sending<'_> {
     /// A part of the warm-ups, as many at once as the run may have under way.
     pub(super) async fn warm_up(&self, cases: &[Case], part: Shard) -> Result<Warmups> {
         let adapter = Arc::clone(&self.adapter);
-        let seen = driver::warm_up(&self.session.client, adapter, self.request, cases, part, self.stop.clone()).await?;
+        let seen = driver::warm_up(&self.session.client, adapter, self.request, cases, part, &self.shutdown).await?;
         let sent = seen.iter().filter(|it| it.timing.sent_ns.is_some()).count();
         let answered = seen.iter().filter(|it| it.outcome.is_answer()).count();
         Ok(Warmups { sent, failed: sent - answered })
@@ -124,7 +126,7 @@ impl Sending<'_> {
         };
         let own = OnceLock::new();
         let progress = self.company.map_or(&own, |company| &*company.progress).get_or_init(begun);
-        let mut patience = Patience::new(self.breaker.as_ref());
+        let mut patience = Patience::new(self.error_limits);
         let on_event = |event: RunEvent| {
             match &event {
                 RunEvent::Started { .. } => {}
@@ -140,7 +142,7 @@ impl Sending<'_> {
         };
         let adapter = Arc::clone(&self.adapter);
         let beginning = self.company.map_or(beginning, |company| Beginning::With(&company.seat));
-        let outside = Outside { stop: self.stop.clone(), breaker: self.breaker.clone(), beginning };
+        let outside = Outside { shutdown: self.shutdown.clone(), error_limits: self.error_limits, beginning };
         let ran = driver::run(&self.session.client, adapter, self.request, cases, schedule, outside, on_event).await;
         // Where there are others, it is theirs as well.
         if let Some(own) = own.get() {
@@ -155,7 +157,7 @@ impl Sending<'_> {
     }
 
     async fn send_by(&self, adapter: Arc<dyn Adapter>, case: &Case, label: &str) -> Result<Observation> {
-        driver::send_one(&self.session.client, adapter, self.request, case, label, self.stop.clone()).await
+        driver::send_one(&self.session.client, adapter, self.request, case, label, &self.shutdown).await
     }
 
     fn trial_error(&self, case: &Case, outcome: &Outcome) -> Error {
@@ -221,9 +223,8 @@ struct Patience {
 }
 
 impl Patience {
-    fn new(breaker: Option<&Breaking>) -> Self {
-        let has_limit = breaker.is_some_and(|(limits, _)| limits.max_consecutive_errors.is_some());
-        Self { errors: (!has_limit).then(InARow::default) }
+    fn new(limits: ErrorLimits) -> Self {
+        Self { errors: limits.max_consecutive_errors.is_none().then(InARow::default) }
     }
 
     fn ended(&mut self, outcome: &Outcome) {

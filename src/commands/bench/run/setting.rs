@@ -1,25 +1,23 @@
-//! What a run heeds besides its plan: what its server knows already, and other runs that go on at the same time. Knows no request.
+//! Run context: constraints the server has already compiled, the shutdown token, and concurrent runs.
 
 use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::runtime::Runtime;
-use tokio::task::JoinHandle;
 
-use crate::driver::{self, PHASE, Seat, Stop, StopState, Stopper};
+use crate::driver::{PHASE, Seat};
 use crate::error::{Error, Result};
-use crate::load::ErrorLimits;
 use crate::schedule::Until;
-use crate::shutdown::Wishes;
-use crate::terminal::Progress;
+use crate::shutdown::{Listener, Shutdown, Stage};
+use crate::terminal::{self, Progress};
 
-/// What a run heeds besides its plan.
-#[derive(Default)]
+/// Run context.
 pub struct Setting {
     pub past: Past,
-    /// The user's wish to end, where somebody heeds it for several runs; without one, the run listens for itself while it sends.
-    pub stop: Option<Stop>,
+    pub shutdown: Shutdown,
+    /// Whether the run listens for signals itself, from when it sends. In a matrix the matrix does, for all its runs.
+    pub listens: bool,
     pub company: Option<Company>,
 }
 
@@ -40,18 +38,6 @@ pub struct Company {
     /// The names of the others.
     pub others: Vec<String>,
 }
-
-/// What a run is stopped by.
-pub(super) struct Listening {
-    pub(super) stop: Stop,
-    /// For the run itself, which may give up.
-    pub(super) stopper: Stopper,
-    /// Who hears the user's wish, or that of all runs.
-    pub(super) watcher: JoinHandle<()>,
-}
-
-/// How many errors a run puts up with, and what it is stopped by then.
-pub(super) type Breaking = (ErrorLimits, Stopper);
 
 impl Default for Past {
     fn default() -> Self {
@@ -82,15 +68,7 @@ impl Setting {
         if let Some(company) = &self.company {
             runtime.block_on(company.seat.turn());
         }
-        match self.wish().state() {
-            StopState::Running => Ok(()),
-            StopState::Draining | StopState::Now => Err(stopped_early()),
-        }
-    }
-
-    /// The wish to end that is everybody's; one that nobody will have where the run is by itself.
-    pub(super) fn wish(&self) -> Stop {
-        self.stop.clone().unwrap_or_else(Stop::never)
+        if self.shutdown.is_requested() { Err(stopped_early()) } else { Ok(()) }
     }
 
     /// Waits until everybody is ready.
@@ -112,15 +90,17 @@ impl Setting {
         }
     }
 
-    /// The stop of this run alone, and who signals it.
-    pub(super) fn listen(&self, runtime: &Runtime) -> Listening {
-        let (stopper, stop) = driver::stop();
-        let _on_it = runtime.enter();
-        let watcher = match &self.stop {
-            Some(of_all) => runtime.spawn(stopper.clone().follow(of_all.clone())),
-            None => runtime.spawn(super::watch_wishes(stopper.clone(), Wishes::listen())),
-        };
-        Listening { stop, stopper, watcher }
+    /// The token of a part of the run that can drain, and what reports its signals.
+    ///
+    /// # Errors
+    /// No thread can be started.
+    pub(super) fn listen(&self) -> Result<(Shutdown, Option<Listener>)> {
+        if !self.listens {
+            return Ok((self.shutdown.child(), None));
+        }
+        let shutdown = self.shutdown.from_now();
+        let listener = shutdown.listen(report_stage)?;
+        Ok((shutdown, Some(listener)))
     }
 
     /// The run's due times, so that of several runs another one goes first at every request.
@@ -148,6 +128,14 @@ impl Setting {
             PHASE.as_micros(),
         ))
     }
+}
+
+/// Reports a signal to a user whose requests are in flight.
+pub fn report_stage(stage: Stage) {
+    terminal::say(match stage {
+        Stage::Draining => "stopping: requests under way may end; press Ctrl-C again to cut them off",
+        Stage::Running | Stage::Aborting => "stopping now",
+    });
 }
 
 /// Why a run does not begin.

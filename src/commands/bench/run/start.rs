@@ -2,19 +2,26 @@
 
 use tokio::runtime::Runtime;
 
+use super::setting::Setting;
 use crate::commands::bench::options::StartPlan;
 use crate::dates::timestamp;
-use crate::driver::{Beginning, Coordination, Stop};
+use crate::driver::{Beginning, Coordination};
 use crate::error::Result;
 use crate::record::RunRecord;
 use crate::shard::ClockOffset;
+use crate::shutdown::Shutdown;
 use crate::terminal;
 
 /// Finds the other shards, where a coordinator was named: they have to have the plan of this record.
 ///
 /// # Errors
 /// As for [`Coordination::join`].
-pub(super) fn gather(start: &StartPlan, record: &RunRecord, stop: &Stop, runtime: &Runtime) -> Result<Option<Coordination>> {
+pub(super) fn gather(
+    start: &StartPlan,
+    record: &RunRecord,
+    shutdown: &Shutdown,
+    runtime: &Runtime,
+) -> Result<Option<Coordination>> {
     let options = match start {
         StartPlan::Own => return Ok(None),
         StartPlan::At(instant) => {
@@ -27,7 +34,7 @@ pub(super) fn gather(start: &StartPlan, record: &RunRecord, stop: &Stop, runtime
     let role = if part.number == 1 { "the others join" } else { "shard 1 answers" };
     terminal::say(&format!("shard {part}: waiting until {role} at {} ...", options.address));
     let plan_sha256 = record.plan_sha256();
-    let joined = Coordination::join(options, part, &plan_sha256, stop.clone());
+    let joined = Coordination::join(options, part, &plan_sha256, shutdown);
     runtime.block_on(joined).map(Some)
 }
 
@@ -52,9 +59,10 @@ pub(super) fn measured_again(gathered: Option<&mut Coordination>, runtime: &Runt
 }
 
 /// Shard 1 stays until the others have ended: they measure their clocks against it then.
-pub(super) fn part(gathered: Option<Coordination>, stop: impl FnOnce() -> Stop, runtime: &Runtime) {
-    let Some(coordination) = gathered else { return };
-    if !runtime.block_on(coordination.leave(stop())) {
+pub(super) fn part(gathered: Option<Coordination>, setting: &Setting, runtime: &Runtime) {
+    // Signals are listened for since the run was sent.
+    let (Some(coordination), Ok((shutdown, _listener))) = (gathered, setting.listen()) else { return };
+    if !runtime.block_on(coordination.leave(&shutdown)) {
         terminal::warn("not all of the other shards were waited for; those that end later know nothing of their clocks' drift");
     }
 }

@@ -1,0 +1,139 @@
+//! Shutdown signals: each stage of each command that has some.
+
+use std::io::{BufRead, BufReader, Lines, Read, Write};
+use std::path::Path;
+use std::process::{Child, ChildStderr, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::scripted::{Scripted, Then, models, until_closed, whole};
+use crate::support::cache;
+
+/// The program, with its stderr as it comes.
+struct Running {
+    child: Child,
+    stderr: Lines<BufReader<ChildStderr>>,
+}
+
+impl Running {
+    fn start<S: AsRef<std::ffi::OsStr>>(flags: &[S]) -> Self {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_sobench"));
+        program.args(flags).env("XDG_CACHE_HOME", cache()).env("NO_PROXY", "127.0.0.1");
+        let mut child = program.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let stderr = BufReader::new(child.stderr.take().unwrap()).lines();
+        Self { child, stderr }
+    }
+
+    /// Waits for a line on stderr.
+    fn wait_for(&mut self, words: &str) {
+        let mut lines = self.stderr.by_ref().map(Result::unwrap);
+        assert!(lines.any(|line| line.contains(words)), "stderr ended without: {words}");
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    /// Exit code, stdout and the rest of stderr.
+    fn end(mut self) -> (Option<i32>, String, String) {
+        let stderr: Vec<String> = self.stderr.map(Result::unwrap).collect();
+        let mut stdout = String::new();
+        self.child.stdout.take().unwrap().read_to_string(&mut stdout).unwrap();
+        (self.child.wait().unwrap().code(), stdout, stderr.join("\n"))
+    }
+}
+
+/// A server that answers the trial request, and none of the run.
+fn hanging() -> Scripted {
+    let answer = "data: {\"choices\":[{\"text\":\"yes\",\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
+    Scripted::new(move |asked, stream| {
+        let is_of_the_run = asked
+            .header("x-request-id")
+            .is_some_and(|id| id.strip_prefix("r-").is_some_and(|number| number.parse::<usize>().is_ok()));
+        let text = match () {
+            () if asked.asks_for_models() => models(),
+            () if is_of_the_run => {
+                until_closed(stream);
+                return Then::Close;
+            }
+            () if asked.line.starts_with("POST") => whole("200 OK", "text/event-stream", answer),
+            () => whole("404 Not Found", "text/plain", ""),
+        };
+        stream.write_all(text.as_bytes()).unwrap();
+        Then::Keep
+    })
+}
+
+/// Starts a matrix over servers that hang, and waits until each has a request of its run.
+fn hanging_matrix(order: &str) -> (Running, [Scripted; 2]) {
+    let servers = [hanging(), hanging()];
+    let targets = [0, 1].map(|place| format!("s{place}={}", servers[place].base_url));
+    let flags =
+        ["--target", &targets[0], "--target", &targets[1], "--matrix-order", order, "--no-control-arm", "--skip-preflight"];
+    let load = ["--dataset", "choice", "--choice", "yes,no", "--num-prompts", "5", "--max-concurrency", "1", "--disable-tqdm"];
+    let ends = ["--request-id-prefix", "r-", "--drain-timeout", "3600", "--no-run-log"];
+    let mut running = Running::start(&[&flags[..], &load, &ends].concat());
+    let hangs = |server: &Scripted| {
+        server.requests().iter().any(|asked| asked.header("x-request-id").is_some_and(|id| id.starts_with("r-0")))
+    };
+    let most = if order == "blocks" { 1 } else { 2 };
+    while servers.iter().filter(|server| hangs(server)).count() < most {
+        assert!(running.is_running(), "it ended before its requests came");
+        std::thread::yield_now();
+    }
+    (running, servers)
+}
+
+#[test]
+fn the_second_signal_aborts_every_run_of_a_matrix() {
+    for order in ["interleaved", "blocks"] {
+        let (mut running, _servers) = hanging_matrix(order);
+        running.signal(Signal::INT);
+        running.wait_for("stopping: requests under way may end");
+        assert!(running.is_running(), "requests in flight have an hour to end");
+        running.signal(Signal::INT);
+        running.wait_for("stopping now");
+        let (code, _, stderr) = running.end();
+        assert_eq!(code, Some(130), "{order}: {stderr}");
+        assert!(!stderr.contains("stopping"), "each stage is reported once: {stderr}");
+    }
+}
+
+#[test]
+fn serve_ends_at_the_first_signal() {
+    for signal in [Signal::INT, Signal::TERM] {
+        let mut running = Running::start(&["serve", "--port", "0"]);
+        running.wait_for("stop with Ctrl-C");
+        running.signal(signal);
+        let (code, stdout, stderr) = running.end();
+        assert_eq!((code, stdout.as_str(), stderr.as_str()), (Some(0), "", "stopped"), "{signal:?}");
+    }
+}
+
+#[test]
+fn engines_are_measured_until_the_first_signal() {
+    let folder = tempfile::tempdir().unwrap();
+    let rows = folder.path().join("rows.jsonl");
+    let flags = ["mask", "--limit", "1", "--engine", "guidance", "--disable-tqdm", "--rows", rows.to_str().unwrap()];
+    // More masks than the test could wait for.
+    let endless = ["--prove", "--budget", "100000000", "--timeout", "86400"];
+    let mut running = Running::start(&[&flags[..], &endless].concat());
+    while !has_lines(&rows) {
+        assert!(running.is_running(), "it ended before it began");
+        std::thread::yield_now();
+    }
+    running.signal(Signal::TERM);
+    running.wait_for("stopping: what was measured is reported");
+    let (code, stdout, stderr) = running.end();
+    assert_eq!(code, Some(130), "{stderr}");
+    assert!(stderr.contains("interrupted: the report covers the entries that were done"), "{stdout}{stderr}");
+}
+
+/// The rows of a measurement have their record as the first line.
+fn has_lines(path: &Path) -> bool {
+    std::fs::read_to_string(path).is_ok_and(|text| text.contains('\n'))
+}
