@@ -53,7 +53,7 @@ fn judging(criterion: &mut Criterion) {
             bencher.iter(|| serde_json::from_str::<Value>(black_box(text)).expect("it is JSON"));
         });
         group.bench_with_input(BenchmarkId::new("judge", size), &text, |bencher, text| {
-            bencher.iter(|| evaluator.judge(&constraint, None, black_box(text)));
+            bencher.iter(|| evaluator.judge_text(&constraint, None, black_box(text)));
         });
     }
     group.finish();

@@ -16,7 +16,7 @@ pub(crate) fn check(bytes: &[u8]) {
     let mut evaluator = Evaluator::new(EvaluateOptions::default());
     let anything = Constraint::JsonSchema(Arc::new(Value::Bool(true)));
     let other = serde_json::from_str::<Value>(&text);
-    let verdict = evaluator.judge(&anything, None, &text);
+    let verdict = evaluator.judge_text(&anything, None, &text);
     match (&verdict, &other) {
         (Verdict::Valid, Ok(_)) | (Verdict::NotScored { .. }, _) => {}
         // The other reader keeps the last of two members.
@@ -25,7 +25,7 @@ pub(crate) fn check(bytes: &[u8]) {
         (verdict, other) => panic!("{verdict:?} and {other:?} of {text:?}"),
     }
     is_placed(&verdict, &text);
-    let object = evaluator.judge(&Constraint::JsonObject(AlwaysTrue), None, &text);
+    let object = evaluator.judge_text(&Constraint::JsonObject(AlwaysTrue), None, &text);
     assert!(object != Verdict::Valid || verdict == Verdict::Valid, "an object that is no JSON: {text:?}");
     // The script's formula takes less than JSON and more: that it says something is all that is asked.
     assert!(legacy::vllm_correct(&anything, &text).is_some());

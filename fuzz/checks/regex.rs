@@ -52,7 +52,7 @@ pub(crate) fn check(bytes: &[u8]) {
     if draw.below(4) == 0 {
         let (pattern, text) = draw.two_texts();
         // That there is one, and no panic, is all that is asked.
-        let _ = evaluator.judge(&Constraint::Regex(pattern.into()), None, &text);
+        let _ = evaluator.judge_text(&Constraint::Regex(pattern.into()), None, &text);
         return;
     }
     let node = node(&mut draw, 0);
@@ -61,7 +61,7 @@ pub(crate) fn check(bytes: &[u8]) {
     for text in texts(&LETTERS, MAX_LENGTH) {
         let letters: Vec<char> = text.chars().collect();
         let expected = ends(&node, &letters, 0).contains(&letters.len());
-        match evaluator.judge(&constraint, None, &text) {
+        match evaluator.judge_text(&constraint, None, &text) {
             Verdict::NotScored { why } => panic!("{pattern:?} is plain, and not scored: {why:?}"),
             verdict => assert_eq!(verdict == Verdict::Valid, expected, "{pattern:?} on {text:?}: {verdict:?}"),
         }

@@ -16,12 +16,12 @@ pub(crate) fn check(bytes: &[u8]) {
     let Ok(schema) = serde_json::from_str::<Value>(&schema) else { return };
     let mut evaluator = Evaluator::new(EvaluateOptions::default());
     let constraint = Constraint::JsonSchema(Arc::new(schema));
-    let verdict = evaluator.judge(&constraint, None, &answer);
-    assert_eq!(Evaluator::new(EvaluateOptions::default()).judge(&constraint, None, &answer), verdict, "a second time");
+    let verdict = evaluator.judge_text(&constraint, None, &answer);
+    assert_eq!(Evaluator::new(EvaluateOptions::default()).judge_text(&constraint, None, &answer), verdict, "a second time");
     let Ok(value) = serde_json::from_str::<Value>(&answer) else { return };
     // Other reasons are about the text: a name that is there twice, a byte that is none.
     if let Verdict::Valid | Verdict::Invalid { reason: Reason::Schema { .. } } = verdict {
         let spelt = serde_json::to_string_pretty(&value).expect("a value can be written");
-        assert_eq!(evaluator.judge(&constraint, None, &spelt), verdict, "spelt with white space: {answer}");
+        assert_eq!(evaluator.judge_text(&constraint, None, &spelt), verdict, "spelt with white space: {answer}");
     }
 }

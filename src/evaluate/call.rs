@@ -8,19 +8,18 @@
 
 use serde_json::{Map, Value};
 
-use crate::case::Case;
-use crate::observation::{Observation, Outcome, TransportCause};
+use crate::observation::{Outcome, TransportCause};
 
 /// The most calls of one reference; one with more says nothing.
 pub const MAX_CALLS: usize = 1000;
 
-/// Whether the case's reference was answered: what was refused, cut or failed made no call, and what our user cut short, or this machine had
-/// no connection for, says nothing.
-pub fn of_case(case: &Case, observation: &Observation) -> Option<bool> {
-    let reference = case.completion.as_deref()?;
-    match observation.outcome {
+/// Whether an answer makes the calls of the reference: requests that were refused, cut or failed made no call, and those that the user
+/// cancelled, or that this machine had no connection for, are not scored.
+pub fn is_right(reference: Option<&str>, outcome: &Outcome, text: &str) -> Option<bool> {
+    let reference = reference?;
+    match outcome {
         Outcome::Cancelled | Outcome::Transport { cause: TransportCause::Local, .. } => None,
-        Outcome::Completed => agrees(reference, &observation.text),
+        Outcome::Completed => agrees(reference, text),
         _ => agrees(reference, ""),
     }
 }

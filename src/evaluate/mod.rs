@@ -26,9 +26,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::case::Case;
 use crate::constraint::{Constraint, sha256_hex};
-use crate::observation::{Observation, Outcome, TransportCause};
+use crate::observation::{Outcome, TransportCause};
 use crate::verdict::{NotScored, Reason, Verdict};
 
 /// Bytes of an answer that are judged; a longer one is not scored.
@@ -76,10 +75,11 @@ impl Evaluator {
         Self { options, compiled: HashMap::new(), ages: VecDeque::new() }
     }
 
-    /// Judges what became of `case`: its outcome first, then the text.
-    pub fn evaluate(&mut self, case: &Case, observation: &Observation) -> Verdict {
+    /// Judges an answer: first how the request ended, then the text by the constraint. `oracle` is a pest grammar that decides in place of a
+    /// constraint that is a grammar.
+    pub fn judge(&mut self, constraint: Option<&Constraint>, oracle: Option<&str>, outcome: &Outcome, text: &str) -> Verdict {
         let not_scored = |why| Verdict::NotScored { why };
-        match &observation.outcome {
+        match outcome {
             Outcome::Rejected { .. } | Outcome::Unsupported { .. } => return not_scored(NotScored::Refused),
             Outcome::ServerError { .. } | Outcome::StreamError { .. } => return not_scored(NotScored::Failed),
             Outcome::Transport { cause: TransportCause::Local, .. } => return not_scored(NotScored::NotSent),
@@ -87,15 +87,15 @@ impl Evaluator {
             Outcome::Cancelled => return not_scored(NotScored::Cancelled),
             Outcome::Completed | Outcome::Truncated => {}
         }
-        let Some(constraint) = &case.constraint else { return not_scored(NotScored::NoConstraint) };
-        if observation.outcome == Outcome::Truncated {
+        let Some(constraint) = constraint else { return not_scored(NotScored::NoConstraint) };
+        if *outcome == Outcome::Truncated {
             return Verdict::Invalid { reason: Reason::Truncated };
         }
-        self.judge(constraint, case.grammar_oracle.as_deref(), &observation.text)
+        self.judge_text(constraint, oracle, text)
     }
 
-    /// Judges `text` by `constraint`; `oracle` is a pest grammar that decides in place of a constraint that is a grammar.
-    pub fn judge(&mut self, constraint: &Constraint, oracle: Option<&str>, text: &str) -> Verdict {
+    /// Judges the text of a complete answer.
+    pub fn judge_text(&mut self, constraint: &Constraint, oracle: Option<&str>, text: &str) -> Verdict {
         let judge = self.compiled(constraint, oracle);
         if let Judge::None(why) = &*judge {
             return Verdict::NotScored { why: why.clone() };
@@ -170,25 +170,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::case::{Arm, Prompt};
     use crate::constraint::{AlwaysTrue, GrammarDialect};
-    use crate::observation::Timing;
-
-    fn case(constraint: Option<Constraint>) -> Case {
-        Case { arm: Arm::Constrained, ..Case::new("json-0", Prompt::Text("?".into()), constraint.map(Arc::new), 16) }
-    }
-
-    fn observation(outcome: Outcome, text: &str) -> Observation {
-        Observation {
-            case_index: 0,
-            outcome,
-            timing: Timing::default(),
-            text: text.to_owned(),
-            reasoning: "{}".to_owned(),
-            finish_reason: None,
-            usage: None,
-        }
-    }
 
     fn any_object() -> Constraint {
         Constraint::JsonObject(AlwaysTrue)
@@ -214,7 +196,7 @@ mod tests {
         ] {
             for (constraint, expected) in [(Some(any_object()), expected), (None, free)] {
                 let mut evaluator = Evaluator::new(EvaluateOptions::default());
-                let verdict = evaluator.evaluate(&case(constraint), &observation(outcome.clone(), "{}"));
+                let verdict = evaluator.judge(constraint.as_ref(), None, &outcome, "{}");
                 let name = match &verdict {
                     Verdict::Valid => "valid",
                     Verdict::Invalid { reason } => reason.name(),
@@ -230,28 +212,28 @@ mod tests {
         let mut evaluator = Evaluator::new(EvaluateOptions::default());
         let lark = Constraint::Grammar { dialect: GrammarDialect::Lark, text: "start: \"a\" \"b\"".into() };
         let oracle = "start = { SOI ~ \"yes\" ~ EOI }";
-        assert_eq!(evaluator.judge(&lark, Some(oracle), "yes"), Verdict::Valid);
-        assert!(matches!(evaluator.judge(&lark, Some(oracle), "ab"), Verdict::Invalid { reason: Reason::Grammar { .. } }));
-        assert_ne!(evaluator.judge(&lark, None, "yes"), Verdict::Valid, "compiled under a key of its own");
+        assert_eq!(evaluator.judge_text(&lark, Some(oracle), "yes"), Verdict::Valid);
+        assert!(matches!(evaluator.judge_text(&lark, Some(oracle), "ab"), Verdict::Invalid { reason: Reason::Grammar { .. } }));
+        assert_ne!(evaluator.judge_text(&lark, None, "yes"), Verdict::Valid, "compiled under a key of its own");
     }
 
     #[test]
     fn formats_are_asserted_unless_switched_off() {
         let dated = schema(json!({ "format": "date" }));
         let mut lenient = Evaluator::new(EvaluateOptions { assert_formats: false });
-        assert_eq!(lenient.judge(&dated, None, "\"2023-02-30\""), Verdict::Valid);
+        assert_eq!(lenient.judge_text(&dated, None, "\"2023-02-30\""), Verdict::Valid);
         let mut strict = Evaluator::new(EvaluateOptions::default());
-        assert!(matches!(strict.judge(&dated, None, "\"2023-02-30\""), Verdict::Invalid { .. }));
+        assert!(matches!(strict.judge_text(&dated, None, "\"2023-02-30\""), Verdict::Invalid { .. }));
     }
 
     #[test]
     fn long_answers_are_not_scored_and_compiled_constraints_are_bounded() {
         let mut evaluator = Evaluator::new(EvaluateOptions::default());
         let long = format!("[{}]", " ".repeat(MAX_ANSWER_BYTES));
-        assert!(matches!(evaluator.judge(&any_object(), None, &long), Verdict::NotScored { why: NotScored::Limit { .. } }));
+        assert!(matches!(evaluator.judge_text(&any_object(), None, &long), Verdict::NotScored { why: NotScored::Limit { .. } }));
         for number in 0..=MAX_COMPILED + 1 {
             let constant = schema(json!({ "const": number }));
-            assert_eq!(evaluator.judge(&constant, None, &number.to_string()), Verdict::Valid);
+            assert_eq!(evaluator.judge_text(&constant, None, &number.to_string()), Verdict::Valid);
         }
         assert_eq!((evaluator.compiled.len(), evaluator.ages.len()), (MAX_COMPILED, MAX_COMPILED));
     }

@@ -19,7 +19,7 @@ impl Oracle {
 
     /// Whether a text matches; `None` where that cannot be judged.
     pub(super) fn judge(&mut self, text: &str) -> Option<bool> {
-        match self.evaluator.judge(&self.constraint, None, text) {
+        match self.evaluator.judge_text(&self.constraint, None, text) {
             Verdict::Valid => Some(true),
             Verdict::Invalid { .. } => Some(false),
             Verdict::NotScored { .. } => None,

@@ -4,7 +4,7 @@
 use serde::Serialize;
 
 use super::Sample;
-use crate::observation::{Observation, Outcome};
+use crate::observation::Outcome;
 use crate::verdict::Verdict;
 
 /// White space at the end of a cut answer from which on it counts as running away; indentation is far below.
@@ -42,10 +42,9 @@ pub(super) fn white_space_runs(samples: &[&Sample<'_>]) -> usize {
     samples.iter().filter(|it| it.white_space_run()).count()
 }
 
-/// Whether an answer was cut at the token limit while it wrote nothing but white space. The observation has to have its text.
-pub fn runs_away(observation: &Observation) -> bool {
-    let text = observation.text.as_str();
-    observation.outcome == Outcome::Truncated && text[text.trim_end().len()..].chars().count() >= RUN_AWAY_CHARS
+/// Whether an answer was cut at the token limit while it wrote nothing but white space.
+pub fn runs_away(outcome: &Outcome, text: &str) -> bool {
+    *outcome == Outcome::Truncated && text[text.trim_end().len()..].chars().count() >= RUN_AWAY_CHARS
 }
 
 #[cfg(test)]

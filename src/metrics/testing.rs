@@ -103,7 +103,13 @@ impl Made<'_> {
             output: self.output,
             output_source: source(self.output),
         };
-        Judged { verdict, tokens, vllm_correct: self.vllm_correct, white_space_run: runs_away(observation), right_call: None }
+        Judged {
+            verdict,
+            tokens,
+            vllm_correct: self.vllm_correct,
+            white_space_run: runs_away(&observation.outcome, &observation.text),
+            right_call: None,
+        }
     }
 }
 

@@ -106,7 +106,7 @@ fn answered(evidence: &Evidence<'_>, evaluator: &mut Evaluator) -> Finding {
     let text = observation.text.as_str();
     let truncated = observation.outcome == Outcome::Truncated;
     // The text alone is judged: one that is complete at the very token where it was cut proves as much as any.
-    match evaluator.judge(&question.judged_by, None, text) {
+    match evaluator.judge_text(&question.judged_by, None, text) {
         Verdict::Valid if question.secrets.is_empty() => object(evidence.control, truncated),
         Verdict::Valid => Finding::new(Class::Enforced, ""),
         Verdict::NotScored { why } => unscored(&why),
@@ -172,7 +172,7 @@ fn outside(evidence: &Evidence<'_>, reason: &Reason, truncated: bool, evaluator:
             return Finding::new(Class::WrongWrapper, words);
         }
         if !question.secrets.is_empty()
-            && let Some(name) = wrapped_in(text, |inner| evaluator.judge(&question.judged_by, None, inner) == Verdict::Valid)
+            && let Some(name) = wrapped_in(text, |inner| evaluator.judge_text(&question.judged_by, None, inner) == Verdict::Valid)
         {
             return Finding::new(Class::WrongWrapper, format!("the right document came inside a member {name:?}"));
         }

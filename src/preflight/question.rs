@@ -224,8 +224,8 @@ mod tests {
                     Shape::Document(document) => document.clone(),
                     Shape::AnyObject => "{}".to_owned(),
                 };
-                assert_eq!(evaluator.judge(&question.judged_by, None, &answer), Verdict::Valid, "{kind} {notation}");
-                assert_ne!(evaluator.judge(&question.judged_by, None, "The sea is calm."), Verdict::Valid, "{kind}");
+                assert_eq!(evaluator.judge_text(&question.judged_by, None, &answer), Verdict::Valid, "{kind} {notation}");
+                assert_ne!(evaluator.judge_text(&question.judged_by, None, "The sea is calm."), Verdict::Valid, "{kind}");
                 assert!(!question.shows_in(PROMPT));
             }
         }

@@ -4,13 +4,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::{Answer, Judged, RunLog};
-use crate::case::{Case, Prompt};
+use crate::case::Prompt;
+use crate::constraint::Constraint;
 use crate::error::Result;
 use crate::evaluate::{Evaluator, call, legacy};
 use crate::metrics::excerpt::cut;
 use crate::metrics::holding::runs_away;
+use crate::metrics::ledger::Question;
 use crate::metrics::{Answers, TokenSource, Tokens};
-use crate::observation::{Observation, Outcome, Timing};
+use crate::observation::Outcome;
 use crate::verdict::{Reason, Verdict};
 
 /// Counts the tokens of a text.
@@ -28,32 +30,23 @@ pub fn judge(log: &mut RunLog, evaluator: &mut Evaluator, count_tokens: Option<C
     let mut counter = Counter { count_tokens, known: HashMap::new() };
     let answers = log.record.settings.metrics.answers;
     log.judge(|request, answer| {
-        let Answer { text, reasoning, usage, .. } = answer;
-        // Verdicts and counts have nothing to do with instants.
-        let observation = Observation {
-            case_index: request.case_index(),
-            outcome: request.outcome().clone(),
-            timing: Timing::default(),
-            text,
-            reasoning,
-            finish_reason: request.finish_reason().map(str::to_owned),
-            usage,
-        };
-        let tokens = counter.tokens(&request.case(), &observation, request.moments().chunks as usize);
-        one(&request.case(), &observation, evaluator, tokens, answers)
+        let tokens = counter.tokens(&request.question().prompt, request.outcome(), &answer, request.moments().chunks as usize);
+        one(request.question(), request.outcome(), &answer.text, evaluator, tokens, answers)
     })
 }
 
-fn one(case: &Case, observation: &Observation, evaluator: &mut Evaluator, tokens: Tokens, answers: Answers) -> Judged {
+fn one(asked: &Question, outcome: &Outcome, text: &str, evaluator: &mut Evaluator, tokens: Tokens, answers: Answers) -> Judged {
+    let Question { constraint, grammar_oracle, completion, .. } = asked;
+    let constraint = constraint.as_deref();
     Judged {
-        verdict: brief(evaluator.evaluate(case, observation)),
+        verdict: brief(evaluator.judge(constraint, grammar_oracle.as_deref(), outcome, text)),
         tokens: match answers {
             Answers::Generated => tokens,
             Answers::Computed => Tokens { output: None, output_source: TokenSource::Unknown, ..tokens },
         },
-        vllm_correct: vllm_correct(case, observation),
-        white_space_run: runs_away(observation),
-        right_call: call::of_case(case, observation),
+        vllm_correct: constraint.and_then(|constraint| vllm_correct(constraint, outcome, text)),
+        white_space_run: runs_away(outcome, text),
+        right_call: call::is_right(completion.as_deref(), outcome, text),
     }
 }
 
@@ -69,12 +62,11 @@ pub(crate) fn brief(mut verdict: Verdict) -> Verdict {
 
 /// The script's formula on what the script would have had of this answer: nothing of a request that broke off, whatever there was
 /// of one that the server ended with an error event; no account of a request that our user cut short.
-fn vllm_correct(case: &Case, observation: &Observation) -> Option<bool> {
-    let constraint = case.constraint.as_ref()?;
-    match observation.outcome {
+fn vllm_correct(constraint: &Constraint, outcome: &Outcome, text: &str) -> Option<bool> {
+    match outcome {
         Outcome::Cancelled => None,
         Outcome::Transport { .. } | Outcome::TimedOut { .. } => legacy::vllm_correct(constraint, ""),
-        _ => legacy::vllm_correct(constraint, &observation.text),
+        _ => legacy::vllm_correct(constraint, text),
     }
 }
 
@@ -88,16 +80,16 @@ struct Counter<'a> {
 
 impl Counter<'_> {
     /// The server's own counts where it gives them, else our tokenizer's.
-    fn tokens(&mut self, case: &Case, observation: &Observation, content_chunks: usize) -> Tokens {
+    fn tokens(&mut self, prompt: &Prompt, outcome: &Outcome, answer: &Answer, content_chunks: usize) -> Tokens {
         let stated = |count: Option<u64>| count.map(|count| (count, TokenSource::Server));
         let counted = |count: Option<u64>| count.map(|count| (count, TokenSource::Tokenizer));
         // What cannot be right counts as not stated; the report says of how many answers.
-        let usage = observation.usage.map(|usage| usage.plausible(content_chunks));
-        let input = stated(usage.and_then(|usage| usage.prompt_tokens)).or_else(|| counted(self.of_prompt(&case.prompt)));
+        let usage = answer.usage.map(|usage| usage.plausible(content_chunks));
+        let input = stated(usage.and_then(|usage| usage.prompt_tokens)).or_else(|| counted(self.of_prompt(prompt)));
         let output = stated(usage.and_then(|usage| usage.completion_tokens)).or_else(|| {
-            let count_tokens = self.count_tokens.filter(|_| observation.outcome.is_answer())?;
+            let count_tokens = self.count_tokens.filter(|_| outcome.is_answer())?;
             let count = |text: &str| count_tokens(text) as u64;
-            counted(Some(count(&observation.text) + count(&observation.reasoning)))
+            counted(Some(count(&answer.text) + count(&answer.reasoning)))
         });
         let (input, input_source) = split(input);
         let (output, output_source) = split(output);
@@ -130,22 +122,14 @@ fn split(count: Option<(u64, TokenSource)>) -> (Option<u64>, TokenSource) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::observation::{Timing, Usage};
+    use crate::observation::Usage;
 
     #[track_caller]
-    fn check(prompt: Prompt, usage: Option<Usage>, input: Option<u64>, input_source: TokenSource) {
-        let case = Case::new("c-0", prompt, None, 8);
-        let observation = Observation {
-            case_index: 0,
-            outcome: Outcome::Completed,
-            timing: Timing::default(),
-            text: "one two".to_owned(),
-            reasoning: String::new(),
-            finish_reason: None,
-            usage,
-        };
+    fn check(prompt: &Prompt, usage: Option<Usage>, input: Option<u64>, input_source: TokenSource) {
+        let answer = Answer { text: "one two".to_owned(), usage, ..Answer::default() };
         let words = |text: &str| text.split_whitespace().count();
-        let tokens = Counter { count_tokens: Some(&words), known: HashMap::new() }.tokens(&case, &observation, 2);
+        let tokens =
+            Counter { count_tokens: Some(&words), known: HashMap::new() }.tokens(prompt, &Outcome::Completed, &answer, 2);
         assert_eq!((tokens.input, tokens.input_source), (input, input_source));
         assert_eq!((tokens.output, tokens.output_source), (Some(2), TokenSource::Tokenizer));
     }
@@ -154,14 +138,14 @@ mod tests {
     fn tokens_are_the_servers_or_else_the_tokenizers() {
         let text = |text: &str| Arc::<str>::from(text);
         let stated = Usage { prompt_tokens: Some(9), ..Usage::default() };
-        check(Prompt::Text(text("one two three")), Some(stated), Some(9), TokenSource::Server);
-        check(Prompt::Text(text("one two three")), None, Some(3), TokenSource::Tokenizer);
+        check(&Prompt::Text(text("one two three")), Some(stated), Some(9), TokenSource::Server);
+        check(&Prompt::Text(text("one two three")), None, Some(3), TokenSource::Tokenizer);
         // Fewer tokens than chunks, and more than there can be.
         let senseless = Usage { prompt_tokens: Some(1 << 63), completion_tokens: Some(1), unreadable: false };
-        check(Prompt::Text(text("one two three")), Some(senseless), Some(3), TokenSource::Tokenizer);
-        check(Prompt::Messages(Arc::new([])), None, None, TokenSource::Unknown);
+        check(&Prompt::Text(text("one two three")), Some(senseless), Some(3), TokenSource::Tokenizer);
+        check(&Prompt::Messages(Arc::new([])), None, None, TokenSource::Unknown);
         let documents = Arc::new([text("one two"), text("three")]);
-        check(Prompt::Ranking { query: text("zero"), documents }, None, Some(5), TokenSource::Tokenizer);
+        check(&Prompt::Ranking { query: text("zero"), documents }, None, Some(5), TokenSource::Tokenizer);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use sobench::verdict::{NotScored, Reason, Verdict};
 
 /// Judges `text`; the verdict, in words, begins with `expected`: `valid`, `invalid KEYWORD`, `limit WORDS` or `unsupported WORDS`.
 fn check(what: &str, constraint: &Constraint, text: &str, expected: &str) {
-    let verdict = Evaluator::new(EvaluateOptions::default()).judge(constraint, None, text);
+    let verdict = Evaluator::new(EvaluateOptions::default()).judge_text(constraint, None, text);
     let words = match &verdict {
         Verdict::Valid => "valid".to_owned(),
         Verdict::Invalid { reason: Reason::Schema { keyword, .. } } => format!("invalid {keyword}"),

@@ -84,7 +84,7 @@ fn judged(groups: &[Group]) -> Vec<(&Group, [String; 4], Standing, String)> {
         let mut evaluator = Evaluator::new(EvaluateOptions { assert_formats: group.asserts_formats() });
         let constraint = Constraint::JsonSchema(group.schema().into());
         for test in &group.tests {
-            let verdict = evaluator.judge(&constraint, None, &test.data.to_string());
+            let verdict = evaluator.judge_text(&constraint, None, &test.data.to_string());
             let key = [group.draft.folder(), &group.file, &group.description, &test.description].map(str::to_owned);
             rows.push((group, key, Standing::of(&verdict, test.valid), said(&verdict)));
         }

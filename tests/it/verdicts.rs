@@ -77,7 +77,7 @@ fn every_triple_is_judged_as_it_says() {
     for Triple { place, row } in &triples {
         let constraint: Constraint =
             serde_json::from_value(row["constraint"].clone()).unwrap_or_else(|error| panic!("{place}: {error}"));
-        let verdict = evaluator.judge(&constraint, row["oracle"].as_str(), row["text"].as_str().unwrap());
+        let verdict = evaluator.judge_text(&constraint, row["oracle"].as_str(), row["text"].as_str().unwrap());
         if !agrees(row, &verdict) {
             wrong.push(format!("{place} {}: {verdict:?}", row["id"]));
         }

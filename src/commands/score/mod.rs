@@ -139,6 +139,12 @@ pub struct Agreement {
 }
 
 impl Stored {
+    fn judge(&self, evaluator: &mut Evaluator) -> Verdict {
+        let Case { constraint, grammar_oracle, .. } = &self.case;
+        let Observation { outcome, text, .. } = &self.observation;
+        evaluator.judge(constraint.as_deref(), grammar_oracle.as_deref(), outcome, text)
+    }
+
     /// An answer of which only the text is known.
     fn text(id: String, constraint: Option<Arc<Constraint>>, text: String) -> Self {
         let case = Case::new(id, Prompt::Text("".into()), constraint, 1);
@@ -163,7 +169,7 @@ fn score(file: String, answers: Answers, evaluate: EvaluateOptions) -> Score {
     for (place, stored) in stored.iter().enumerate() {
         let verdict = match &stored.unjudgeable {
             Some(what) => Verdict::NotScored { why: NotScored::Unsupported { what: what.clone() } },
-            None => evaluator.evaluate(&stored.case, &stored.observation),
+            None => stored.judge(&mut evaluator),
         };
         // By its place: rows of several files may have the same number.
         ledger.push(&stored.case, &Observation { case_index: place, ..stored.observation.clone() }, 0);
@@ -194,8 +200,8 @@ fn judged(stored: &Stored, verdict: Verdict) -> Judged {
         vllm_correct: constraint
             .filter(|_| stored.unjudgeable.is_none() && observation.outcome != Outcome::Cancelled)
             .and_then(|constraint| legacy::vllm_correct(constraint, text)),
-        white_space_run: runs_away(observation),
-        right_call: call::of_case(&stored.case, observation),
+        white_space_run: runs_away(&observation.outcome, &observation.text),
+        right_call: call::is_right(stored.case.completion.as_deref(), &observation.outcome, &observation.text),
     }
 }
 

@@ -58,9 +58,9 @@ impl Judges {
             // What is no JSON is nothing to it; what it cannot say, it does not gainsay.
             _ => None,
         };
-        match self.strict.judge(&self.constraint, None, text) {
+        match self.strict.judge_text(&self.constraint, None, text) {
             Verdict::Valid if second(true) != Some(false) => Judged::Matches,
-            Verdict::Invalid { .. } => match self.lenient.judge(&self.constraint, None, text) {
+            Verdict::Invalid { .. } => match self.lenient.judge_text(&self.constraint, None, text) {
                 // Of two members of one name the second oracle sees the last alone, and says what it says of another text. Half a surrogate
                 // pair is spelt as RFC 8259 has it, which leaves open what it stands for (8.2).
                 Verdict::Invalid { reason: Reason::DuplicateKey { .. } | Reason::LoneSurrogate { .. } } => Judged::Open,

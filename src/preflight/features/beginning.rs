@@ -30,7 +30,7 @@ pub fn broken(schema: &Value, text: &str, evaluator: &mut Evaluator) -> Option<S
         let of_member = properties.get(&name)?;
         let judged_by = schema_of_member(schema, &name, of_member);
         let document = json!({ &name: value }).to_string();
-        match evaluator.judge(&judged_by, None, &document) {
+        match evaluator.judge_text(&judged_by, None, &document) {
             Verdict::Invalid { reason: reason @ Reason::Schema { .. } } => Some(reason.to_string()),
             _ => None,
         }

@@ -100,11 +100,11 @@ mod tests {
             assert!(!feature.valid.is_empty() && !feature.violating.is_empty(), "{}", feature.id);
             let constraint = feature.constraint();
             for text in &feature.valid {
-                assert_eq!(evaluator.judge(&constraint, None, text), Verdict::Valid, "{}: {text}", feature.id);
+                assert_eq!(evaluator.judge_text(&constraint, None, text), Verdict::Valid, "{}: {text}", feature.id);
                 assert!(by_the_library(&feature.schema, text), "{}: {text}", feature.id);
             }
             for text in &feature.violating {
-                let verdict = evaluator.judge(&constraint, None, text);
+                let verdict = evaluator.judge_text(&constraint, None, text);
                 assert!(matches!(verdict, Verdict::Invalid { .. }), "{}: {text}: {verdict:?}", feature.id);
                 let is_duplicate = matches!(verdict, Verdict::Invalid { reason: Reason::DuplicateKey { .. } });
                 assert_eq!(is_duplicate, feature.keyword == BEYOND_SCHEMAS, "{}: {text}", feature.id);

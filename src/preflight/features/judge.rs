@@ -25,7 +25,7 @@ pub fn judge(feature: &Feature, constraint: &Constraint, seen: &[(usize, Observa
     for (sample, observation) in seen {
         match &observation.outcome {
             Outcome::Completed => {
-                let verdict = evaluator.judge(constraint, None, &observation.text);
+                let verdict = evaluator.judge_text(constraint, None, &observation.text);
                 tally.complete(feature, *sample, &observation.text, verdict);
             }
             Outcome::Truncated => {

@@ -48,7 +48,7 @@ fn labels_are_the_evaluator_s() {
         let least = if let Constraint::Choice(choices) = &workload.constraint { choices.len() } else { LEAST_INSTANCES };
         assert!(valid >= least.min(LEAST_INSTANCES) && workload.instances.len() - valid >= LEAST_INSTANCES, "{}", workload.name);
         for instance in &workload.instances {
-            let verdict = evaluator.judge(&workload.constraint, None, &instance.text);
+            let verdict = evaluator.judge_text(&workload.constraint, None, &instance.text);
             if (verdict == Verdict::Valid) != instance.valid || matches!(verdict, Verdict::NotScored { .. }) {
                 wrong.push(format!("{}, {:?}: {verdict:?}", workload.name, instance.text));
             }

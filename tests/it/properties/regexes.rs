@@ -42,10 +42,10 @@ fn agree(source: &mut Source, notation: Notation, matched: &Cell<usize>) -> Resu
     let mut evaluator = Evaluator::new(EvaluateOptions::default());
     for text in &texts {
         let (verdict, expected) = match notation {
-            Notation::Python => (evaluator.judge(&constraint, None, text), expression.matches_whole(text)),
+            Notation::Python => (evaluator.judge_text(&constraint, None, text), expression.matches_whole(text)),
             Notation::Ecma => {
                 let answer = Value::from(text.as_str()).to_string();
-                (evaluator.judge(&constraint, None, &answer), expression.matches_within(text))
+                (evaluator.judge_text(&constraint, None, &answer), expression.matches_within(text))
             }
         };
         let agrees = match verdict {

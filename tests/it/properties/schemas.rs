@@ -63,7 +63,7 @@ impl Case {
     fn judge(&mut self, value: &Value, source: &mut Source) -> (String, Verdict) {
         let liberty = if self.draft == Draft::Draft4 { Liberty::PlainNumbers } else { Liberty::All };
         let text = spell(value, source, liberty);
-        let verdict = self.evaluator.judge(&Constraint::JsonSchema(self.schema.clone().into()), None, &text);
+        let verdict = self.evaluator.judge_text(&Constraint::JsonSchema(self.schema.clone().into()), None, &text);
         (text, verdict)
     }
 

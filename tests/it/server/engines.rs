@@ -119,7 +119,7 @@ async fn check(engine: EngineName, client: &Client, workload: &Workload) {
             continue;
         }
         assert_eq!((answer.status, &body["choices"][0]["finish_reason"]), (200, &json!("stop")), "{shown}");
-        match (evaluator.judge(constraint, None, &text(&body)), &known) {
+        match (evaluator.judge_text(constraint, None, &text(&body)), &known) {
             (Verdict::Valid, _) => {}
             (Verdict::Invalid { reason: Reason::Schema { keyword, .. } }, Some(Known::Loose(loose))) if keyword == *loose => {}
             (verdict, _) => panic!("{verdict:?} {shown}"),

@@ -90,7 +90,7 @@ fn disagreements(claims: &[Claim]) -> Table {
     let mut evaluator = Evaluator::new(EvaluateOptions::default());
     let mut table = Table::new();
     for claim in claims {
-        let ours = evaluator.judge(&Constraint::JsonSchema(claim.schema.clone().into()), None, &claim.text);
+        let ours = evaluator.judge_text(&Constraint::JsonSchema(claim.schema.clone().into()), None, &claim.text);
         let document = serde_json::from_str(&claim.text);
         let boons = match &document {
             Ok(document) => boon_says(&claim.schema, document),
