@@ -14,6 +14,7 @@
 //! same evaluation. [`engine`] and [`server`] are the embedded server: real constrained-decoding libraries masking a synthetic model.
 //! `ARCHITECTURE.md` has the map; `tests/it/tidy.rs` holds the modules to it.
 
+pub mod answer;
 pub mod arguments;
 pub mod backend;
 pub mod case;

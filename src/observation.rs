@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::answer::Answer;
+
 /// What happened to one case. Instants are nanoseconds since the run began (the moment from which due times count).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Observation {
@@ -9,10 +11,7 @@ pub struct Observation {
     pub case_index: usize,
     pub outcome: Outcome,
     pub timing: Timing,
-    /// The answer: all content deltas in order.
-    pub text: String,
-    /// Reasoning deltas, kept apart from the answer.
-    pub reasoning: String,
+    pub answer: Answer,
     /// The server's own word, e.g. `stop` or `length`.
     pub finish_reason: Option<String>,
     /// Token counts as the server stated them.

@@ -46,12 +46,15 @@ struct Node {
     listening: Mutex<Listening>,
 }
 
+/// Gets the stage after a signal.
+type Report = Box<dyn Fn(Stage) + Send>;
+
 #[derive(Default)]
 struct Listening {
     /// Whether the thread that waits for signals is there.
     has_thread: bool,
-    /// Gets the stage after each signal, which does not count so many requests.
-    report: Option<(u32, Box<dyn Fn(Stage) + Send>)>,
+    /// With the requests that its stage does not count.
+    report: Option<(u32, Report)>,
 }
 
 /// Reports signals until it is dropped; from then on they are requests without a report.

@@ -69,7 +69,7 @@ impl Stream {
     fn decode(&self) -> usize {
         let mut decoder = adapter(self.kind).decoder(true, DEFAULT_MAX_EVENT_BYTES);
         let tokens = self.pieces.iter().map(|piece| decoder.push(black_box(piece)).content_chunks).sum();
-        black_box(decoder.into_answer());
+        black_box(decoder.into_decoded());
         tokens
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Bytes: the server kind, whether it streams, how many sizes of pieces follow, the sizes, the body.
 
-use sobench::backend::{Answer, DEFAULT_MAX_EVENT_BYTES, Fed, ServerKind, adapter};
+use sobench::backend::{DEFAULT_MAX_EVENT_BYTES, Decoded, Fed, ServerKind, adapter};
 
 use super::draw::{Draw, pieces};
 
@@ -20,13 +20,13 @@ pub(crate) fn check(bytes: &[u8]) {
     assert_eq!(cut, whole, "{kind:?} cut {sizes:?}");
     assert_eq!(in_pieces.ended, at_once.ended, "{kind:?} cut {sizes:?}");
     assert_eq!(in_pieces.content_chunks, at_once.content_chunks, "{kind:?} cut {sizes:?}");
-    assert!(whole.text.len() + whole.reasoning.len() <= MAX_GROWTH * body.len(), "{kind:?} made text up: {whole:?}");
+    assert!(whole.answer.len() <= MAX_GROWTH * body.len(), "{kind:?} made text up: {whole:?}");
     // That it has one, and no panic, is all that is asked.
     let _ = whole.outcome();
 }
 
 /// As the client reads: no further once the answer has ended.
-fn decoded(kind: ServerKind, stream: bool, pieces: &[&[u8]]) -> (Answer, Fed) {
+fn decoded(kind: ServerKind, stream: bool, pieces: &[&[u8]]) -> (Decoded, Fed) {
     let mut decoder = adapter(kind).decoder(stream, DEFAULT_MAX_EVENT_BYTES);
     let mut fed = Fed::default();
     for piece in pieces {
@@ -38,5 +38,5 @@ fn decoded(kind: ServerKind, stream: bool, pieces: &[&[u8]]) -> (Answer, Fed) {
     if !fed.ended {
         fed.merge(decoder.finish());
     }
-    (decoder.into_answer(), fed)
+    (decoder.into_decoded(), fed)
 }

@@ -1,8 +1,9 @@
 //! What a decoder makes of the bytes of one answer, and which outcome that is. Knows no wire format and no clock.
 
+use crate::answer::Answer;
 use crate::observation::{Advice, Outcome, Usage};
 
-/// Turns the bytes of one answer into an [`Answer`]. Runs in the timed path: it finds text, and does nothing else with it.
+/// Turns the bytes of one answer into what they say. Runs in the timed path: it finds text, and does nothing else with it.
 pub trait Decoder: Send {
     /// Takes the bytes of one read.
     fn push(&mut self, bytes: &[u8]) -> Fed;
@@ -11,7 +12,7 @@ pub trait Decoder: Send {
     fn finish(&mut self) -> Fed;
 
     /// What has come so far; also right where the body broke off.
-    fn into_answer(self: Box<Self>) -> Answer;
+    fn into_decoded(self: Box<Self>) -> Decoded;
 }
 
 /// What one read brought.
@@ -51,11 +52,10 @@ pub(super) struct Content {
     pub(super) answer: bool,
 }
 
-/// The answer so far.
+/// What has been decoded so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Answer {
-    pub text: String,
-    pub reasoning: String,
+pub struct Decoded {
+    pub answer: Answer,
     pub finish_reason: Option<String>,
     /// The last counts that the server stated.
     pub usage: Option<Usage>,
@@ -106,7 +106,7 @@ impl Finish {
     }
 }
 
-impl Answer {
+impl Decoded {
     /// Takes a finish reason. One that says something else of the end than an earlier one did breaks the answer: whether it ended or
     /// was cut cannot be told. Two that agree (`tool_calls`, then `stop`) are the later one.
     pub(super) fn finish(&mut self, reason: String) {
@@ -166,8 +166,8 @@ fn stream_error(message: impl Into<String>) -> Outcome {
 mod tests {
     use super::*;
 
-    fn answer(finish_reason: Option<&str>, has_content: bool, terminated: bool) -> Answer {
-        Answer { finish_reason: finish_reason.map(str::to_owned), has_content, terminated, ..Answer::default() }
+    fn answer(finish_reason: Option<&str>, has_content: bool, terminated: bool) -> Decoded {
+        Decoded { finish_reason: finish_reason.map(str::to_owned), has_content, terminated, ..Decoded::default() }
     }
 
     #[test]
@@ -214,7 +214,7 @@ mod tests {
     fn an_error_wins_over_all_that_follows() {
         let broken = |status, has_content| {
             let broken = Some(Broken::ServerSaid { status, body: "words".to_owned() });
-            Answer { broken, ..answer(Some("stop"), has_content, true) }.outcome()
+            Decoded { broken, ..answer(Some("stop"), has_content, true) }.outcome()
         };
         assert_eq!(broken(Some(400), false), Outcome::Rejected { status: 400, body: "words".to_owned(), advice: None });
         assert_eq!(broken(Some(503), false), Outcome::ServerError { status: 503, body: "words".to_owned(), advice: None });

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::{Answer, ConstraintDialect, Input, JSON, RequestOptions, Sampling, ServerKind, adapter};
+use super::{ConstraintDialect, Decoded, Input, JSON, RequestOptions, Sampling, ServerKind, adapter};
 use crate::case::{Arm, Case, Message, Prompt};
 use crate::constraint::{AlwaysTrue, Constraint, GrammarDialect};
 use crate::observation::Outcome;
@@ -171,7 +171,7 @@ fn other_whole_answers() {
         (ServerKind::OpenaiAudio, include_str!("../../fixtures/bodies/vllm-transcription.json"), r#" {"a": 1}"#, None),
     ] {
         let answer = whole(kind, body);
-        assert_eq!((answer.text.as_str(), answer.outcome()), (text, Outcome::Completed), "{kind}");
+        assert_eq!((&*answer.answer.text(), answer.outcome()), (text, Outcome::Completed), "{kind}");
         assert_eq!(answer.usage.and_then(|usage| usage.prompt_tokens), counts, "{kind}");
     }
 }
@@ -182,7 +182,7 @@ fn whole_answers_of_every_kind() {
         let (body, finish_reason, counts) = said(kind);
         let answer = whole(kind, &body);
         let text = if kind.generates() { r#"{"a": 1}"# } else { "" };
-        assert_eq!((answer.text.as_str(), answer.outcome()), (text, Outcome::Completed), "{kind}");
+        assert_eq!((&*answer.answer.text(), answer.outcome()), (text, Outcome::Completed), "{kind}");
         assert!(answer.has_content, "{kind}");
         assert_eq!(answer.finish_reason.as_deref(), finish_reason, "{kind}");
         let usage = answer.usage.map_or((None, None), |usage| (usage.prompt_tokens, usage.completion_tokens));
@@ -214,11 +214,11 @@ fn what_is_no_answer_of_a_kind_is_an_outcome() {
     }
 }
 
-fn whole(kind: ServerKind, body: &str) -> Answer {
+fn whole(kind: ServerKind, body: &str) -> Decoded {
     let mut decoder = adapter(kind).decoder(false, 0);
     let (head, tail) = body.as_bytes().split_at(body.len() / 2);
     decoder.push(head);
     decoder.push(tail);
     assert!(decoder.finish().ended);
-    decoder.into_answer()
+    decoder.into_decoded()
 }

@@ -1,7 +1,7 @@
 //! Decoders of answers: a stream of events, or one whole body, of any kind's JSON. Knows no HTTP and no clock.
 
-use super::answer::{Answer, Broken, Content, Decoder, Fed};
-use super::likeness::Likeness;
+use super::answer::{Broken, Content, Decoded, Decoder, Fed};
+use super::likeness::{Channel, Likeness};
 use super::ndjson::LineDecoder;
 use super::sse::{Event, EventTooLarge, SseDecoder};
 use super::wire::{self, Delta, TextIs};
@@ -38,7 +38,7 @@ pub(super) const OPENAI: Wire = Wire { framing: Framing::Sse, event: wire::read,
 
 /// The decoder of an event stream, or of one whole body.
 pub(super) fn decoder(wire: Wire, stream: bool, max_event_bytes: usize) -> Box<dyn Decoder> {
-    let state = State { wire, answer: Answer::default(), likeness: Likeness::default() };
+    let state = State { wire, decoded: Decoded::default(), likeness: Likeness::default() };
     match (stream, wire.framing) {
         (false, _) => Box::new(BodyDecoder { body: vec![], state }),
         (true, Framing::Sse) => Box::new(StreamDecoder { framer: Framer::Sse(SseDecoder::new(max_event_bytes)), state }),
@@ -88,12 +88,12 @@ impl Decoder for StreamDecoder {
         let Self { framer, state } = self;
         let mut fed = Fed { ended: true, ..Fed::default() };
         framer.finish(&mut |event| fed.add(state.take(event)));
-        state.answer.terminated |= state.wire.body_ends_answer;
+        state.decoded.terminated |= state.wire.body_ends_answer;
         fed
     }
 
-    fn into_answer(self: Box<Self>) -> Answer {
-        self.state.answer
+    fn into_decoded(self: Box<Self>) -> Decoded {
+        self.state.decoded
     }
 }
 
@@ -122,20 +122,20 @@ impl Decoder for BodyDecoder {
                 Content::default()
             }
         };
-        self.state.answer.terminated = true;
+        self.state.decoded.terminated = true;
         let mut fed = Fed { ended: true, ..Fed::default() };
         fed.add(content);
         fed
     }
 
-    fn into_answer(self: Box<Self>) -> Answer {
-        self.state.answer
+    fn into_decoded(self: Box<Self>) -> Decoded {
+        self.state.decoded
     }
 }
 
 struct State {
     wire: Wire,
-    answer: Answer,
+    decoded: Decoded,
     likeness: Likeness,
 }
 
@@ -147,14 +147,18 @@ impl State {
         }
         let data = event.data.trim_ascii();
         if event.name.is_empty()
-            && let Some(text) = self.likeness.text(data)
+            && let Some((channel, text)) = self.likeness.text(data)
         {
-            self.answer.text.push_str(&text.0);
-            self.answer.has_content = true;
+            let answer = &mut self.decoded.answer;
+            match channel {
+                Channel::Content => answer.content.push_str(&text.0),
+                Channel::Call(call) => answer.add_arguments(call, &text.0),
+            }
+            self.decoded.has_content = true;
             return Content { reasoning: false, answer: true };
         }
         if data == b"[DONE]" {
-            self.answer.terminated = true;
+            self.decoded.terminated = true;
             return Content::default();
         }
         if data.is_empty() {
@@ -180,52 +184,64 @@ impl State {
         }
     }
 
-    fn add(&mut self, delta: Delta, raw: &[u8]) -> Content {
-        if let Some(error) = delta.error {
+    fn add(&mut self, mut delta: Delta, raw: &[u8]) -> Content {
+        if let Some(error) = &delta.error {
             self.broke(Broken::ServerSaid { status: error.status, body: quote(raw) });
             return Content::default();
         }
-        let answer = &mut self.answer;
-        let has_text = !delta.text.is_empty();
-        let (is_content, has_text) = match delta.text_is {
-            TextIs::Added => {
-                answer.text.push_str(&delta.text);
-                (delta.is_content, has_text)
-            }
-            TextIs::SoFar => {
-                let grew = answer.text != delta.text;
-                answer.text = delta.text;
-                (grew || delta.is_content, grew)
-            }
-            TextIs::Whole => {
-                answer.text = delta.text;
-                (delta.is_content, has_text)
-            }
-            TextIs::Repeated if !answer.text.is_empty() => (false, false),
-            TextIs::Repeated => {
-                answer.text = delta.text;
-                (delta.is_content, has_text)
-            }
-        };
-        answer.reasoning.push_str(&delta.reasoning);
+        let (is_content, has_text) = self.add_text(&mut delta);
+        let decoded = &mut self.decoded;
+        decoded.answer.reasoning.push_str(&delta.reasoning);
         // Content that is neither text nor reasoning is the name of a tool call, or a list of numbers: the answer.
         let reasoning = is_content && !delta.reasoning.is_empty();
         let content = Content { reasoning, answer: is_content && (has_text || !reasoning) };
-        answer.has_content |= is_content;
-        answer.stated |= delta.is_whole;
+        decoded.has_content |= is_content;
+        decoded.stated |= delta.is_whole;
         // Some servers say that an answer goes on by a reason without words.
         if let Some(reason) = delta.finish_reason.filter(|reason| !reason.is_empty()) {
-            answer.finish(reason);
+            decoded.finish(reason);
         }
         if is_content {
-            answer.chunk_tokens.extend(delta.usage.and_then(|usage| usage.completion_tokens));
+            decoded.chunk_tokens.extend(delta.usage.and_then(|usage| usage.completion_tokens));
         }
         if delta.usage.is_some() {
             // Usage on every chunk is cumulative (vLLM's `continuous_usage_stats`): the last one is the whole.
-            answer.usage = delta.usage;
+            decoded.usage = delta.usage;
         }
-        answer.terminated |= delta.is_last;
+        decoded.terminated |= delta.is_last;
         content
+    }
+
+    /// Adds everything but the reasoning; whether it is new content, and whether there is text in it.
+    fn add_text(&mut self, delta: &mut Delta) -> (bool, bool) {
+        let answer = &mut self.decoded.answer;
+        let has_text = delta.has_text();
+        match delta.text_is {
+            TextIs::Added => {
+                answer.content.push_str(&delta.text);
+                answer.refusal.push_str(&delta.refusal);
+                delta.tool_calls.iter().for_each(|call| answer.add_call(call));
+                (delta.is_content, has_text)
+            }
+            TextIs::SoFar => {
+                let grew = answer.content != delta.text;
+                answer.content = std::mem::take(&mut delta.text);
+                (grew || delta.is_content, grew)
+            }
+            TextIs::Whole => {
+                answer.content = std::mem::take(&mut delta.text);
+                (delta.is_content, has_text)
+            }
+            TextIs::Repeated if !answer.text().is_empty() => (false, false),
+            TextIs::Repeated => {
+                answer.content = std::mem::take(&mut delta.text);
+                answer.refusal = std::mem::take(&mut delta.refusal);
+                if !delta.tool_calls.is_empty() {
+                    answer.tool_calls = std::mem::take(&mut delta.tool_calls);
+                }
+                (delta.is_content, has_text)
+            }
+        }
     }
 
     fn unreadable(&mut self, message: String) {
@@ -234,11 +250,11 @@ impl State {
 
     /// What went wrong first is what went wrong: SGLang sends a usage chunk and `[DONE]` after its error.
     fn broke(&mut self, broken: Broken) {
-        self.answer.broken.get_or_insert(broken);
+        self.decoded.broken.get_or_insert(broken);
     }
 
     fn ended(&self) -> bool {
-        self.answer.terminated || self.answer.broken.is_some()
+        self.decoded.terminated || self.decoded.broken.is_some()
     }
 }
 
@@ -261,11 +277,11 @@ mod tests {
     use super::*;
     use crate::observation::Outcome;
 
-    fn decode(stream: bool, limit: usize, pieces: &[&[u8]]) -> (Vec<Fed>, Answer) {
+    fn decode(stream: bool, limit: usize, pieces: &[&[u8]]) -> (Vec<Fed>, Decoded) {
         let mut decoder = decoder(OPENAI, stream, limit);
         let mut fed: Vec<_> = pieces.iter().map(|piece| decoder.push(piece)).collect();
         fed.push(decoder.finish());
-        (fed, decoder.into_answer())
+        (fed, decoder.into_decoded())
     }
 
     #[test]
@@ -276,7 +292,7 @@ mod tests {
             fed.iter().map(|fed| (fed.content_chunks, fed.ended)).collect::<Vec<_>>(),
             [(3, false), (0, true), (0, true), (0, true)]
         );
-        assert_eq!((answer.text.as_str(), answer.outcome()), ("aaa", Outcome::Completed));
+        assert_eq!((answer.answer.content.as_str(), answer.outcome()), ("aaa", Outcome::Completed));
     }
 
     #[test]
@@ -296,7 +312,10 @@ mod tests {
         let body = br#"{"choices":[{"message":{"reasoning":"hm","content":""},"finish_reason":"length"}]}"#;
         let (fed, answer) = decode(false, 0, &[body]);
         assert_eq!((fed[1].content_chunks, fed[1].reasoning, fed[1].answer), (1, true, false));
-        assert_eq!((answer.reasoning.as_str(), answer.text.as_str(), answer.outcome()), ("hm", "", Outcome::Truncated));
+        assert_eq!(
+            (answer.answer.reasoning.as_str(), answer.answer.content.as_str(), answer.outcome()),
+            ("hm", "", Outcome::Truncated)
+        );
     }
 
     #[test]
@@ -333,7 +352,7 @@ mod tests {
         let body = br#"{"choices":[{"index":0,"message":{"content":"hi"},"finish_reason":"length"}],"usage":{"prompt_tokens":3,"completion_tokens":1}}"#;
         let (fed, answer) = decode(false, 0, &[&body[..40], &body[40..]]);
         assert_eq!(fed.iter().map(|fed| fed.content_chunks).collect::<Vec<_>>(), [0, 0, 1]);
-        assert_eq!((answer.text.as_str(), answer.outcome()), ("hi", Outcome::Truncated));
+        assert_eq!((answer.answer.content.as_str(), answer.outcome()), ("hi", Outcome::Truncated));
         assert_eq!(answer.usage.unwrap().completion_tokens, Some(1));
         for (body, name) in [
             (r#"{"error":{"message":"no","code":400}}"#, "rejected"),

@@ -7,6 +7,7 @@
 use memchr::memmem;
 
 use super::wire::{Delta, Text, TextIs};
+use crate::answer::ToolCall;
 
 /// Stands in for a text, to find out by the reader itself where its text comes from.
 const PROBE: &str = "sobench asks where the text goes";
@@ -21,12 +22,22 @@ pub(super) struct Likeness {
     before: Vec<u8>,
     /// From the string's last quotation mark, with it.
     after: Vec<u8>,
+    channel: Channel,
     tries: u8,
 }
 
+/// Where the text of alike events goes.
+#[derive(Clone, Debug, Default)]
+pub(super) enum Channel {
+    #[default]
+    Content,
+    /// The arguments of this call, which are empty here.
+    Call(ToolCall),
+}
+
 impl Likeness {
-    /// The text of an event that is like the one that was learnt from; `None` for every other one.
-    pub(super) fn text<'a>(&self, data: &'a [u8]) -> Option<Text<'a>> {
+    /// The text of an event that is like the one that was learnt from, and where it goes; `None` for every other one.
+    pub(super) fn text<'a>(&self, data: &'a [u8]) -> Option<(&Channel, Text<'a>)> {
         if self.before.is_empty() || data.len() < self.before.len() + self.after.len() {
             return None;
         }
@@ -35,24 +46,44 @@ impl Likeness {
         }
         let string = &data[self.before.len() - 1..=data.len() - self.after.len()];
         // An empty text is no content, and rare: the long way knows what it is.
-        serde_json::from_slice(string).ok().filter(|text: &Text<'_>| !text.0.is_empty())
+        let text = serde_json::from_slice(string).ok().filter(|text: &Text<'_>| !text.0.is_empty())?;
+        Some((&self.channel, text))
     }
 
     /// Learns from an event that `reader` has read as `delta`.
     pub(super) fn learn(&mut self, data: &str, delta: &Delta, reader: fn(&str) -> serde_json::Result<Delta>) {
-        let of_text_alone = Delta { text: delta.text.clone(), is_content: true, is_answer: delta.is_answer, ..Delta::default() };
-        if self.tries >= MAX_TRIES || delta.text.is_empty() || delta.text_is != TextIs::Added || *delta != of_text_alone {
-            return;
-        }
+        let Some((channel, text)) = Channel::of_only_text(delta).filter(|_| self.tries < MAX_TRIES) else { return };
         self.tries += 1;
-        let string = serde_json::to_string(&delta.text).expect("a text is JSON");
+        let probe = channel.delta(PROBE, delta.is_answer);
+        let string = serde_json::to_string(text).expect("a text is JSON");
         let places = memmem::find_iter(data.as_bytes(), &string).take(usize::from(MAX_TRIES));
         for (before, after) in places.map(|at| (&data[..=at], &data[at + string.len() - 1..])) {
             let probed = reader(&format!("{before}{PROBE}{after}"));
-            if probed.is_ok_and(|probed| probed == Delta { text: PROBE.to_owned(), ..of_text_alone.clone() }) {
-                (self.before, self.after) = (before.into(), after.into());
+            if probed.is_ok_and(|probed| probed == probe) {
+                (self.before, self.after, self.channel) = (before.into(), after.into(), channel);
                 return;
             }
+        }
+    }
+}
+
+impl Channel {
+    /// The text of an event that brought nothing else, and where it goes.
+    fn of_only_text(delta: &Delta) -> Option<(Self, &str)> {
+        let (channel, text) = match &delta.tool_calls[..] {
+            [] => (Self::Content, delta.text.as_str()),
+            [call] => (Self::Call(ToolCall { arguments: String::new(), ..call.clone() }), call.arguments.as_str()),
+            _ => return None,
+        };
+        let is_alone = !text.is_empty() && delta.text_is == TextIs::Added && *delta == channel.delta(text, delta.is_answer);
+        is_alone.then_some((channel, text))
+    }
+
+    fn delta(&self, text: &str, is_answer: bool) -> Delta {
+        let delta = Delta { is_content: true, is_answer, ..Delta::default() };
+        match self {
+            Self::Content => Delta { text: text.to_owned(), ..delta },
+            Self::Call(call) => Delta { tool_calls: vec![ToolCall { arguments: text.to_owned(), ..call.clone() }], ..delta },
         }
     }
 }
@@ -66,7 +97,7 @@ mod tests {
     fn texts(first: &str, others: &[&str]) -> Vec<Option<String>> {
         let mut likeness = Likeness::default();
         likeness.learn(first, &read(first).unwrap(), read);
-        others.iter().map(|data| likeness.text(data.as_bytes()).map(|text| text.0.into_owned())).collect()
+        others.iter().map(|data| likeness.text(data.as_bytes()).map(|(_, text)| text.0.into_owned())).collect()
     }
 
     #[test]
@@ -93,6 +124,19 @@ mod tests {
             "{\"id\":\"".to_owned(),
         ];
         assert_eq!(texts(&event("b"), &others.each_ref().map(String::as_str)), [None, None, None, None]);
+    }
+
+    #[test]
+    fn arguments_of_a_call_are_text() {
+        let event = |index: u8, text: &str| {
+            format!(r#"{{"choices":[{{"delta":{{"tool_calls":[{{"index":{index},"function":{{"arguments":"{text}"}}}}]}}}}]}}"#)
+        };
+        let mut likeness = Likeness::default();
+        likeness.learn(&event(1, "x"), &read(&event(1, "x")).unwrap(), read);
+        let (alike, other) = (event(1, "a"), event(2, "a"));
+        let (channel, text) = likeness.text(alike.as_bytes()).unwrap();
+        assert!(matches!(channel, Channel::Call(call) if call.index == 1) && text.0 == "a", "{channel:?}");
+        assert!(likeness.text(other.as_bytes()).is_none());
     }
 
     #[test]

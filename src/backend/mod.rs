@@ -26,7 +26,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-pub use answer::{Answer, Broken, Decoder, Fed, outcome_of_status};
+pub use answer::{Broken, Decoded, Decoder, Fed, outcome_of_status};
 pub use check::{check, unsupported};
 pub use decode::{DEFAULT_MAX_EVENT_BYTES, QUOTED_BYTES};
 pub use dialect::ConstraintDialect;

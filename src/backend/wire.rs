@@ -8,14 +8,19 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::answer::ToolCall;
 use crate::observation::Usage;
 
 /// What one event or one body says.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Delta {
+    /// Of the content.
     pub(super) text: String,
     pub(super) text_is: TextIs,
     pub(super) reasoning: String,
+    pub(super) refusal: String,
+    /// Pieces of calls.
+    pub(super) tool_calls: Vec<ToolCall>,
     /// Whether anything generated is in it. The name of a tool call is generated, but it is no text.
     pub(super) is_content: bool,
     pub(super) finish_reason: Option<String>,
@@ -27,6 +32,14 @@ pub(super) struct Delta {
     pub(super) is_whole: bool,
     /// Whether it says that nothing follows. Kinds that end with `[DONE]` leave it unset.
     pub(super) is_last: bool,
+}
+
+impl Delta {
+    /// Whether there is text in it that is not reasoning.
+    pub(super) fn has_text(&self) -> bool {
+        let has_call = || self.tool_calls.iter().any(|call| !call.arguments.is_empty());
+        !self.text.is_empty() || !self.refusal.is_empty() || has_call()
+    }
 }
 
 /// What an event's text is of the answer.
@@ -71,7 +84,7 @@ pub(super) fn read(json: &str) -> Result<Delta, serde_json::Error> {
             message.add_to(&mut delta);
         }
     }
-    delta.is_content |= !delta.text.is_empty() || !delta.reasoning.is_empty();
+    delta.is_content |= delta.has_text() || !delta.reasoning.is_empty();
     Ok(delta)
 }
 
@@ -121,11 +134,15 @@ struct Message<'a> {
     #[serde(borrow)]
     refusal: Option<Text<'a>>,
     #[serde(borrow)]
-    tool_calls: Option<Vec<ToolCall<'a>>>,
+    tool_calls: Option<Vec<WireCall<'a>>>,
 }
 
 #[derive(Deserialize)]
-struct ToolCall<'a> {
+struct WireCall<'a> {
+    #[serde(borrow)]
+    index: Option<&'a RawValue>,
+    #[serde(borrow)]
+    id: Option<&'a RawValue>,
     #[serde(borrow)]
     function: Option<Function<'a>>,
 }
@@ -141,18 +158,28 @@ struct Function<'a> {
 impl Message<'_> {
     fn add_to(self, delta: &mut Delta) {
         add(&mut delta.text, self.content);
-        // A refusal stands where the answer should be, so it is judged as the answer (and is not valid).
-        add(&mut delta.text, self.refusal);
+        add(&mut delta.refusal, self.refusal);
         match (self.reasoning, self.reasoning_content) {
             // Some servers send both names for clients old and new; they hold the same text.
             (Some(text), _) if !text.0.is_empty() => add(&mut delta.reasoning, Some(text)),
             (_, text) => add(&mut delta.reasoning, text),
         }
-        for function in self.tool_calls.into_iter().flatten().filter_map(|call| call.function) {
-            delta.is_content |= function.name.is_some_and(|name| !name.0.is_empty());
-            add(&mut delta.text, function.arguments);
+        for (place, call) in self.tool_calls.into_iter().flatten().enumerate() {
+            let Some(Function { name, arguments }) = call.function else { continue };
+            let text = |text: Option<Text<'_>>| text.map(|text| text.0.into_owned()).unwrap_or_default();
+            // Whole messages do not number their calls.
+            let index = number(call.index).unwrap_or(place as u64);
+            let id = call.id.and_then(|id| serde_json::from_str(id.get()).ok()).unwrap_or_default();
+            let call = ToolCall { index, id, name: text(name), arguments: text(arguments) };
+            delta.is_content |= !call.name.is_empty();
+            delta.tool_calls.push(call);
         }
     }
+}
+
+/// A number that may be missing, or no number: that is no reason to lose the answer.
+pub(super) fn number(raw: Option<&RawValue>) -> Option<u64> {
+    raw?.get().parse().ok()
 }
 
 pub(super) fn add(text: &mut String, more: Option<Text<'_>>) {
@@ -227,11 +254,14 @@ pub(super) fn status_of(code: Option<&RawValue>, kind: Option<&RawValue>) -> Opt
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::answer::Answer;
 
     #[track_caller]
     fn check(json: &str, text: &str, reasoning: &str, is_content: bool) {
         let delta = read(json).unwrap();
-        assert_eq!((&*delta.text, &*delta.reasoning, delta.is_content), (text, reasoning, is_content));
+        let mut answer = Answer { content: delta.text, refusal: delta.refusal, ..Answer::default() };
+        delta.tool_calls.iter().for_each(|call| answer.add_call(call));
+        assert_eq!((&*answer.text(), &*delta.reasoning, delta.is_content), (text, reasoning, is_content));
     }
 
     #[test]

@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use super::breaker::Breaker;
 use super::exchange::Prepared;
 use super::queue::Queue;
+use crate::answer::Answer;
 use crate::observation::{Observation, Outcome, Timing};
 use crate::run_event::RunEvent;
 use crate::schedule::Until;
@@ -192,8 +193,7 @@ pub(super) fn unsent(index: usize, due: Duration, outcome: Outcome) -> Observati
         case_index: index,
         outcome,
         timing: Timing { due_ns: super::clock::as_ns(due), ..Timing::default() },
-        text: String::new(),
-        reasoning: String::new(),
+        answer: Answer::default(),
         finish_reason: None,
         usage: None,
     }

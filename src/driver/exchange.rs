@@ -66,9 +66,9 @@ pub(super) async fn observe(sender: &Sender, prepared: Prepared, thread: usize) 
     let Exchange { mut timing, decoder, refused, body_type, .. } = exchange;
     let has_ended = timing.end_ns.is_some();
     timing.end_ns.get_or_insert_with(|| sender.clock.now_ns());
-    let mut answer = decoder.into_answer();
+    let mut decoded = decoder.into_decoded();
     debug_assert!(timing.is_in_order(), "{timing:?}");
-    timing.chunk_tokens = std::mem::take(&mut answer.chunk_tokens);
+    timing.chunk_tokens = std::mem::take(&mut decoded.chunk_tokens);
     let broke = match (cut, refused) {
         // The status says how it ended, however little of the body came.
         (_, Some(refused)) => Some(refused.outcome()),
@@ -80,12 +80,11 @@ pub(super) async fn observe(sender: &Sender, prepared: Prepared, thread: usize) 
     };
     Observation {
         case_index: prepared.index,
-        outcome: broke.unwrap_or_else(|| of_type(answer.outcome(), body_type, sender)),
+        outcome: broke.unwrap_or_else(|| of_type(decoded.outcome(), body_type, sender)),
         timing,
-        text: answer.text,
-        reasoning: answer.reasoning,
-        finish_reason: answer.finish_reason,
-        usage: answer.usage,
+        answer: decoded.answer,
+        finish_reason: decoded.finish_reason,
+        usage: decoded.usage,
     }
 }
 

@@ -26,6 +26,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::answer::Answer;
 use crate::constraint::{Constraint, sha256_hex};
 use crate::observation::{Outcome, TransportCause};
 use crate::verdict::{NotScored, Reason, Verdict};
@@ -77,7 +78,13 @@ impl Evaluator {
 
     /// Judges an answer: first how the request ended, then the text by the constraint. `oracle` is a pest grammar that decides in place of a
     /// constraint that is a grammar.
-    pub fn judge(&mut self, constraint: Option<&Constraint>, oracle: Option<&str>, outcome: &Outcome, text: &str) -> Verdict {
+    pub fn judge(
+        &mut self,
+        constraint: Option<&Constraint>,
+        oracle: Option<&str>,
+        outcome: &Outcome,
+        answer: &Answer,
+    ) -> Verdict {
         let not_scored = |why| Verdict::NotScored { why };
         match outcome {
             Outcome::Rejected { .. } | Outcome::Unsupported { .. } => return not_scored(NotScored::Refused),
@@ -91,7 +98,7 @@ impl Evaluator {
         if *outcome == Outcome::Truncated {
             return Verdict::Invalid { reason: Reason::Truncated };
         }
-        self.judge_text(constraint, oracle, text)
+        self.judge_text(constraint, oracle, &answer.text())
     }
 
     /// Judges the text of a complete answer.
@@ -196,7 +203,7 @@ mod tests {
         ] {
             for (constraint, expected) in [(Some(any_object()), expected), (None, free)] {
                 let mut evaluator = Evaluator::new(EvaluateOptions::default());
-                let verdict = evaluator.judge(constraint.as_ref(), None, &outcome, "{}");
+                let verdict = evaluator.judge(constraint.as_ref(), None, &outcome, &Answer::from_text("{}".to_owned()));
                 let name = match &verdict {
                     Verdict::Valid => "valid",
                     Verdict::Invalid { reason } => reason.name(),

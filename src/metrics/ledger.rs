@@ -191,8 +191,10 @@ impl Ledger {
         if timing.first_reasoning_ns.is_some() {
             self.reasoned.insert(case_index, (timing.first_reasoning_ns, timing.first_answer_ns));
         }
-        if !observation.text.is_empty() || !observation.reasoning.is_empty() {
-            self.texts.insert(case_index, (observation.text.clone(), observation.reasoning.clone()));
+        let answer = &observation.answer;
+        let text = answer.text();
+        if !text.is_empty() || !answer.reasoning.is_empty() {
+            self.texts.insert(case_index, (text.into_owned(), answer.reasoning.clone()));
         }
         let chunks = timing.chunks_ns.len();
         let usage_makes_sense = observation.usage.is_none_or(|usage| usage.makes_sense(chunks));

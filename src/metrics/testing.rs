@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::holding::runs_away;
 use super::ledger::Ledger;
 use super::{Judged, Sample, TokenSource, Tokens};
+use crate::answer::Answer;
 use crate::case::{Arm, Case, Prompt};
 use crate::constraint::Constraint;
 use crate::observation::{Observation, Outcome, Timing};
@@ -87,8 +88,7 @@ impl Made<'_> {
             case_index,
             outcome: self.outcome.clone(),
             timing,
-            text: self.text.to_owned(),
-            reasoning: String::new(),
+            answer: Answer::from_text(self.text.to_owned()),
             finish_reason: self.finish_reason.map(str::to_owned),
             usage: None,
         };
@@ -107,7 +107,7 @@ impl Made<'_> {
             verdict,
             tokens,
             vllm_correct: self.vllm_correct,
-            white_space_run: runs_away(&observation.outcome, &observation.text),
+            white_space_run: runs_away(&observation.outcome, &observation.answer.text()),
             right_call: None,
         }
     }

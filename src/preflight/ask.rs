@@ -254,8 +254,8 @@ impl Asking<'_> {
         let (question, names) = spelling_question(&mut self.words);
         let case = question.case(self.options.output_len.saturating_mul(SPELLING_ROOM));
         let seen = self.send(&case, &self.request(*dialect)).await?;
-        match self.evaluator.judge_text(&question.judged_by, None, &seen.text) {
-            Verdict::Valid => preflight.spelling = Some(Spelling::read(&seen.text, &names)),
+        match self.evaluator.judge_text(&question.judged_by, None, &seen.answer.text()) {
+            Verdict::Valid => preflight.spelling = Some(Spelling::read(&seen.answer.text(), &names)),
             _ => {
                 preflight.notices.push(PreflightNotice::SpellingUnknown { outcome: seen.outcome.name().to_owned() }.into());
             }

@@ -54,7 +54,7 @@ impl Control {
     pub fn of(observation: &Observation) -> Self {
         match failure(observation, "") {
             Some(failure) => Self { answer: None, failure: Some(failure) },
-            None => Self { answer: Some(observation.text.clone()), failure: None },
+            None => Self { answer: Some(observation.answer.text().into_owned()), failure: None },
         }
     }
 
@@ -66,12 +66,12 @@ impl Control {
 /// Judges one question.
 pub fn classify(evidence: &Evidence<'_>, evaluator: &mut Evaluator) -> Finding {
     let Evidence { question, observation, .. } = evidence;
-    let came = match question.letters_of_beginning(&observation.text) {
+    let came = match question.letters_of_beginning(&observation.answer.text()) {
         Some(MIN_LETTERS..) => "; what came before is as the constraint says",
         _ => "",
     };
     let mut finding = failure(observation, came).unwrap_or_else(|| answered(evidence, evaluator));
-    finding.answer = (!observation.text.is_empty()).then(|| kept(&observation.text));
+    finding.answer = (!observation.answer.text().is_empty()).then(|| kept(&observation.answer.text()));
     finding
 }
 
@@ -103,7 +103,7 @@ fn said(body: &str) -> String {
 
 fn answered(evidence: &Evidence<'_>, evaluator: &mut Evaluator) -> Finding {
     let Evidence { question, observation, .. } = evidence;
-    let text = observation.text.as_str();
+    let text = &*observation.answer.text();
     let truncated = observation.outcome == Outcome::Truncated;
     // The text alone is judged: one that is complete at the very token where it was cut proves as much as any.
     match evaluator.judge_text(&question.judged_by, None, text) {
@@ -142,10 +142,10 @@ fn object(control: &Control, truncated: bool) -> Finding {
 
 fn empty(evidence: &Evidence<'_>, truncated: bool) -> Finding {
     let Evidence { question, observation, .. } = evidence;
-    if truncated && runs_away(question, &observation.text) {
+    if truncated && runs_away(question, &observation.answer.text()) {
         return Finding::broken(Cause::WhiteSpaceRunAway, "nothing but white space to the token limit");
     }
-    if observation.reasoning.is_empty() {
+    if observation.answer.reasoning.is_empty() {
         return Finding::new(Class::Unproven, "an empty answer");
     }
     let cut = if truncated { ", cut at the token limit" } else { "" };
@@ -155,7 +155,7 @@ fn empty(evidence: &Evidence<'_>, truncated: bool) -> Finding {
 /// The answer is outside the constraint, unless it was cut.
 fn outside(evidence: &Evidence<'_>, reason: &Reason, truncated: bool, evaluator: &mut Evaluator) -> Finding {
     let Evidence { question, observation, envelopes, .. } = evidence;
-    let text = observation.text.as_str();
+    let text = &*observation.answer.text();
     match question.letters_of_beginning(text) {
         Some(MIN_LETTERS..) if truncated => {
             return Finding::new(Class::Enforced, "cut at the token limit, as an allowed text begins");

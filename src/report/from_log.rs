@@ -29,7 +29,7 @@ const MAX_OUTAGES: usize = 3;
 /// Shows a run to `what`, with answers that are read from the log where they are not in memory.
 pub fn with_view<T>(log: &RunLog, report: &Report, what: impl FnOnce(&View<'_>) -> Result<T>) -> Result<T> {
     let samples = log.requests.samples();
-    let answer = |place: usize| log.answer(place).map(|answer| answer.text);
+    let answer = |place: usize| log.answer(place).map(|logged| logged.answer.text().into_owned());
     let record = &log.record;
     let is_gone = log.footer.as_ref().map_or(record.server.embedded, |footer| footer.cost.includes_server);
     let resend = Resend::new(record, is_gone);
@@ -161,7 +161,7 @@ fn fill_excerpts(metrics: &mut Metrics, log: &RunLog) -> Result<()> {
     let places: HashMap<String, usize> = requests.filter(|(id, _)| shown.contains(id)).collect();
     for excerpt in metrics.excerpts_mut() {
         if let Some(&place) = places.get(excerpt.case_id.as_str()) {
-            excerpt.show(&log.answer(place)?.text);
+            excerpt.show(&log.answer(place)?.answer.text());
         }
     }
     Ok(())

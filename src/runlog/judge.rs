@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::{Answer, Judged, RunLog};
+use super::{Judged, LoggedAnswer, RunLog};
+use crate::answer::Answer;
 use crate::case::Prompt;
 use crate::constraint::Constraint;
 use crate::error::Result;
@@ -31,15 +32,23 @@ pub fn judge(log: &mut RunLog, evaluator: &mut Evaluator, count_tokens: Option<C
     let answers = log.record.settings.metrics.answers;
     log.judge(|request, answer| {
         let tokens = counter.tokens(&request.question().prompt, request.outcome(), &answer, request.moments().chunks as usize);
-        one(request.question(), request.outcome(), &answer.text, evaluator, tokens, answers)
+        one(request.question(), request.outcome(), &answer.answer, evaluator, tokens, answers)
     })
 }
 
-fn one(asked: &Question, outcome: &Outcome, text: &str, evaluator: &mut Evaluator, tokens: Tokens, answers: Answers) -> Judged {
+fn one(
+    asked: &Question,
+    outcome: &Outcome,
+    answer: &Answer,
+    evaluator: &mut Evaluator,
+    tokens: Tokens,
+    answers: Answers,
+) -> Judged {
     let Question { constraint, grammar_oracle, completion, .. } = asked;
     let constraint = constraint.as_deref();
+    let text = &*answer.text();
     Judged {
-        verdict: brief(evaluator.judge(constraint, grammar_oracle.as_deref(), outcome, text)),
+        verdict: brief(evaluator.judge(constraint, grammar_oracle.as_deref(), outcome, answer)),
         tokens: match answers {
             Answers::Generated => tokens,
             Answers::Computed => Tokens { output: None, output_source: TokenSource::Unknown, ..tokens },
@@ -80,7 +89,7 @@ struct Counter<'a> {
 
 impl Counter<'_> {
     /// The server's own counts where it gives them, else our tokenizer's.
-    fn tokens(&mut self, prompt: &Prompt, outcome: &Outcome, answer: &Answer, content_chunks: usize) -> Tokens {
+    fn tokens(&mut self, prompt: &Prompt, outcome: &Outcome, answer: &LoggedAnswer, content_chunks: usize) -> Tokens {
         let stated = |count: Option<u64>| count.map(|count| (count, TokenSource::Server));
         let counted = |count: Option<u64>| count.map(|count| (count, TokenSource::Tokenizer));
         // What cannot be right counts as not stated; the report says of how many answers.
@@ -89,7 +98,7 @@ impl Counter<'_> {
         let output = stated(usage.and_then(|usage| usage.completion_tokens)).or_else(|| {
             let count_tokens = self.count_tokens.filter(|_| outcome.is_answer())?;
             let count = |text: &str| count_tokens(text) as u64;
-            counted(Some(count(&answer.text) + count(&answer.reasoning)))
+            counted(Some(count(&answer.answer.text()) + count(&answer.answer.reasoning)))
         });
         let (input, input_source) = split(input);
         let (output, output_source) = split(output);
@@ -125,11 +134,11 @@ mod tests {
     use crate::observation::Usage;
 
     #[track_caller]
-    fn check(prompt: Prompt, usage: Option<Usage>, input: Option<u64>, input_source: TokenSource) {
-        let answer = Answer { text: "one two".to_owned(), usage, ..Answer::default() };
+    fn check(prompt: &Prompt, usage: Option<Usage>, input: Option<u64>, input_source: TokenSource) {
+        let answer = LoggedAnswer { index: 0, answer: Answer::from_text("one two".to_owned()), usage };
         let words = |text: &str| text.split_whitespace().count();
         let tokens =
-            Counter { count_tokens: Some(&words), known: HashMap::new() }.tokens(&prompt, &Outcome::Completed, &answer, 2);
+            Counter { count_tokens: Some(&words), known: HashMap::new() }.tokens(prompt, &Outcome::Completed, &answer, 2);
         assert_eq!((tokens.input, tokens.input_source), (input, input_source));
         assert_eq!((tokens.output, tokens.output_source), (Some(2), TokenSource::Tokenizer));
     }
@@ -138,14 +147,14 @@ mod tests {
     fn tokens_are_the_servers_or_else_the_tokenizers() {
         let text = |text: &str| Arc::<str>::from(text);
         let stated = Usage { prompt_tokens: Some(9), ..Usage::default() };
-        check(Prompt::Text(text("one two three")), Some(stated), Some(9), TokenSource::Server);
-        check(Prompt::Text(text("one two three")), None, Some(3), TokenSource::Tokenizer);
+        check(&Prompt::Text(text("one two three")), Some(stated), Some(9), TokenSource::Server);
+        check(&Prompt::Text(text("one two three")), None, Some(3), TokenSource::Tokenizer);
         // Fewer tokens than chunks, and more than there can be.
         let senseless = Usage { prompt_tokens: Some(1 << 63), completion_tokens: Some(1), unreadable: false };
-        check(Prompt::Text(text("one two three")), Some(senseless), Some(3), TokenSource::Tokenizer);
-        check(Prompt::Messages(Arc::new([])), None, None, TokenSource::Unknown);
+        check(&Prompt::Text(text("one two three")), Some(senseless), Some(3), TokenSource::Tokenizer);
+        check(&Prompt::Messages(Arc::new([])), None, None, TokenSource::Unknown);
         let documents = Arc::new([text("one two"), text("three")]);
-        check(Prompt::Ranking { query: text("zero"), documents }, None, Some(5), TokenSource::Tokenizer);
+        check(&Prompt::Ranking { query: text("zero"), documents }, None, Some(5), TokenSource::Tokenizer);
     }
 
     #[test]

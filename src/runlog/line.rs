@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::{Judged, VERSION};
+use crate::answer::{Answer, ToolCall};
 use crate::case::{Arm, Case, Prompt};
 use crate::constraint::Constraint;
 use crate::metrics::Tokens;
@@ -17,17 +18,13 @@ use crate::record::RunRecord;
 /// The most bytes of one line. An answer's body is bounded by the driver at an eighth of it, and escapes can make six of one byte.
 pub const MAX_LINE_BYTES: usize = 512 << 20;
 
-/// What a request was answered.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-pub struct Answer {
+/// The answer of a `request` line.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LoggedAnswer {
     /// The request's number in the plan.
     pub index: usize,
-    #[serde(default)]
-    pub text: String,
-    #[serde(default)]
-    pub reasoning: String,
+    pub answer: Answer,
     /// Token counts as the server stated them.
-    #[serde(default)]
     pub usage: Option<Usage>,
 }
 
@@ -94,6 +91,10 @@ pub(super) struct RequestLine<'a> {
     reasoning: &'a str,
     #[serde(skip_serializing_if = "str::is_empty")]
     text: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    refusal: &'a str,
+    #[serde(skip_serializing_if = "<[ToolCall]>::is_empty")]
+    tool_calls: &'a [ToolCall],
 }
 
 /// [`Timing`] with the instants and counts of chunks as steps from one to the next: small numbers, and exact all the same.
@@ -178,6 +179,10 @@ pub(super) struct ReadRequest {
     reasoning: String,
     #[serde(default)]
     text: String,
+    #[serde(default)]
+    refusal: String,
+    #[serde(default)]
+    tool_calls: Vec<ToolCall>,
 }
 
 /// The members of a `judged` line, by way of a value.
@@ -210,6 +215,7 @@ impl<'a> HeaderLine<'a> {
 impl<'a> RequestLine<'a> {
     /// `id` is the case's, with its lap.
     pub(super) fn of(case: &'a Case, id: &'a str, numbers: Numbers, observation: &'a Observation) -> Self {
+        let answer = &observation.answer;
         Self {
             index: observation.case_index,
             id,
@@ -223,8 +229,10 @@ impl<'a> RequestLine<'a> {
             timing: Gaps::of(&observation.timing),
             finish_reason: observation.finish_reason.as_deref(),
             usage: observation.usage,
-            reasoning: &observation.reasoning,
-            text: &observation.text,
+            reasoning: &answer.reasoning,
+            text: &answer.content,
+            refusal: &answer.refusal,
+            tool_calls: &answer.tool_calls,
         }
     }
 }
@@ -246,8 +254,7 @@ impl ReadRequest {
             case_index: self.index,
             outcome: serde_json::from_value(outcome)?,
             timing: self.timing.into_timing(),
-            text: self.text,
-            reasoning: self.reasoning,
+            answer: Answer { reasoning: self.reasoning, content: self.text, refusal: self.refusal, tool_calls: self.tool_calls },
             finish_reason: self.finish_reason,
             usage: self.usage,
         };
@@ -271,12 +278,30 @@ pub(super) fn judged(raw: &RawValue) -> serde_json::Result<(usize, Judged)> {
 }
 
 /// Reads only what a `request` line says of the answer; `None` for any other line.
-pub(super) fn answer(line: &[u8]) -> serde_json::Result<Option<Answer>> {
+pub(super) fn answer(line: &[u8]) -> serde_json::Result<Option<LoggedAnswer>> {
     #[derive(Deserialize)]
     struct OnlyRequest {
-        request: Option<Answer>,
+        request: Option<OnlyAnswer>,
     }
-    Ok(serde_json::from_slice::<OnlyRequest>(line)?.request)
+    #[derive(Deserialize)]
+    struct OnlyAnswer {
+        index: usize,
+        #[serde(default)]
+        text: String,
+        #[serde(default)]
+        reasoning: String,
+        #[serde(default)]
+        refusal: String,
+        #[serde(default)]
+        tool_calls: Vec<ToolCall>,
+        usage: Option<Usage>,
+    }
+    let found = serde_json::from_slice::<OnlyRequest>(line)?.request;
+    Ok(found.map(|OnlyAnswer { index, text: content, reasoning, refusal, tool_calls, usage }| LoggedAnswer {
+        index,
+        answer: Answer { reasoning, content, refusal, tool_calls },
+        usage,
+    }))
 }
 
 /// Reads only what a `request` line says of its chunks: the request's number, their instants and counts. `None` for any other line.

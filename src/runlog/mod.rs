@@ -37,7 +37,7 @@ pub mod write;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::line::{Answer, MAX_LINE_BYTES};
+pub use self::line::{LoggedAnswer, MAX_LINE_BYTES};
 pub use self::read::{Keep, RunLog};
 pub use self::source::Source;
 pub use crate::metrics::Judged;

@@ -9,8 +9,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::line::{self, Answer, MAX_LINE_BYTES, ReadLine, ReadRequest, words_of};
+use super::line::{self, LoggedAnswer, MAX_LINE_BYTES, ReadLine, ReadRequest, words_of};
 use super::{Footer, Judged, Source, VERSION};
+use crate::answer::Answer;
 use crate::case::Prompt;
 use crate::constraint::Constraint;
 use crate::error::{Error, Result};
@@ -133,12 +134,11 @@ impl RunLog {
     ///
     /// # Errors
     /// The file cannot be read any more, or has changed.
-    pub fn answer(&self, place: usize) -> Result<Answer> {
+    pub fn answer(&self, place: usize) -> Result<LoggedAnswer> {
         let request = self.requests.get(place).ok_or_else(|| Error::internal(format!("no such request: {place}")))?;
         let index = request.case_index();
         if !request.text().is_empty() || !request.reasoning().is_empty() {
-            let (text, reasoning) = (request.text().to_owned(), request.reasoning().to_owned());
-            return Ok(Answer { index, text, reasoning, usage: None });
+            return Ok(LoggedAnswer { index, answer: request.observation().answer, usage: None });
         }
         let mut lines = Lines::at(&self.source, request.offset())?;
         let line = lines.next()?.map(|line| line::answer(line.bytes));
@@ -152,7 +152,7 @@ impl RunLog {
     ///
     /// # Errors
     /// As for [`RunLog::answer`].
-    pub fn judge(&mut self, mut judge: impl FnMut(Sample<'_>, Answer) -> Judged) -> Result<()> {
+    pub fn judge(&mut self, mut judge: impl FnMut(Sample<'_>, LoggedAnswer) -> Judged) -> Result<()> {
         let Self { requests, source, .. } = self;
         let mut lines = Lines::open(source)?;
         let mut count = 0;
@@ -360,7 +360,7 @@ impl Reading {
             return Err(format!("a request after the first verdict: {}", observation.case_index));
         }
         if self.keep == Keep::WithoutTexts {
-            (observation.text, observation.reasoning) = (String::new(), String::new());
+            observation.answer = Answer::default();
         }
         if !self.requests.push(&case, &observation, offset) {
             return Err(format!("no number of a request: {}", observation.case_index));

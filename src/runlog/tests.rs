@@ -5,8 +5,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::json;
 
+use super::line::{self, Line, Numbers, RequestLine};
 use super::write::{Access, Secrets, Sink, Writing, event_channel};
 use super::*;
+use crate::answer::{Answer, ToolCall};
 use crate::case::{Arm, Case, Message, Prompt};
 use crate::constraint::{Constraint, GrammarDialect};
 use crate::error::Error;
@@ -90,8 +92,7 @@ fn observation(case_index: usize, outcome: Outcome, chunks_ns: &[u64]) -> Observ
             end_ns: Some(u64::MAX - 1),
             streamed: true,
         },
-        text: "{\"a\":1.0}\u{1b}\u{2028}".into(),
-        reasoning: "hm".into(),
+        answer: Answer { reasoning: "hm".into(), ..Answer::from_text("{\"a\":1.0}\u{1b}\u{2028}".into()) },
         finish_reason: Some("stop".into()),
         usage: Some(Usage { prompt_tokens: Some(u64::MAX), completion_tokens: None, unreadable: false }),
     }
@@ -170,8 +171,7 @@ fn expected(keep: Keep) -> Vec<(Case, Observation)> {
             *words = "no ***".into();
         }
         if keep == Keep::WithoutTexts {
-            observation.text.clear();
-            observation.reasoning.clear();
+            observation.answer = Answer::default();
         }
     }
     cases().into_iter().zip(seen).collect()
@@ -186,13 +186,13 @@ fn check(log: &RunLog, keep: Keep) {
     assert_eq!(found, wanted);
     let constraint = |place: usize| log.requests.get(place).unwrap().constraint().unwrap();
     assert!(Arc::ptr_eq(constraint(0), constraint(2)));
-    let answer = log.answer(3).unwrap();
-    assert_eq!((answer.index, answer.reasoning.as_str(), answer.text.as_str()), (3, "hm", "{\"a\":1.0}\u{1b}\u{2028}"));
+    let logged = log.answer(3).unwrap();
+    assert_eq!((logged.index, logged.answer), (3, observation(3, Outcome::Completed, &[]).answer));
     let mut shown = Vec::new();
     let mut judging = log.clone();
     let found = judging.judge(|request, answer| {
         let counted = answer.usage == Some(Usage { prompt_tokens: Some(u64::MAX), completion_tokens: None, unreadable: false });
-        shown.push((request.case_index(), answer.index, answer.text.len(), counted));
+        shown.push((request.case_index(), answer.index, answer.answer.text().len(), counted));
         judged()
     });
     assert_eq!((found, judging.is_judged), (Ok(()), true));
@@ -353,4 +353,15 @@ fn a_damaged_log_is_refused_by_file_and_line() {
     assert!(RunLog::read(&path, Keep::WithoutTexts).unwrap_err().what.contains("a verdict on a request that is not there: 3"));
     let error = RunLog::read(&folder.path().join("none"), Keep::Texts).unwrap_err();
     assert!(error.what.starts_with("cannot read ") && error.exit_code() == 2, "{error}");
+}
+
+#[test]
+fn every_channel_of_an_answer_is_written_and_read() {
+    let call = ToolCall { index: 1, id: "c".into(), name: "f".into(), arguments: "{\"a\":1.0}".into() };
+    let answer =
+        Answer { reasoning: "hm".into(), content: "a".into(), refusal: "no".into(), tool_calls: vec![call, ToolCall::default()] };
+    let observation = Observation { answer: answer.clone(), ..observation(3, Outcome::Completed, &[]) };
+    let case = &cases()[3];
+    let line = Line::Request(Box::new(RequestLine::of(case, &case.id, Numbers::default(), &observation))).bytes();
+    assert_eq!(line::answer(&line).unwrap().map(|logged| logged.answer), Some(answer));
 }

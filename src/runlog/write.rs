@@ -100,7 +100,7 @@ fn weight(event: &RunEvent) -> usize {
     let RunEvent::Ended(observation) = event else { return 0 };
     let timing = &observation.timing;
     let instants = timing.chunks_ns.len() + timing.chunk_tokens.len();
-    size_of::<Observation>() + observation.text.len() + observation.reasoning.len() + instants * size_of::<u64>()
+    size_of::<Observation>() + observation.answer.len() + instants * size_of::<u64>()
 }
 
 impl Secrets {

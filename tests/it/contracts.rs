@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::support::record;
 use serde_json::{Value, json};
+use sobench::answer::Answer;
 use sobench::case::{Arm, Case, Prompt};
 use sobench::constraint::Constraint;
 use sobench::metrics::ledger::Ledger;
@@ -52,8 +53,11 @@ fn fate(index: usize, arm: Arm, outcome: Outcome, verdict: Verdict) -> Fate {
         case_index: index,
         outcome,
         timing,
-        text: if answered { "a\u{0}\u{1b}".into() } else { String::new() },
-        reasoning: if answered && index.is_multiple_of(2) { "hm".into() } else { String::new() },
+        answer: Answer {
+            content: if answered { "a\u{0}\u{1b}".into() } else { String::new() },
+            reasoning: if answered && index.is_multiple_of(2) { "hm".into() } else { String::new() },
+            ..Answer::default()
+        },
         finish_reason: answered.then(|| "stop".to_owned()),
         usage: None,
     };

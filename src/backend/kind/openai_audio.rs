@@ -228,7 +228,7 @@ mod tests {
             let mut decoder = Audio::default().decoder(false, 0);
             decoder.push(body.as_bytes());
             decoder.finish();
-            decoder.into_answer().outcome().name()
+            decoder.into_decoded().outcome().name()
         };
         for (body, name) in [
             (r#"{"text":"","usage":{"type":"duration","seconds":1}}"#, "completed"),

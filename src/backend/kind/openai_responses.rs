@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use super::openai::COMPLETIONS;
 use super::{ConstraintDialect, Input, KindSpec, ServerKind};
+use crate::answer::ToolCall;
 use crate::backend::body::{self, Fields};
 use crate::backend::decode::{self, Framing, Wire};
 use crate::backend::shape::Shape;
@@ -91,6 +92,8 @@ struct Event<'a> {
     error: Option<&'a RawValue>,
     #[serde(borrow)]
     item: Option<Item<'a>>,
+    #[serde(borrow)]
+    output_index: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
@@ -120,6 +123,10 @@ struct Item<'a> {
     #[serde(borrow)]
     content: Option<Vec<Part<'a>>>,
     #[serde(borrow)]
+    call_id: Option<Text<'a>>,
+    #[serde(borrow)]
+    name: Option<Text<'a>>,
+    #[serde(borrow)]
     arguments: Option<Text<'a>>,
 }
 
@@ -133,21 +140,41 @@ struct Part<'a> {
     refusal: Option<Text<'a>>,
 }
 
+impl Item<'_> {
+    fn into_call(self, index: u64) -> ToolCall {
+        let text = |text: Option<Text<'_>>| text.map(|text| text.0.into_owned()).unwrap_or_default();
+        ToolCall { index, id: text(self.call_id), name: text(self.name), arguments: text(self.arguments) }
+    }
+}
+
 fn read_event(json: &str) -> serde_json::Result<Delta> {
     let event: Event<'_> = serde_json::from_str(json)?;
     let mut delta = Delta::default();
     let text = |raw: Option<&RawValue>| raw.map(|raw| serde_json::from_str::<String>(raw.get())).transpose();
     match event.kind.as_ref().map_or("", |kind| &kind.0) {
-        // A refusal stands where the answer should be, so it is judged as the answer (and is not valid).
-        "response.output_text.delta" | "response.refusal.delta" | "response.function_call_arguments.delta" => {
-            delta.text = text(event.delta)?.unwrap_or_default();
+        "response.output_text.delta" => delta.text = text(event.delta)?.unwrap_or_default(),
+        "response.refusal.delta" => delta.refusal = text(event.delta)?.unwrap_or_default(),
+        "response.function_call_arguments.delta" => {
+            let arguments = text(event.delta)?.unwrap_or_default();
+            delta.tool_calls.push(ToolCall {
+                index: wire::number(event.output_index).unwrap_or(0),
+                arguments,
+                ..ToolCall::default()
+            });
         }
         "response.reasoning_text.delta" | "response.reasoning_summary_text.delta" => {
             delta.reasoning = text(event.delta)?.unwrap_or_default();
         }
         "response.output_item.added" => {
             // The call's name is generated, but it is no text.
-            delta.is_content = event.item.and_then(|item| item.kind).is_some_and(|kind| kind.0 == "function_call");
+            let call = event.item.filter(|item| item.kind.as_ref().is_some_and(|kind| kind.0 == "function_call"));
+            delta.is_content = call.is_some();
+            // Its arguments come in events of their own.
+            let call = call.map(|item| ToolCall {
+                arguments: String::new(),
+                ..item.into_call(wire::number(event.output_index).unwrap_or(0))
+            });
+            delta.tool_calls.extend(call);
         }
         "response.completed" | "response.incomplete" | "response.failed" => {
             if let Some(response) = event.response {
@@ -163,14 +190,14 @@ fn read_event(json: &str) -> serde_json::Result<Delta> {
     if let Some(error) = event.error {
         delta.error = Some(WireError { status: error_status(error) });
     }
-    delta.is_content |= !delta.text.is_empty() || !delta.reasoning.is_empty();
+    delta.is_content |= delta.has_text() || !delta.reasoning.is_empty();
     Ok(delta)
 }
 
 fn read_body(json: &str) -> serde_json::Result<Delta> {
     let mut delta = Delta::default();
     add_response(&mut delta, serde_json::from_str(json)?);
-    delta.is_content = !delta.text.is_empty() || !delta.reasoning.is_empty();
+    delta.is_content = delta.has_text() || !delta.reasoning.is_empty();
     Ok(delta)
 }
 
@@ -179,14 +206,17 @@ fn add_response(delta: &mut Delta, response: Response<'_>) {
     delta.error = response.error.map(|error| WireError { status: error_status(error) });
     let status = response.status.map_or_else(String::new, |status| status.0.into_owned());
     let mut is_call = false;
-    for item in response.output.into_iter().flatten() {
-        let is_reasoning = item.kind.is_some_and(|kind| kind.0 == "reasoning");
-        is_call |= item.arguments.is_some();
-        wire::add(&mut delta.text, item.arguments);
-        for part in item.content.into_iter().flatten() {
+    for (place, mut item) in response.output.into_iter().flatten().enumerate() {
+        let is_reasoning = item.kind.as_ref().is_some_and(|kind| kind.0 == "reasoning");
+        let parts = item.content.take();
+        if item.arguments.is_some() {
+            is_call = true;
+            delta.tool_calls.push(item.into_call(place as u64));
+        }
+        for part in parts.into_iter().flatten() {
             let is_reasoning = is_reasoning || part.kind.is_some_and(|kind| kind.0 == "reasoning_text");
             wire::add(if is_reasoning { &mut delta.reasoning } else { &mut delta.text }, part.text);
-            wire::add(&mut delta.text, part.refusal);
+            wire::add(&mut delta.refusal, part.refusal);
         }
     }
     delta.finish_reason = match status.as_str() {

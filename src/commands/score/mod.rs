@@ -14,6 +14,7 @@ use serde::Serialize;
 
 use self::options::{ScoreArgs, ScoreOptions};
 use super::output::CommandOutput;
+use crate::answer::Answer;
 use crate::case::{Case, Prompt};
 use crate::constraint::Constraint;
 use crate::error::Result;
@@ -144,8 +145,8 @@ pub struct Agreement {
 impl Stored {
     fn judge(&self, evaluator: &mut Evaluator) -> Verdict {
         let Case { constraint, grammar_oracle, .. } = &self.case;
-        let Observation { outcome, text, .. } = &self.observation;
-        evaluator.judge(constraint.as_deref(), grammar_oracle.as_deref(), outcome, text)
+        let Observation { outcome, answer, .. } = &self.observation;
+        evaluator.judge(constraint.as_deref(), grammar_oracle.as_deref(), outcome, answer)
     }
 
     /// An answer of which only the text is known.
@@ -155,8 +156,7 @@ impl Stored {
             case_index: 0,
             outcome: Outcome::Completed,
             timing: Timing::default(),
-            text,
-            reasoning: String::new(),
+            answer: Answer::from_text(text),
             finish_reason: None,
             usage: None,
         };
@@ -196,15 +196,16 @@ fn score(file: String, answers: Answers, evaluate: EvaluateOptions) -> Score {
 
 fn judged(stored: &Stored, verdict: Verdict) -> Judged {
     let (constraint, observation) = (stored.case.constraint.as_deref(), &stored.observation);
-    let text = if observation.outcome.is_answer() { observation.text.as_str() } else { "" };
+    let text = &*observation.answer.text();
+    let answered = if observation.outcome.is_answer() { text } else { "" };
     Judged {
         verdict,
         tokens: Tokens::default(),
         vllm_correct: constraint
             .filter(|_| stored.unjudgeable.is_none() && observation.outcome != Outcome::Cancelled)
-            .and_then(|constraint| legacy::vllm_correct(constraint, text)),
-        white_space_run: runs_away(&observation.outcome, &observation.text),
-        right_call: call::is_right(stored.case.completion.as_deref(), &observation.outcome, &observation.text),
+            .and_then(|constraint| legacy::vllm_correct(constraint, answered)),
+        white_space_run: runs_away(&observation.outcome, text),
+        right_call: call::is_right(stored.case.completion.as_deref(), &observation.outcome, text),
     }
 }
 

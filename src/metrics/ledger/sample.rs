@@ -6,6 +6,7 @@ use super::{
     ChunksAndTokens, HAS_CALL, IN_ORDER, Moments, NONE, NONE_NS, Question, RIGHT_CALL, SCRIPT_CORRECT, SCRIPT_SCORES,
     SENSELESS_INPUT, SENSELESS_OUTPUT, SENSELESS_USAGE, STREAMED, WHITE_SPACE_RUN,
 };
+use crate::answer::Answer;
 use crate::case::{Arm, Case};
 use crate::constraint::Constraint;
 use crate::metrics::{Judged, Sample, TokenSource, Tokens};
@@ -84,8 +85,7 @@ impl<'a> Sample<'a> {
                 end_ns: at.end_ns,
                 streamed: at.streamed,
             },
-            text: self.text().to_owned(),
-            reasoning: self.reasoning().to_owned(),
+            answer: Answer { reasoning: self.reasoning().to_owned(), ..Answer::from_text(self.text().to_owned()) },
             finish_reason: self.finish_reason().map(str::to_owned),
             usage: None,
         }

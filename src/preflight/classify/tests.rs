@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::answer::Answer;
 use crate::constraint::{Constraint, GrammarDialect};
 use crate::enforcement::Kind;
 use crate::evaluate::EvaluateOptions;
@@ -15,8 +16,7 @@ fn observation(outcome: Outcome, text: &str) -> Observation {
         case_index: 0,
         outcome,
         timing: Timing::default(),
-        text: text.to_owned(),
-        reasoning: String::new(),
+        answer: Answer::from_text(text.to_owned()),
         finish_reason: None,
         usage: None,
     }
@@ -170,7 +170,7 @@ fn empty_answers_and_white_space_are_named() {
     assert_eq!(judge(&choice, &observation(Outcome::Truncated, &spaces)).class, Class::Unproven);
     let mut thinking = observation(Outcome::Truncated, "");
     assert_eq!(judge(&choice, &thinking).words, "an empty answer");
-    thinking.reasoning = "hm".to_owned();
+    thinking.answer.reasoning = "hm".to_owned();
     let finding = judge(&choice, &thinking);
     assert_eq!((finding.class, finding.words.as_str()), (Class::Unproven, "reasoning and no answer, cut at the token limit"));
 }

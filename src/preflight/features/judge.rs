@@ -25,13 +25,13 @@ pub fn judge(feature: &Feature, constraint: &Constraint, seen: &[(usize, Observa
     for (sample, observation) in seen {
         match &observation.outcome {
             Outcome::Completed => {
-                let verdict = evaluator.judge_text(constraint, None, &observation.text);
-                tally.complete(feature, *sample, &observation.text, verdict);
+                let verdict = evaluator.judge_text(constraint, None, &observation.answer.text());
+                tally.complete(feature, *sample, &observation.answer.text(), verdict);
             }
             Outcome::Truncated => {
                 tally.cut += 1;
-                if let Some(reason) = broken(&feature.schema, &observation.text, evaluator) {
-                    tally.offend(*sample, &observation.text, reason, true);
+                if let Some(reason) = broken(&feature.schema, &observation.answer.text(), evaluator) {
+                    tally.offend(*sample, &observation.answer.text(), reason, true);
                 }
             }
             other => tally.fail(other),
@@ -138,6 +138,7 @@ impl Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::answer::Answer;
     use crate::evaluate::EvaluateOptions;
     use crate::observation::{Timing, TransportCause};
     use crate::preflight::features::data::shipped;
@@ -147,8 +148,7 @@ mod tests {
             case_index: 0,
             outcome,
             timing: Timing::default(),
-            text: text.to_owned(),
-            reasoning: String::new(),
+            answer: Answer::from_text(text.to_owned()),
             finish_reason: None,
             usage: None,
         }

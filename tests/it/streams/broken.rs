@@ -2,7 +2,7 @@
 //! two ends, counts that make no sense. None loses what came, none is read in two ways depending on how it was cut, none panics.
 
 use serde_json::{Value, json};
-use sobench::backend::{Answer, ServerKind, adapter};
+use sobench::backend::{Decoded, ServerKind, adapter};
 
 /// Whole events of every kind fit.
 const LIMIT_BYTES: usize = 1 << 16;
@@ -128,13 +128,13 @@ impl Dialect {
     }
 
     /// What the stream is read as, which must not depend on how it is cut; and how many chunks had content.
-    fn read(&self, said: &[Say]) -> (Answer, usize) {
+    fn read(&self, said: &[Say]) -> (Decoded, usize) {
         let stream = self.stream(said);
         let in_pieces = |size: usize| {
             let mut decoder = adapter(self.kind).decoder(true, LIMIT_BYTES);
             let mut chunks: usize = stream.chunks(size).map(|piece| decoder.push(piece).content_chunks).sum();
             chunks += decoder.finish().content_chunks;
-            (decoder.into_answer(), chunks)
+            (decoder.into_decoded(), chunks)
         };
         let whole = in_pieces(stream.len().max(1));
         assert_eq!(in_pieces(1), whole, "{} {said:?}", self.kind);
@@ -144,7 +144,7 @@ impl Dialect {
     #[track_caller]
     fn check(&self, said: &[Say], name: &str, text: &str) {
         let (answer, chunks) = self.read(said);
-        let read = (answer.outcome().name(), answer.text.as_str(), chunks);
+        let read = (answer.outcome().name(), &*answer.answer.text(), chunks);
         assert_eq!(read, (name, text, text.len()), "{} {said:?}: {:?}", self.kind, answer.outcome());
     }
 }
@@ -175,8 +175,8 @@ fn a_role_after_content_changes_nothing() {
     let stream = [chat.stream(&[Text("a"), Text("b")]), role.to_vec(), chat.stream(&[Text("c"), End("stop"), Done])].concat();
     let mut decoder = adapter(chat.kind).decoder(true, LIMIT_BYTES);
     assert_eq!(decoder.push(&stream).content_chunks, 3);
-    let answer = decoder.into_answer();
-    assert_eq!((answer.outcome().name(), answer.text.as_str()), ("completed", "abc"));
+    let answer = decoder.into_decoded();
+    assert_eq!((answer.outcome().name(), &*answer.answer.text()), ("completed", "abc"));
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn a_finish_reason_without_words_is_none() {
         let mut decoder = adapter(dialect.kind).decoder(true, LIMIT_BYTES);
         assert_eq!(decoder.push(stream.as_bytes()).content_chunks, 3);
         decoder.finish();
-        let answer = decoder.into_answer();
+        let answer = decoder.into_decoded();
         assert_eq!((answer.outcome().name(), answer.finish_reason), ("stream_error", None), "it broke off");
     }
 }
@@ -256,8 +256,8 @@ fn usage_that_is_no_object_costs_no_answer() {
         for (kind, stream) in [(ServerKind::Openai, openai), (ServerKind::OpenaiResponses, responses)] {
             let mut decoder = adapter(kind).decoder(true, LIMIT_BYTES);
             decoder.push(stream.as_bytes());
-            let answer = decoder.into_answer();
-            assert_eq!((answer.outcome().name(), answer.text.as_str()), ("completed", "a"), "{kind} {usage}");
+            let answer = decoder.into_decoded();
+            assert_eq!((answer.outcome().name(), &*answer.answer.text()), ("completed", "a"), "{kind} {usage}");
             assert!(answer.usage.is_some_and(|it| it.unreadable && it.completion_tokens.is_none()), "{kind} {usage}");
         }
     }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use sobench::backend::{Adapter, Answer, Decoder, Fed, RequestOptions, ServerKind, Unsendable};
+use sobench::backend::{Adapter, Decoded, Decoder, Fed, RequestOptions, ServerKind, Unsendable};
 use sobench::case::Case;
 use sobench::driver::{Client, send_one};
 use sobench::observation::{Advice, Observation, Outcome, TransportCause};
@@ -79,7 +79,7 @@ async fn whole_answers_where_a_stream_was_asked_for() {
     let answer =
         r#"{"choices":[{"index":0,"text":"hi","finish_reason":"stop"}],"usage":{"prompt_tokens":2,"completion_tokens":1}}"#;
     let observation = observed(&Scripted::saying(whole("200 OK", "application/json", answer))).await;
-    assert_eq!((&observation.outcome, observation.text.as_str()), (&Outcome::Completed, "hi"));
+    assert_eq!((&observation.outcome, &*observation.answer.text()), (&Outcome::Completed, "hi"));
     assert_eq!((observation.timing.streamed, observation.timing.chunks_ns.len()), (false, 1));
     assert_eq!(observation.timing.chunks_ns.last(), observation.timing.end_ns.as_ref());
     for (answer, name) in [
@@ -99,8 +99,8 @@ async fn whole_answers_that_were_asked_for() {
     let server = Scripted::saying(whole("200 OK", "application/json", answer));
     let observation = observe(options(&server.base_url, KIND), KIND, false).await;
     check_order(&observation);
-    assert_eq!((&observation.outcome, observation.text.as_str()), (&Outcome::Truncated, "{}"));
-    assert_eq!((observation.reasoning.as_str(), observation.timing.chunks_ns.len()), ("why", 1));
+    assert_eq!((&observation.outcome, &*observation.answer.text()), (&Outcome::Truncated, "{}"));
+    assert_eq!((observation.answer.reasoning.as_str(), observation.timing.chunks_ns.len()), ("why", 1));
     assert!(!observation.timing.streamed);
     let body = String::from_utf8(server.requests()[0].body.clone()).unwrap();
     assert!(body.contains(r#""stream":false"#) && !body.contains("stream_options"), "{body}");
@@ -133,7 +133,7 @@ async fn connections_that_end_early() {
     let part = [STREAM_HEAD.as_bytes(), &chunk(CONTENT.as_bytes())].concat();
     let observation = observed(&Scripted::saying(part.clone())).await;
     check_cause(&observation.outcome, TransportCause::Closed);
-    assert_eq!((observation.text.as_str(), observation.timing.chunks_ns.len()), ("hi", 1), "what came is kept");
+    assert_eq!((&*observation.answer.text(), observation.timing.chunks_ns.len()), ("hi", 1), "what came is kept");
     assert!(observation.timing.streamed);
     // Closed with half a chunk.
     check_cause(&outcome_of([&part, b"ff\r\ndata: {".as_slice()].concat()).await, TransportCause::Closed);
@@ -183,10 +183,10 @@ async fn connections_that_are_half_closed() {
     check_cause(&after_shutting("", Side::Write).await.outcome, TransportCause::Closed);
     let observation = after_shutting(part.clone(), Side::Write).await;
     check_cause(&observation.outcome, TransportCause::Closed);
-    assert_eq!(observation.text, "hi");
+    assert_eq!(observation.answer.text(), "hi");
     // The server listens no more, which does not show on the wire; what it says is heard, and then it stalls.
     let observation = after_shutting(part, Side::Read).await;
-    assert_eq!((observation.outcome.name(), observation.text.as_str()), ("timed_out", "hi"));
+    assert_eq!((observation.outcome.name(), &*observation.answer.text()), ("timed_out", "hi"));
     let whole = [STREAM_HEAD.as_bytes(), &chunk([CONTENT, STOP, DONE].concat().as_bytes())].concat();
     assert_eq!(after_shutting(whole, Side::Read).await.outcome, Outcome::Completed);
 }
@@ -233,7 +233,7 @@ async fn bytes_that_are_no_utf_8() {
     let middle = accent.iter().position(|byte| *byte == 0xA9).unwrap();
     let server = Scripted::saying(chunked(&[&accent[..middle], &accent[middle..], end.as_bytes()]));
     let observation = observed(&server).await;
-    assert_eq!((observation.outcome, observation.text.as_str()), (Outcome::Completed, "é"));
+    assert_eq!((observation.outcome, &*observation.answer.text()), (Outcome::Completed, "é"));
     // Half of one is none: at once, after an event of the same shape, cut in between, and in a whole answer.
     let bad = event(b"\xC3");
     let whole =
@@ -268,7 +268,7 @@ async fn bodies_and_events_have_limits() {
     small.limits.max_event_bytes = 20;
     let message = "an event larger than 20 bytes".to_owned();
     assert_eq!(observe(small, KIND, true).await.outcome, Outcome::StreamError { message });
-    assert_eq!(observe(options(&server.base_url, KIND), KIND, true).await.text, "hi".repeat(20));
+    assert_eq!(observe(options(&server.base_url, KIND), KIND, true).await.answer.text(), "hi".repeat(20));
 }
 
 /// An adapter whose decoders request a shutdown twice as soon as they have been given anything.
@@ -308,8 +308,8 @@ impl Decoder for StoppingDecoder {
         self.inner.finish()
     }
 
-    fn into_answer(self: Box<Self>) -> Answer {
-        self.inner.into_answer()
+    fn into_decoded(self: Box<Self>) -> Decoded {
+        self.inner.into_decoded()
     }
 }
 
@@ -325,7 +325,7 @@ async fn what_came_before_the_cut_is_kept() {
     let client = Client::new(options(&server.base_url, KIND)).unwrap();
     let observation = send_one(&client, adapter, &request(true), &case("t-0"), "trial", &shutdown).await.unwrap();
     check_order(&observation);
-    assert_eq!((&observation.outcome, observation.text.as_str()), (&Outcome::Cancelled, "hi"));
+    assert_eq!((&observation.outcome, &*observation.answer.text()), (&Outcome::Cancelled, "hi"));
     assert_eq!(observation.timing.chunks_ns.len(), 1);
 }
 
@@ -340,5 +340,5 @@ async fn a_server_that_does_not_end_after_done_costs_only_the_connection() {
     options.limits.linger = Duration::from_millis(1);
     let observation = observe(options, KIND, true).await;
     check_order(&observation);
-    assert_eq!((observation.outcome, observation.text.as_str()), (Outcome::Completed, "hi"));
+    assert_eq!((observation.outcome, &*observation.answer.text()), (Outcome::Completed, "hi"));
 }

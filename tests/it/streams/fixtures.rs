@@ -5,7 +5,8 @@ use std::io::Write;
 use std::path::Path;
 
 use serde::Deserialize;
-use sobench::backend::{Answer, ServerKind, adapter};
+use sobench::answer::{Answer, ToolCall};
+use sobench::backend::{Decoded, ServerKind, adapter};
 use sobench::observation::{Outcome, Usage};
 
 use super::{check_order, observe, options};
@@ -60,14 +61,14 @@ fn fixtures() -> Vec<(Expected, Vec<u8>)> {
     rows.into_iter().map(|row| (row.clone(), std::fs::read(folder().join(row.file)).unwrap())).collect()
 }
 
-fn decode<'a>(kind: ServerKind, pieces: impl IntoIterator<Item = &'a [u8]>) -> (Answer, usize) {
+fn decode<'a>(kind: ServerKind, pieces: impl IntoIterator<Item = &'a [u8]>) -> (Decoded, usize) {
     let mut decoder = adapter(kind).decoder(true, 1 << 16);
     let mut chunks = 0;
     for piece in pieces {
         chunks += decoder.push(piece).content_chunks;
     }
     chunks += decoder.finish().content_chunks;
-    (decoder.into_answer(), chunks)
+    (decoder.into_decoded(), chunks)
 }
 
 #[test]
@@ -88,7 +89,7 @@ fn streams_are_read_alike_however_they_are_cut() {
     for (row, bytes) in fixtures() {
         let (answer, chunks) = decode(row.kind(), [bytes.as_slice()]);
         row.check_outcome(&answer.outcome(), "whole");
-        assert_eq!((&answer.text, &answer.reasoning), (&row.text, &row.reasoning), "{}", row.file);
+        assert_eq!((&*answer.answer.text(), &answer.answer.reasoning), (row.text.as_str(), &row.reasoning), "{}", row.file);
         assert_eq!((&answer.finish_reason, &answer.usage), (&row.finish_reason, &row.usage), "{}", row.file);
         assert_eq!(chunks, row.content_chunks, "{}", row.file);
         let whole = (answer, chunks);
@@ -109,6 +110,27 @@ fn streams_are_read_alike_however_they_are_cut() {
             assert_eq!(decode(row.kind(), pieces), whole, "{} in random pieces", row.file);
         }
         assert_eq!(decode(row.kind(), bytes.chunks(1)), whole, "{} byte by byte", row.file);
+    }
+}
+
+#[test]
+fn channels_are_kept_apart() {
+    let call = |id: &str, name: &str, arguments: &str| ToolCall {
+        index: 0,
+        id: id.into(),
+        name: name.into(),
+        arguments: arguments.into(),
+    };
+    for (file, refusal, tool_calls) in [
+        ("vllm-chat-tool-call.sse", "", vec![call("call-5eed", "rec", "{\"age\": 7}")]),
+        ("trtllm-serve-tool-call.sse", "", vec![call("call_1", "answer", "{\"a\": 1}")]),
+        ("responses-tool-call.sse", "", vec![call("call_1", "answer", "{\"a\": 1}")]),
+        ("responses-refusal.sse", "I will not", vec![]),
+    ] {
+        let (row, bytes) = fixtures().into_iter().find(|(row, _)| row.file == file).unwrap();
+        let (decoded, _) = decode(row.kind(), [bytes.as_slice()]);
+        let expected = Answer { refusal: refusal.to_owned(), tool_calls, ..Answer::default() };
+        assert_eq!(decoded.answer, expected, "{file}");
     }
 }
 
@@ -148,7 +170,12 @@ async fn check_over_a_socket(row: &Expected, bytes: &[u8], travel: Travel) {
     let observation = observe(options(&server.base_url, row.kind()), row.kind(), true).await;
     row.check_outcome(&observation.outcome, &format!("{travel:?}"));
     check_order(&observation);
-    assert_eq!((&observation.text, &observation.reasoning), (&row.text, &row.reasoning), "{} {travel:?}", row.file);
+    assert_eq!(
+        (&*observation.answer.text(), &observation.answer.reasoning),
+        (row.text.as_str(), &row.reasoning),
+        "{} {travel:?}",
+        row.file
+    );
     assert_eq!(observation.timing.chunks_ns.len(), row.content_chunks, "{} {travel:?}", row.file);
     assert!(observation.timing.streamed, "{} {travel:?}", row.file);
     assert_eq!((&observation.finish_reason, &observation.usage), (&row.finish_reason, &row.usage), "{} {travel:?}", row.file);

@@ -86,7 +86,7 @@ async fn a_stream_that_never_ends_is_bounded_by_its_bytes() {
         let observation = observed(&server.base_url, |options| options.limits.max_body_bytes = 1 << 20).await;
         let Outcome::Transport { cause, message } = &observation.outcome else { panic!("{:?}", observation.outcome) };
         assert_eq!((*cause, message.as_str()), (TransportCause::BodyTooLarge, "a body larger than 1048576 bytes"));
-        assert_eq!(observation.text.is_empty(), endless != CONTENT, "what came is kept");
+        assert_eq!(observation.answer.text().is_empty(), endless != CONTENT, "what came is kept");
     }
 }
 
@@ -146,5 +146,5 @@ async fn tls_that_fails_says_what_to_do() {
     // A certificate that nobody signed, and one that is taken all the same.
     check_unconnected(&observed(&secure, unset).await, &["certificate", "--insecure"]);
     let observation = observed(&secure, |options| options.endpoint.insecure = true).await;
-    assert_eq!((observation.outcome, observation.text.as_str()), (Outcome::Completed, "hi"));
+    assert_eq!((observation.outcome, &*observation.answer.text()), (Outcome::Completed, "hi"));
 }

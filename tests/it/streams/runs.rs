@@ -222,7 +222,7 @@ async fn the_trial_goes_the_same_way_and_shares_no_id() {
     options.request_id_prefix = Some("bench-".to_owned());
     let client = Client::new(options).unwrap();
     let observation = send_one(&client, shared(KIND), &request(true), &case("x"), "trial", &Shutdown::new()).await.unwrap();
-    assert_eq!((observation.outcome, observation.text.as_str()), (Outcome::Completed, "hi"));
+    assert_eq!((observation.outcome, &*observation.answer.text()), (Outcome::Completed, "hi"));
     assert_eq!(server.requests()[0].header("x-request-id"), Some("bench-trial"));
 }
 

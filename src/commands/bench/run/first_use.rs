@@ -71,6 +71,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::answer::Answer;
     use crate::case::Prompt;
     use crate::constraint::Constraint;
     use crate::observation::{Outcome, Timing};
@@ -104,8 +105,7 @@ mod tests {
             case_index: 0,
             outcome: Outcome::Completed,
             timing,
-            text: String::new(),
-            reasoning: String::new(),
+            answer: Answer::default(),
             finish_reason: None,
             usage: None,
         };

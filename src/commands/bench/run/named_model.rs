@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use serde_json::Value;
 
-use crate::backend::{Adapter, Answer, Decoder, Fed, RequestOptions, ServerKind, Unsendable};
+use crate::backend::{Adapter, Decoded, Decoder, Fed, RequestOptions, ServerKind, Unsendable};
 use crate::case::Case;
 use crate::notice::{BenchNotice, Notice};
 use crate::printable::printable;
@@ -77,8 +77,8 @@ impl Decoder for OverhearingDecoder {
         self.inner.finish()
     }
 
-    fn into_answer(self: Box<Self>) -> Answer {
-        self.inner.into_answer()
+    fn into_decoded(self: Box<Self>) -> Decoded {
+        self.inner.into_decoded()
     }
 }
 
