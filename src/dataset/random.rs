@@ -246,7 +246,7 @@ mod tests {
             .collect();
         assert_eq!(counted, lengths("random", "plain"));
         check(&of(7, 8, 20, RandomPlan { input: 50, input_range: 0.5, output_range: 0.25, ..some }), "random", "ranged");
-        let prefixed = RandomPlan { prefix: 24, input: 16, input_range: 0.3, output_range: 0.3, ..some };
+        let prefixed = RandomPlan { prefix: 24, input: 16, input_range: 0.3, output_range: 0.3 };
         let plan = DatasetPlan { source: Source::RandomPrefix(RandomPrefixPlan(prefixed)), ..of(4_294_967_301, 5, 3, prefixed) };
         check(&plan, "random", "prefixed");
     }
