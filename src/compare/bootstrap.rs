@@ -4,13 +4,11 @@
 //! sides: what is hard about a case is then on both, and leaves the difference alone. Gaps between chunks are never drawn one by one:
 //! those of one answer hang together, so they come with their request. Requests come with their neighbours in time, for a like reason.
 
-use rayon::iter::{IntoParallelIterator, ParallelIterator};
-
-use super::draw::{Drawn, Random, blocks, runs};
 use super::metric::{RateName, Stat};
 use super::pairing::Pairing;
 use super::side::{Gaps, Request, Side};
 use crate::metrics::LatencyMetric;
+use crate::statistics::bootstrap::{self, Replicates, SplitMix, blocks, runs};
 
 /// What is computed of every resample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,7 +101,7 @@ impl Pool {
     }
 
     /// How often each request is in a resample. `case_weights` is empty where cases are not drawn for both sides.
-    fn weigh(&self, random: &mut Random, case_weights: &[u32], buffers: &mut Buffers) {
+    fn weigh(&self, random: &mut SplitMix, case_weights: &[u32], buffers: &mut Buffers) {
         runs(random, self.runs.len(), &mut buffers.runs);
         buffers.weights.clear();
         buffers.weights.resize(self.len(), 0);
@@ -147,24 +145,21 @@ pub enum Which {
 
 /// Draws both sides again, `resamples` times, and says what each of `asked` came to. The same `seed` draws the same, on any number of
 /// threads.
-pub fn bootstrap(a: &Pool, b: &Pool, paired_cases: usize, asked: &[Asked], resamples: usize, seed: u64) -> Vec<Drawn> {
-    let replicates: Vec<Vec<Option<(f64, f64)>>> = (0..resamples as u64)
-        .into_par_iter()
-        .map_init(Buffers::default, |buffers, resample| {
-            let mut random = Random::new(seed, resample);
-            let mut cases = std::mem::take(&mut buffers.cases);
-            cases.clear();
-            cases.resize(paired_cases, 0);
-            blocks(&mut random, paired_cases, &mut cases);
-            a.weigh(&mut random, &cases, buffers);
-            let of_a = a.evaluate(asked, &buffers.weights);
-            b.weigh(&mut random, &cases, buffers);
-            let of_b = b.evaluate(asked, &buffers.weights);
-            buffers.cases = cases;
-            of_a.into_iter().zip(of_b).map(|(a, b)| a.zip(b)).collect()
-        })
-        .collect();
-    (0..asked.len()).map(|place| Drawn::of(replicates.iter().map(|replicate| replicate[place]))).collect()
+pub fn bootstrap(a: &Pool, b: &Pool, paired_cases: usize, asked: &[Asked], resamples: usize, seed: u64) -> Vec<Replicates> {
+    let draw = |random: &mut SplitMix, buffers: &mut Buffers| -> Vec<Option<(f64, f64)>> {
+        let mut cases = std::mem::take(&mut buffers.cases);
+        cases.clear();
+        cases.resize(paired_cases, 0);
+        blocks(random, paired_cases, &mut cases);
+        a.weigh(random, &cases, buffers);
+        let of_a = a.evaluate(asked, &buffers.weights);
+        b.weigh(random, &cases, buffers);
+        let of_b = b.evaluate(asked, &buffers.weights);
+        buffers.cases = cases;
+        of_a.into_iter().zip(of_b).map(|(a, b)| a.zip(b)).collect()
+    };
+    let replicates = bootstrap::bootstrap(seed, resamples, draw);
+    (0..asked.len()).map(|place| Replicates::new(replicates.iter().map(|replicate| replicate[place]))).collect()
 }
 
 #[derive(Default)]
@@ -229,7 +224,7 @@ impl Column {
         }
     }
 
-    /// Percentiles as `metrics::stats::percentile` has them, ascending, over values that count as often as their weight says.
+    /// Percentiles as `statistics::percentile` has them, ascending, over values that count as often as their weight says.
     fn percentiles(&self, asked: &[(usize, f64)], weights: &[u32], count: u64, found: &mut [Option<f64>]) {
         let (mut place, mut reached) = (0, 0_u64);
         // Ranks (from 0) are asked for in ascending order, but for the last two, which the next percentile may need again.
@@ -274,7 +269,8 @@ fn share(hits: &[Option<bool>], weights: &[u32]) -> Option<f64> {
 mod tests {
     use super::*;
     use crate::compare::testing::{request, side};
-    use crate::metrics::stats::percentile;
+    use crate::statistics::bootstrap::RandomSource;
+    use crate::statistics::percentile;
 
     fn pool(runs: Vec<Vec<Request>>, asked: &[Asked]) -> Pool {
         Pool::of(&side("a", runs), &Pairing::None, Which::A, asked).unwrap()
@@ -292,7 +288,7 @@ mod tests {
         let asked = STATS.map(|stat| Asked::Latency(LatencyMetric::Ttft, stat));
         let values: Vec<f64> = (0..40).map(|place| f64::from(place * 37 % 41)).collect();
         let pool = pool(vec![ttfts(values.iter().copied())], &asked);
-        let mut random = Random::new(1, 1);
+        let mut random = SplitMix::new(1, 1);
         for _ in 0..50 {
             let weights: Vec<u32> = values.iter().map(|_| random.below(4) as u32).collect();
             let mut written: Vec<f64> =
@@ -333,7 +329,7 @@ mod tests {
             (high - low) / 2.0 / 1.96
         };
         // One and minus one in an order without a pattern: a standard error of 0.05 for 400 of them.
-        let sign = |place: u64| if Random::new(9, place).below(2) == 0 { 1.0 } else { -1.0 };
+        let sign = |place: u64| if SplitMix::new(9, place).below(2) == 0 { 1.0 } else { -1.0 };
         let even = |centre: f64| ttfts((0..400).map(move |place| centre + sign(place)));
         let within = spread(vec![even(10.0)]);
         assert!((within - 0.05).abs() < 0.008, "{within}");

@@ -4,14 +4,15 @@ use std::cmp::Ordering;
 
 use super::Method;
 use super::bootstrap::{Asked, Pool, Which, bootstrap};
-use super::draw::Drawn;
 use super::metric::{Metric, RateName, Stat};
 use super::pairing::Pairing;
-use super::rates::{Pairs, independent, z_of};
+use super::rates::{Pairs, independent};
 use super::side::{SavedMean, Share, Side};
 use super::throughput::{self, TooShort};
 use crate::metrics::LatencyMetric;
-use crate::metrics::stats::samples_needed;
+use crate::statistics::bootstrap::Replicates;
+use crate::statistics::distributions::z_of;
+use crate::statistics::samples_needed;
 
 /// The fewest requests that a mean or a median of latencies is judged by: drawn again from themselves, skewed values are too much
 /// alike below that, and their intervals too narrow.
@@ -43,11 +44,11 @@ pub struct Measured {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Spread {
     /// Resamples.
-    Drawn { drawn: Drawn, paired: bool },
+    Drawn { drawn: Replicates, paired: bool },
     /// Throughput, drawn again in blocks of time.
-    Blocks(Drawn),
+    Blocks(Replicates),
     /// Two rates; `drawn` is there where there are several runs.
-    Rates { pairs: Option<Pairs>, a: Share, b: Share, drawn: Option<Drawn> },
+    Rates { pairs: Option<Pairs>, a: Share, b: Share, drawn: Option<Replicates> },
     /// Two means with standard errors.
     Normal { a: f64, b: f64, error_a: f64, error_b: f64 },
     /// Nothing.

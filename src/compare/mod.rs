@@ -7,7 +7,6 @@
 pub mod bootstrap;
 pub mod changed;
 pub mod comparable;
-pub mod draw;
 pub mod files;
 pub mod gate;
 pub mod measure;
@@ -27,7 +26,6 @@ use serde::Serialize;
 
 use self::changed::{Changed, changed};
 use self::comparable::{Condition, comparable, conditions};
-use self::draw::resamples_for;
 use self::gate::{ChangeRuling, LimitRuling, Ruling, Undecided};
 use self::measure::{Measured, Resampling, Spread, measure};
 use self::metric::{Better, Metric};
@@ -37,6 +35,7 @@ pub use self::side::Side;
 use crate::metrics::Metrics;
 use crate::record::RunRecord;
 use crate::record::condition::Field;
+use crate::statistics::bootstrap::resamples_for;
 
 /// The level of the intervals that tables show.
 pub const DEFAULT_LEVEL: f64 = 0.99;

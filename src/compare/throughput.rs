@@ -1,11 +1,9 @@
 //! What came per second, and how much of it chance may be: the run's time is cut into blocks, and blocks are drawn again. Knows no
 //! rule and no wording.
 
-use rayon::iter::{IntoParallelIterator, ParallelIterator};
-
-use super::draw::{Drawn, Random, runs};
 use super::metric::Flow;
 use super::side::{Request, Run, Side};
+use crate::statistics::bootstrap::{self, RandomSource, Replicates, SplitMix, runs};
 
 /// Blocks that a run's time is cut into: long enough, in all but short runs, for what happens in one to be over in the next.
 const BLOCKS: usize = 20;
@@ -55,7 +53,7 @@ fn is_unjudged(side: &Side) -> bool {
 ///
 /// # Errors
 /// Why it cannot be done.
-pub fn bootstrap(a: &Side, b: &Side, flow: Flow, resamples: usize, seed: u64) -> Result<Drawn, TooShort> {
+pub fn bootstrap(a: &Side, b: &Side, flow: Flow, resamples: usize, seed: u64) -> Result<Replicates, TooShort> {
     let mut blocks = BLOCKS;
     for run in a.runs.iter().chain(&b.runs) {
         blocks = blocks.min(blocks_of(run)?);
@@ -65,16 +63,12 @@ pub fn bootstrap(a: &Side, b: &Side, flow: Flow, resamples: usize, seed: u64) ->
     }
     let timelines = |side: &Side| side.runs.iter().map(|run| Timeline::of(run, flow, blocks)).collect::<Result<Vec<_>, _>>();
     let (a, b) = (timelines(a)?, timelines(b)?);
-    let replicates: Vec<Option<(f64, f64)>> = (0..resamples as u64)
-        .into_par_iter()
-        .map(|resample| {
-            let mut random = Random::new(seed, resample);
-            let begins: Vec<usize> = (0..blocks).map(|_| random.below(blocks * SLICES_OF_BLOCK)).collect();
-            let of_a = drawn(&a, &begins, &mut random);
-            of_a.zip(drawn(&b, &begins, &mut random))
-        })
-        .collect();
-    Ok(Drawn::of(replicates.into_iter()))
+    let draw = |random: &mut SplitMix, (): &mut ()| {
+        let begins: Vec<usize> = (0..blocks).map(|_| random.below(blocks * SLICES_OF_BLOCK)).collect();
+        let of_a = drawn(&a, &begins, random);
+        of_a.zip(drawn(&b, &begins, random))
+    };
+    Ok(Replicates::new(bootstrap::bootstrap(seed, resamples, draw).into_iter()))
 }
 
 /// How many blocks a run's time is long enough for.
@@ -115,7 +109,7 @@ impl Timeline {
     }
 }
 
-fn drawn(timelines: &[Timeline], begins: &[usize], random: &mut Random) -> Option<f64> {
+fn drawn(timelines: &[Timeline], begins: &[usize], random: &mut SplitMix) -> Option<f64> {
     let mut weights = Vec::new();
     runs(random, timelines.len(), &mut weights);
     let (mut total, mut seconds) = (0.0, 0.0);

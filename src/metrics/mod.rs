@@ -12,7 +12,6 @@ pub mod durations;
 pub mod excerpt;
 mod gaps;
 pub mod holding;
-pub mod interval;
 pub mod knee;
 pub mod latency;
 mod latency_metric;
@@ -27,7 +26,6 @@ pub mod quality;
 pub mod queueing;
 pub mod said;
 pub mod spec_decode;
-pub mod stats;
 pub mod steady;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -47,6 +45,7 @@ use self::said::Said;
 use self::throughput::Throughput;
 use crate::case::Arm;
 use crate::observation::{Outcome, failure_words};
+pub use crate::statistics as stats;
 use crate::verdict::Verdict;
 
 /// Token counts of one request, the best there are, and whose they are.

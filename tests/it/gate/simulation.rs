@@ -7,12 +7,12 @@
 
 use sobench::case::Arm;
 use sobench::compare::Gate;
-use sobench::compare::draw::{Random, resamples_for};
 use sobench::compare::gate::{Undecided, level, ruled};
 use sobench::compare::measure::Resampling;
 use sobench::compare::rules::Change;
 use sobench::compare::side::{FileKind, Gaps, Request, Run, Side};
 use sobench::record::condition::Field;
+use sobench::statistics::bootstrap::{RandomSource, SplitMix, resamples_for};
 
 /// What was made worse on the second side.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -69,7 +69,7 @@ pub(crate) fn broken(setting: Setting, pair: u64) -> Vec<Change> {
 
 /// One run: the pair decides the cases, the number the rest.
 fn made_up(requests: usize, planted: Planted, pair: u64, number: u64) -> Run {
-    let mut noise = Noise(Random::new(pair.wrapping_mul(7919) + 1, number + 1));
+    let mut noise = Noise(SplitMix::new(pair.wrapping_mul(7919) + 1, number + 1));
     let speed = (BETWEEN_RUNS * noise.normal()).exp() * (1.0 + planted.latency_percent / 100.0);
     let long_wait = 0.02 * (BETWEEN_RUNS_OF_WAITS * noise.normal()).exp();
     let mean_valid = VALID * (1.0 - HARD_CASES) + VALID_IF_HARD * HARD_CASES;
@@ -127,14 +127,14 @@ struct Case {
 
 impl Case {
     fn of(pair: u64, place: u64) -> Self {
-        let mut noise = Noise(Random::new(pair.wrapping_mul(104_729) + 5, place));
+        let mut noise = Noise(SplitMix::new(pair.wrapping_mul(104_729) + 5, place));
         let tokens = 20 + noise.0.below(60) as u64;
         let valid = if noise.unit() < HARD_CASES { VALID_IF_HARD } else { VALID };
         Self { tokens, weight: noise.normal(), valid }
     }
 }
 
-struct Noise(Random);
+struct Noise(SplitMix);
 
 impl Noise {
     fn unit(&mut self) -> f64 {
