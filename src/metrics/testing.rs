@@ -34,6 +34,7 @@ pub(crate) struct Made<'t> {
     pub(crate) input: Option<u64>,
     pub(crate) output: Option<u64>,
     pub(crate) vllm_correct: Option<bool>,
+    pub(crate) right_call: Option<bool>,
 }
 
 /// A constrained request that went well: sent at 0, content at 10, 20 and 30 ms, three tokens.
@@ -56,6 +57,7 @@ pub(crate) fn made() -> Made<'static> {
         input: Some(7),
         output: Some(3),
         vllm_correct: Some(true),
+        right_call: None,
     }
 }
 
@@ -103,7 +105,13 @@ impl Made<'_> {
             output: self.output,
             output_source: source(self.output),
         };
-        Judged { verdict, tokens, vllm_correct: self.vllm_correct, white_space_run: runs_away(observation), right_call: None }
+        Judged {
+            verdict,
+            tokens,
+            vllm_correct: self.vllm_correct,
+            white_space_run: runs_away(observation),
+            right_call: self.right_call,
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use super::text::figure;
 use super::{Report, certainty};
 use crate::metrics::ArmMetrics;
 use crate::metrics::LatencyMetric;
-use crate::metrics::stats::Summary;
+use crate::statistics::Summary;
 
 /// The head and the rows; no rows where there are no latencies.
 pub(super) fn latencies(report: &Report) -> (Vec<String>, Vec<Vec<String>>) {

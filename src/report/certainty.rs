@@ -7,7 +7,7 @@ use tabled::settings::{Alignment, Modify, Style};
 
 use super::Report;
 use super::text::figure;
-use crate::metrics::stats::{Percentile, Summary};
+use crate::statistics::{Percentile, Summary};
 
 /// The title of the table.
 pub(super) const TITLE: &str = "How sure these latencies are (ms)";

@@ -8,7 +8,7 @@ use super::text::figure;
 use crate::metrics::cold::FirstUses;
 use crate::metrics::cold_load::{Beside, ColdLoad};
 use crate::metrics::difference::{Difference, Method};
-use crate::metrics::stats::Summary;
+use crate::statistics::Summary;
 
 /// First uses against later ones; `spread` tells whether they are all over the run, and not at its begin. A sentence where the run has nothing to say; `None` where it had one constraint that was known.
 pub(super) fn first_uses(uses: &FirstUses, spread: bool) -> Option<String> {

@@ -1,5 +1,6 @@
 //! A run as a suite of tests, for CI: JUnit's XML, in the common part of the schemas of Apache Ant's task (Windy Road's `JUnit.xsd`) and of
-//! Jenkins. Knows no statistics.
+//! Jenkins, and with properties of single tests as pytest writes them. The suite's properties are the metrics of the run, those of a test
+//! the metrics of its request.
 //!
 //! An answer that breaks its constraint is a failure, a request that was refused or failed is an error, and what says nothing of the
 //! constraint (the control arm among it) is skipped.
@@ -10,8 +11,9 @@ use super::csv::arm_name;
 use super::escape::escape;
 use super::view::{Standing, View};
 use crate::error::Result;
-use crate::metrics::Sample;
 use crate::metrics::excerpt::cut;
+use crate::metrics::registry::{Figure, Metric};
+use crate::metrics::{MetricsOptions, Sample};
 use crate::printable::printable;
 use crate::report::format;
 
@@ -105,12 +107,10 @@ fn head(view: &View<'_>, counts: Counts) -> String {
     let Counts { tests, failures, errors, skipped } = counts;
     let mut head = format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n<testsuite id=\"0\" package=\"sobench\" name=\"{}\" hostname=\"localhost\" \
-         timestamp=\"{date}\" tests=\"{tests}\" failures=\"{failures}\" errors=\"{errors}\" skipped=\"{skipped}\" time=\"{seconds:.6}\">\n\
-         <properties>\n",
+         timestamp=\"{date}\" tests=\"{tests}\" failures=\"{failures}\" errors=\"{errors}\" skipped=\"{skipped}\" time=\"{seconds:.6}\">\n",
         attribute(&suite(view))
     );
-    let rate = view.report.metrics.quality.correct_rate;
-    let properties = [
+    let of_run = [
         ("sobench_version", Some(record.sobench_version.clone())),
         ("backend", Some(record.settings.backend.to_string())),
         ("base_url", Some(record.server.base_url.clone())),
@@ -118,15 +118,28 @@ fn head(view: &View<'_>, counts: Counts) -> String {
         ("dataset_sha256", Some(record.dataset.sha256.clone())),
         ("seed", Some(record.settings.dataset.seed.to_string())),
         ("partial", Some(view.report.partial.to_string())),
-        ("correct_rate_percent", rate.map(|it| format!("{:.4}", it.percent))),
     ];
-    for (name, value) in properties {
-        if let Some(value) = value {
-            head.push_str(&format!("<property name=\"{name}\" value=\"{}\"/>\n", attribute(&value)));
-        }
-    }
-    head.push_str("</properties>\n");
+    let of_run = of_run.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    let of_metrics = Figure::all_of(&view.report.metrics.values).into_iter().map(|(figure, value)| match figure.is_rate() {
+        true => (format!("{figure}_percent"), format!("{value:.4}")),
+        false => (figure.to_string(), value.to_string()),
+    });
+    head.push_str(&properties(of_run.chain(of_metrics)));
     head
+}
+
+fn properties(named: impl Iterator<Item = (String, String)>) -> String {
+    let line = |(name, value): (String, String)| format!("<property name=\"{name}\" value=\"{}\"/>\n", attribute(&value));
+    format!("<properties>\n{}</properties>\n", named.map(line).collect::<String>())
+}
+
+/// What a request is in each metric in which it counts.
+fn metrics_of(sample: &Sample<'_>, options: &MetricsOptions) -> String {
+    let value = |metric: &Metric| {
+        let hit = metric.hit(sample).map(|hit| hit.to_string());
+        hit.or_else(|| metric.value(sample, options).map(|value| value.to_string()))
+    };
+    properties(Metric::ALL.iter().filter_map(|metric| Some((metric.name.to_owned(), value(metric)?))))
 }
 
 fn suite(view: &View<'_>) -> String {
@@ -147,14 +160,15 @@ fn test(view: &View<'_>, place: usize, sample: &Sample<'_>) -> Result<String> {
     let (class, name, seconds) = (attribute(&class), attribute(&sample.id()), taken_ns as f64 / 1e9);
     let begin = format!("<testcase classname=\"{class}\" name=\"{name}\" time=\"{seconds:.6}\"");
     let found = match &standing {
-        Standing::Passed => return Ok(format!("{begin}/>\n")),
+        Standing::Passed => String::new(),
         Standing::Skipped(why) => format!("<skipped message=\"{}\"/>", attribute(why)),
         Standing::Invalid(reason) => {
             element("failure", reason.name(), &reason.to_string(), &format!("answer: {}", (view.answer)(place)?))
         }
         Standing::NoAnswer(words) => element("error", sample.outcome().name(), words, words),
     };
-    Ok(format!("{begin}>{found}</testcase>\n"))
+    let metrics = metrics_of(sample, &view.report.metrics.options);
+    Ok(format!("{begin}>\n{metrics}{found}</testcase>\n"))
 }
 
 /// The whole dataset as one test.
@@ -243,6 +257,18 @@ mod tests {
     }
 
     #[test]
+    fn every_metric_is_a_property() {
+        let file = rendered(&crate::metrics::registry::testing::eventful_run(), JunitPer::Case);
+        let (of_suite, of_tests) = file.split_once("<testcase").unwrap();
+        let has = |text: &str, name: &str| text.contains(&format!("<property name=\"{name}\""));
+        for metric in Metric::ALL.iter().filter(|metric| !metric.name.ends_with("goodput")) {
+            let names = [metric.name.to_owned(), format!("{}_percent", metric.name), format!("mean_{}", metric.name)];
+            assert!(names.iter().any(|name| has(of_suite, name)), "{metric:?}");
+            assert_eq!(has(of_tests, metric.name), metric.is_rate() || metric.is_distribution(), "{metric:?}");
+        }
+    }
+
+    #[test]
     fn a_dataset_may_be_one_test() {
         for (run, counts, found) in [
             (vec![made()], "tests=\"1\" failures=\"0\" errors=\"0\" skipped=\"0\"", "name=\"json\" time=\"2.000000\"/>"),
@@ -270,6 +296,6 @@ mod tests {
         let long = "x".repeat(5000);
         let run = [Made { verdict: Verdict::Invalid { reason: Reason::Choice }, text: &long, ..made() }];
         let file = rendered(&run, JunitPer::Case);
-        assert!(file.contains("xx… (5008 bytes)</failure>") && file.len() < 4000, "{file}");
+        assert!(file.contains("xx… (5008 bytes)</failure>") && file.len() < 9000, "{file}");
     }
 }

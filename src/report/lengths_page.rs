@@ -7,7 +7,7 @@ use super::page;
 use super::text::figure;
 use super::view::View;
 use crate::metrics::Sample;
-use crate::metrics::stats::Summary;
+use crate::statistics::Summary;
 
 /// Bars of a histogram.
 const BARS: usize = 40;

@@ -9,7 +9,8 @@ use super::tables::{RATE_COLUMNS, is_judged, rate_rows};
 use super::text::figure;
 use super::{Report, by_arm, client_sentence};
 use crate::metrics::excerpt::{Excerpt, Group};
-use crate::metrics::stats::Rate;
+use crate::metrics::registry;
+use crate::statistics::Rate;
 
 /// The most characters of a name, and of an example of an answer.
 const NAME_MAX_CHARS: usize = 80;
@@ -33,6 +34,7 @@ pub fn render(report: &Report) -> String {
         let _ = writeln!(page, "**Client:** {}\n", markdown_text(&client_sentence(part)));
     }
     add_notes(&mut page, report);
+    add_metrics(&mut page, report);
     page.push_str("<details><summary>What ran</summary>\n\n");
     for (name, known) in lines(report) {
         let _ = writeln!(page, "- {name}: {}", markdown_text(&known));
@@ -83,6 +85,15 @@ fn add_latency(page: &mut String, report: &Report) {
     let _ = writeln!(page, "|---|{}", "--:|".repeat(head.len() - 1));
     rows.iter().for_each(|row| add_row(page, row));
     page.push('\n');
+}
+
+/// Every metric, for those who look for one.
+fn add_metrics(page: &mut String, report: &Report) {
+    page.push_str("<details><summary>All metrics</summary>\n\n");
+    add_row(page, &registry::ROW_COLUMNS.map(str::to_owned));
+    page.push_str("|---|--:|---|\n");
+    registry::rows(&report.metrics, registry::Page::Whole).iter().for_each(|row| add_row(page, row));
+    page.push_str("\n</details>\n\n");
 }
 
 fn add_groups(page: &mut String, title: &str, groups: &[Group], whole: usize) {

@@ -10,7 +10,7 @@ use super::view::View;
 use crate::metrics::Answers;
 use crate::metrics::LatencyMetric;
 use crate::metrics::latency::RequestLatency;
-use crate::metrics::stats::percentile;
+use crate::statistics::percentile;
 
 /// The widest line.
 const WIDTH: usize = 80;

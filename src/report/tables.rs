@@ -12,9 +12,10 @@ use crate::case::Arm;
 use crate::metrics::LatencyMetric;
 use crate::metrics::excerpt::{Excerpt, Group};
 use crate::metrics::quality::Quality;
-use crate::metrics::stats::{Percentile, Rate, Summary};
+use crate::metrics::registry;
 use crate::metrics::{Answers, ArmMetrics};
 use crate::printable::printable;
+use crate::statistics::{Percentile, Rate, Summary};
 use crate::verdict::NotScored;
 
 /// The width of a column of examples.
@@ -48,6 +49,7 @@ pub(crate) fn all(report: &Report) -> Vec<(&'static str, String)> {
         ("By dataset of the mix", parts(report)),
         (certainty::TITLE, certainty::table(report)),
         ("The client's own part", Some(client(report))),
+        ("Other metrics", other_metrics(report)),
         (if report.shards.is_empty() { CLIENT } else { WORST_CLIENT }, super::client::table(report)),
         ("The shards, each with its client", super::shards::table(&report.shards)),
     ];
@@ -247,6 +249,20 @@ fn reasoning(report: &Report) -> Option<String> {
     let counts =
         format!("answers with reasoning: {}, without anything behind it: {}", reasoning.answers, reasoning.without_answer);
     Some(format!("{table}\n{counts}"))
+}
+
+/// Metrics that no other table has.
+fn other_metrics(report: &Report) -> Option<String> {
+    let rows = registry::rows(&report.metrics, registry::Page::Console);
+    if rows.is_empty() {
+        return None;
+    }
+    let mut builder = Builder::default();
+    builder.push_record(registry::ROW_COLUMNS);
+    rows.into_iter().for_each(|row| builder.push_record(row));
+    let mut table = builder.build();
+    table.with(Style::psql()).with(Modify::new(Columns::one(1)).with(Alignment::right()));
+    Some(table.to_string())
 }
 
 /// A line for each summary.

@@ -9,8 +9,8 @@ use tabled::settings::width::Wrap;
 
 use super::{Report, conditions, tables};
 use crate::metrics::Answers;
-use crate::metrics::stats::{Percentile, Summary};
 use crate::metrics::{LatencyMetric, QueueMetric};
+use crate::statistics::{Percentile, Summary};
 
 /// The width of vLLM's block, and of every heading.
 const BLOCK_WIDTH: usize = 50;

@@ -5,7 +5,7 @@ use tabled::settings::object::Columns;
 use tabled::settings::{Alignment, Modify, Style};
 
 use crate::commands::calibrate::{Calibration, FLOOR, Load, Measured, Row};
-use crate::metrics::stats::percentile;
+use crate::statistics::percentile;
 
 /// The result as JSON.
 pub fn json(calibration: &Calibration) -> String {

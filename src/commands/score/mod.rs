@@ -23,10 +23,10 @@ use crate::metrics::excerpt::Group;
 use crate::metrics::holding::runs_away;
 use crate::metrics::ledger::Ledger;
 use crate::metrics::quality::{Quality, is_correct};
-use crate::metrics::stats::Rate;
 use crate::metrics::{Judged, Sample, Tokens};
 use crate::observation::{Observation, Outcome, Timing};
 use crate::output_format::OutputFormat;
+use crate::statistics::Rate;
 use crate::verdict::{NotScored, Verdict};
 
 /// Judges stored answers again.

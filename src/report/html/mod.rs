@@ -16,8 +16,9 @@ use super::{Report, by_arm, client_sentence, page};
 use crate::error::Result;
 use crate::metrics::client::ClientVerdict;
 use crate::metrics::excerpt::Group;
-use crate::metrics::stats::Rate;
+use crate::metrics::registry;
 use crate::printable::printable;
+use crate::statistics::Rate;
 
 /// What this page has beyond others. Cases fold open without a script, and a filter is a choice among radio buttons.
 const STYLE: &str = "
@@ -71,6 +72,7 @@ pub fn render(view: &View<'_>) -> Result<String> {
     add_parts(&mut page, "By kind of constraint", &breakdown::by_kind(view));
     add_parts(&mut page, "By tag", &breakdown::by_tag(view));
     cases::add(&mut page, view)?;
+    add_metrics(&mut page, report);
     add_conditions(&mut page, report);
     Ok(page::close(page))
 }
@@ -115,6 +117,13 @@ fn add_quality(page: &mut String, report: &Report) {
     page.push_str("</div>");
     add_groups(page, "Why constrained answers are not valid", &quality.reasons, quality.constrained);
     add_groups(page, "Constrained requests without a verdict", &quality.not_scored, quality.constrained);
+}
+
+fn add_metrics(page: &mut String, report: &Report) {
+    page.push_str("<h2>All metrics</h2><div class=\"said\">");
+    let rows: Vec<Vec<String>> = registry::rows(&report.metrics, registry::Page::Whole).into_iter().map(Vec::from).collect();
+    page::add_table(page, &registry::ROW_COLUMNS.map(str::to_owned), &rows, 1);
+    page.push_str("</div>");
 }
 
 fn add_groups(page: &mut String, title: &str, groups: &[Group], whole: usize) {

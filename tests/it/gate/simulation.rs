@@ -11,6 +11,7 @@ use sobench::compare::gate::{Undecided, level, ruled};
 use sobench::compare::measure::Resampling;
 use sobench::compare::rules::Change;
 use sobench::compare::side::{FileKind, Gaps, Request, Run, Side};
+use sobench::metrics::registry::{RequestValues, latencies, rates};
 use sobench::record::condition::Field;
 use sobench::statistics::bootstrap::{RandomSource, SplitMix, resamples_for};
 
@@ -88,16 +89,18 @@ fn made_up(requests: usize, planted: Planted, pair: u64, number: u64) -> Run {
         let sent_s = free_s[slot];
         free_s[slot] += e2el_ms / 1000.0;
         let valid = noise.unit() < case.valid && noise.unit() >= broken;
+        let mut values = RequestValues::default();
+        values.set_correct(Some(valid));
+        values.set_hit(&rates::COMPLIANCE, Some(valid));
+        values.set_hit(&rates::COVERAGE, Some(true));
+        for (metric, value) in [(&latencies::TTFT, ttft_ms), (&latencies::TPOT, tpot_ms), (&latencies::E2EL, e2el_ms)] {
+            values.set_value(metric, Some(value));
+        }
         all.push(Request {
             case: Some(format!("case-{place}")),
             arm: Some(Arm::Constrained),
-            correct: Some(valid),
-            complied: Some(valid),
-            accepted: Some(true),
             answered: true,
-            ttft_ms: Some(ttft_ms),
-            tpot_ms: Some(tpot_ms),
-            e2el_ms: Some(e2el_ms),
+            values,
             gaps: Gaps::Sum { n: case.tokens - 1, total_ms: e2el_ms - ttft_ms },
             sent_s: Some(sent_s),
             input_tokens: Some(100),

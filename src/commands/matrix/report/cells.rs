@@ -3,8 +3,8 @@
 use super::words::reasons;
 use super::{ColdFrom, Comparison, Control, Fate, Figures, Load, Row};
 use crate::metrics::overhead::Overhead;
-use crate::metrics::stats::{Rate, Summary};
 use crate::printable::printable;
+use crate::statistics::{Rate, Summary};
 
 /// What stands where nothing is known.
 const UNKNOWN: &str = "n/a";

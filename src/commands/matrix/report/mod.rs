@@ -17,8 +17,9 @@ use crate::error::Result;
 use crate::metrics::Slo;
 use crate::metrics::knee::Knee;
 use crate::metrics::overhead::Overhead;
-use crate::metrics::stats::{Rate, Summary};
+use crate::metrics::registry::Values;
 use crate::output_format::OutputFormat;
+use crate::statistics::{Rate, Summary};
 
 /// What the file says that it is.
 pub const FORMAT: &str = "sobench-arms";
@@ -122,6 +123,8 @@ pub struct Figures {
     pub server_version: Option<String>,
     /// The decoding engine as the server names it, with its version.
     pub engine: Option<String>,
+    /// Every metric of the runs with constraints.
+    pub metrics: Values,
 }
 
 /// Where first uses of constraints are from.

@@ -2,8 +2,8 @@
 
 use super::{ColdFrom, Comparison, Fate, Row};
 use crate::metrics::knee::Knee;
-use crate::metrics::stats::Rate;
 use crate::printable::printable;
+use crate::statistics::Rate;
 
 /// The most characters of a reason or a notice, which may quote a stranger.
 const REASON_CHARS: usize = 900;
