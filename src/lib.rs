@@ -56,6 +56,7 @@ pub mod server;
 pub mod shard;
 pub mod shutdown;
 pub mod sound;
+pub mod statistics;
 pub mod terminal;
 pub mod tokenizer;
 pub mod verdict;

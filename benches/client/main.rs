@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use criterion::{Criterion, Throughput};
 use serde::Deserialize;
 use sobench::backend::{DEFAULT_MAX_EVENT_BYTES, ServerKind, adapter};
-use sobench::metrics::stats::Summary;
 use sobench::schedule::{Pace, Rate, due_times};
+use sobench::statistics::Summary;
 
 /// Chunks with content in a stream.
 const TOKENS: usize = 512;

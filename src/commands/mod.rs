@@ -15,6 +15,9 @@ pub mod report;
 pub mod score;
 pub mod serve;
 
+#[cfg(test)]
+mod every_metric_tests;
+
 use self::bench::args::BenchArgs;
 use self::matrix::options::Benchmark;
 use self::output::CommandOutput;

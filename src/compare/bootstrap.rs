@@ -1,23 +1,13 @@
-//! Latencies and shares drawn again: which requests, of which runs, and what they come to. Knows no rule and no wording.
+//! Latencies and shares drawn again: which requests, of which runs, and what they come to.
 //!
 //! One resample draws runs, then requests in them. Where both sides were asked the same cases, it draws cases, the same for both
 //! sides: what is hard about a case is then on both, and leaves the difference alone. Gaps between chunks are never drawn one by one:
 //! those of one answer hang together, so they come with their request. Requests come with their neighbours in time, for a like reason.
 
-use rayon::iter::{IntoParallelIterator, ParallelIterator};
-
-use super::draw::{Drawn, Random, blocks, runs};
-use super::metric::{RateName, Stat};
 use super::pairing::Pairing;
 use super::side::{Gaps, Request, Side};
-use crate::metrics::LatencyMetric;
-
-/// What is computed of every resample.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked {
-    Latency(LatencyMetric, Stat),
-    Rate(RateName),
-}
+use crate::metrics::registry::{Figure, Kind, Metric, Stat, latencies};
+use crate::statistics::bootstrap::{self, Replicates, SplitMix, blocks, runs};
 
 /// One side, laid out for drawing.
 pub struct Pool {
@@ -25,8 +15,8 @@ pub struct Pool {
     runs: Vec<(usize, usize)>,
     /// The case of each request as a number that both sides share; empty where they are not paired.
     cases: Vec<u32>,
-    columns: Vec<(LatencyMetric, Column)>,
-    rates: Vec<(RateName, Vec<Option<bool>>)>,
+    columns: Vec<(&'static Metric, Column)>,
+    rates: Vec<(&'static Metric, Vec<Option<bool>>)>,
 }
 
 /// The values of a series.
@@ -43,8 +33,8 @@ struct Column {
 }
 
 impl Pool {
-    /// Lays out a side of which every request is known, for what is asked.
-    pub fn of(side: &Side, pairing: &Pairing, which: Which, asked: &[Asked]) -> Option<Self> {
+    /// Lays out a side of which every request is known, for what is asked: figures of rates and distributions.
+    pub fn of(side: &Side, pairing: &Pairing, which: Which, asked: &[Figure]) -> Option<Self> {
         let requests = side.requests()?;
         let mut bounds = Vec::new();
         let mut begin = 0;
@@ -56,32 +46,30 @@ impl Pool {
         let requests: Vec<&Request> = requests.into_iter().map(|(_, request)| request).collect();
         let mut pool = Self { runs: bounds, cases: pairing.units(which).to_vec(), columns: Vec::new(), rates: Vec::new() };
         for asked in asked {
-            match *asked {
-                Asked::Latency(series, _) if pool.column(series).is_none() => {
-                    pool.columns.push((series, Column::of(&requests, series)));
-                }
-                Asked::Rate(rate) if pool.rate(rate).is_none() => {
-                    pool.rates.push((rate, requests.iter().map(|request| request.in_rate(rate)).collect()));
-                }
-                Asked::Latency(..) | Asked::Rate(_) => {}
+            let metric = asked.metric;
+            if metric.is_distribution() && pool.column(metric).is_none() {
+                pool.columns.push((metric, Column::of(&requests, metric)));
+            }
+            if metric.is_rate() && pool.rate(metric).is_none() {
+                pool.rates.push((metric, requests.iter().map(|request| request.in_rate(metric)).collect()));
             }
         }
         Some(pool)
     }
 
     /// Values of a series, and whether each is known (and not only their sums).
-    pub fn size(&self, series: LatencyMetric) -> (usize, bool) {
+    pub fn size(&self, series: &Metric) -> (usize, bool) {
         self.column(series)
             .map_or((0, true), |column| (column.sums.iter().map(|(count, _)| *count).sum::<f64>() as usize, column.whole))
     }
 
     /// Requests that have a value in a series.
-    pub fn requests_with(&self, series: LatencyMetric) -> usize {
+    pub fn requests_with(&self, series: &Metric) -> usize {
         self.column(series).map_or(0, |column| column.sums.iter().filter(|(count, _)| *count > 0.0).count())
     }
 
     /// What the whole side comes to.
-    pub fn value(&self, asked: Asked) -> Option<f64> {
+    pub fn value(&self, asked: Figure) -> Option<f64> {
         self.evaluate(&[asked], &vec![1; self.len()])[0]
     }
 
@@ -94,16 +82,16 @@ impl Pool {
         self.runs.last().map_or(0, |(_, end)| *end)
     }
 
-    fn column(&self, series: LatencyMetric) -> Option<&Column> {
+    fn column(&self, series: &Metric) -> Option<&Column> {
         self.columns.iter().find(|(it, _)| *it == series).map(|(_, column)| column)
     }
 
-    fn rate(&self, rate: RateName) -> Option<&[Option<bool>]> {
+    fn rate(&self, rate: &Metric) -> Option<&[Option<bool>]> {
         self.rates.iter().find(|(it, _)| *it == rate).map(|(_, hits)| hits.as_slice())
     }
 
     /// How often each request is in a resample. `case_weights` is empty where cases are not drawn for both sides.
-    fn weigh(&self, random: &mut Random, case_weights: &[u32], buffers: &mut Buffers) {
+    fn weigh(&self, random: &mut SplitMix, case_weights: &[u32], buffers: &mut Buffers) {
         runs(random, self.runs.len(), &mut buffers.runs);
         buffers.weights.clear();
         buffers.weights.resize(self.len(), 0);
@@ -116,22 +104,20 @@ impl Pool {
         }
     }
 
-    fn evaluate(&self, asked: &[Asked], weights: &[u32]) -> Vec<Option<f64>> {
+    fn evaluate(&self, asked: &[Figure], weights: &[u32]) -> Vec<Option<f64>> {
         let mut found = vec![None; asked.len()];
         for (series, column) in &self.columns {
             let of_series: Vec<(usize, Stat)> = asked
                 .iter()
                 .enumerate()
-                .filter_map(|(place, asked)| match asked {
-                    Asked::Latency(it, stat) if it == series => Some((place, *stat)),
-                    Asked::Latency(..) | Asked::Rate(_) => None,
-                })
+                .filter(|(_, asked)| asked.metric == *series)
+                .filter_map(|(place, asked)| Some((place, asked.stat?)))
                 .collect();
             column.evaluate(&of_series, weights, &mut found);
         }
         for (place, asked) in asked.iter().enumerate() {
-            if let Asked::Rate(rate) = asked {
-                found[place] = self.rate(*rate).and_then(|hits| share(hits, weights));
+            if asked.is_rate() {
+                found[place] = self.rate(asked.metric).and_then(|hits| share(hits, weights));
             }
         }
         found
@@ -147,24 +133,21 @@ pub enum Which {
 
 /// Draws both sides again, `resamples` times, and says what each of `asked` came to. The same `seed` draws the same, on any number of
 /// threads.
-pub fn bootstrap(a: &Pool, b: &Pool, paired_cases: usize, asked: &[Asked], resamples: usize, seed: u64) -> Vec<Drawn> {
-    let replicates: Vec<Vec<Option<(f64, f64)>>> = (0..resamples as u64)
-        .into_par_iter()
-        .map_init(Buffers::default, |buffers, resample| {
-            let mut random = Random::new(seed, resample);
-            let mut cases = std::mem::take(&mut buffers.cases);
-            cases.clear();
-            cases.resize(paired_cases, 0);
-            blocks(&mut random, paired_cases, &mut cases);
-            a.weigh(&mut random, &cases, buffers);
-            let of_a = a.evaluate(asked, &buffers.weights);
-            b.weigh(&mut random, &cases, buffers);
-            let of_b = b.evaluate(asked, &buffers.weights);
-            buffers.cases = cases;
-            of_a.into_iter().zip(of_b).map(|(a, b)| a.zip(b)).collect()
-        })
-        .collect();
-    (0..asked.len()).map(|place| Drawn::of(replicates.iter().map(|replicate| replicate[place]))).collect()
+pub fn bootstrap(a: &Pool, b: &Pool, paired_cases: usize, asked: &[Figure], resamples: usize, seed: u64) -> Vec<Replicates> {
+    let draw = |random: &mut SplitMix, buffers: &mut Buffers| -> Vec<Option<(f64, f64)>> {
+        let mut cases = std::mem::take(&mut buffers.cases);
+        cases.clear();
+        cases.resize(paired_cases, 0);
+        blocks(random, paired_cases, &mut cases);
+        a.weigh(random, &cases, buffers);
+        let of_a = a.evaluate(asked, &buffers.weights);
+        b.weigh(random, &cases, buffers);
+        let of_b = b.evaluate(asked, &buffers.weights);
+        buffers.cases = cases;
+        of_a.into_iter().zip(of_b).map(|(a, b)| a.zip(b)).collect()
+    };
+    let replicates = bootstrap::bootstrap(seed, resamples, draw);
+    (0..asked.len()).map(|place| Replicates::new(replicates.iter().map(|replicate| replicate[place]))).collect()
 }
 
 #[derive(Default)]
@@ -175,22 +158,23 @@ struct Buffers {
 }
 
 impl Column {
-    fn of(requests: &[&Request], series: LatencyMetric) -> Self {
+    fn of(requests: &[&Request], series: &Metric) -> Self {
         let mut values: Vec<(f64, u32)> = Vec::new();
         let mut column = Self { whole: true, ..Self::default() };
         for (owner, request) in requests.iter().enumerate() {
             let owner = owner as u32;
-            let (count, sum) = match (series, &request.gaps) {
-                (LatencyMetric::Itl, _) if !request.answered => (0.0, 0.0),
-                (LatencyMetric::Itl, Gaps::Each(gaps)) => {
+            let (count, sum) = match (series.kind, &request.gaps) {
+                // Of pooled values, requests keep the gaps between their chunks alone.
+                (Kind::Pooled(_), _) if !request.answered || *series != latencies::ITL => (0.0, 0.0),
+                (Kind::Pooled(_), Gaps::Each(gaps)) => {
                     values.extend(gaps.iter().map(|gap| (*gap, owner)));
                     (gaps.len() as f64, gaps.iter().sum())
                 }
-                (LatencyMetric::Itl, Gaps::Sum { n, total_ms }) => {
+                (Kind::Pooled(_), Gaps::Sum { n, total_ms }) => {
                     column.whole &= *n == 0;
                     (*n as f64, *total_ms)
                 }
-                (LatencyMetric::Ttft | LatencyMetric::Tpot | LatencyMetric::E2el, _) => match request.latency_ms(series) {
+                _ => match request.in_distribution(series) {
                     Some(value) => {
                         values.push((value, owner));
                         (1.0, value)
@@ -229,7 +213,7 @@ impl Column {
         }
     }
 
-    /// Percentiles as `metrics::stats::percentile` has them, ascending, over values that count as often as their weight says.
+    /// Percentiles as `statistics::percentile` has them, ascending, over values that count as often as their weight says.
     fn percentiles(&self, asked: &[(usize, f64)], weights: &[u32], count: u64, found: &mut [Option<f64>]) {
         let (mut place, mut reached) = (0, 0_u64);
         // Ranks (from 0) are asked for in ascending order, but for the last two, which the next percentile may need again.
@@ -274,14 +258,15 @@ fn share(hits: &[Option<bool>], weights: &[u32]) -> Option<f64> {
 mod tests {
     use super::*;
     use crate::compare::testing::{request, side};
-    use crate::metrics::stats::percentile;
+    use crate::statistics::bootstrap::RandomSource;
+    use crate::statistics::percentile;
 
-    fn pool(runs: Vec<Vec<Request>>, asked: &[Asked]) -> Pool {
+    fn pool(runs: Vec<Vec<Request>>, asked: &[Figure]) -> Pool {
         Pool::of(&side("a", runs), &Pairing::None, Which::A, asked).unwrap()
     }
 
     fn ttfts(values: impl Iterator<Item = f64>) -> Vec<Request> {
-        values.map(|ms| Request { ttft_ms: Some(ms), ..request() }).collect()
+        values.map(|ms| request().with(&latencies::TTFT, ms)).collect()
     }
 
     const STATS: [Stat; 5] =
@@ -289,10 +274,10 @@ mod tests {
 
     #[test]
     fn weighted_percentiles_are_those_of_the_values_written_out() {
-        let asked = STATS.map(|stat| Asked::Latency(LatencyMetric::Ttft, stat));
+        let asked = STATS.map(|stat| Figure::of_distribution(&latencies::TTFT, stat));
         let values: Vec<f64> = (0..40).map(|place| f64::from(place * 37 % 41)).collect();
         let pool = pool(vec![ttfts(values.iter().copied())], &asked);
-        let mut random = Random::new(1, 1);
+        let mut random = SplitMix::new(1, 1);
         for _ in 0..50 {
             let weights: Vec<u32> = values.iter().map(|_| random.below(4) as u32).collect();
             let mut written: Vec<f64> =
@@ -312,28 +297,28 @@ mod tests {
     #[test]
     fn a_failed_request_has_no_latency_and_a_sum_has_no_percentile() {
         let asked = [
-            Asked::Latency(LatencyMetric::Ttft, Stat::Mean),
-            Asked::Latency(LatencyMetric::Itl, Stat::Mean),
-            Asked::Latency(LatencyMetric::Itl, Stat::Median),
+            Figure::of_distribution(&latencies::TTFT, Stat::Mean),
+            Figure::of_distribution(&latencies::ITL, Stat::Mean),
+            Figure::of_distribution(&latencies::ITL, Stat::Median),
         ];
-        let failed = Request { answered: false, ttft_ms: Some(900.0), gaps: Gaps::Each(vec![5.0]), ..request() };
-        let summed = Request { ttft_ms: Some(3.0), gaps: Gaps::Sum { n: 4, total_ms: 8.0 }, ..request() };
+        let failed = Request { answered: false, gaps: Gaps::Each(vec![5.0]), ..request() }.with(&latencies::TTFT, 900.0);
+        let summed = Request { gaps: Gaps::Sum { n: 4, total_ms: 8.0 }, ..request() }.with(&latencies::TTFT, 3.0);
         let pool = pool(vec![vec![failed, summed]], &asked);
         assert_eq!(asked.map(|asked| pool.value(asked)), [Some(3.0), Some(2.0), None]);
-        assert_eq!((pool.size(LatencyMetric::Itl), pool.requests_with(LatencyMetric::Ttft)), ((4, false), 1));
+        assert_eq!((pool.size(&latencies::ITL), pool.requests_with(&latencies::TTFT)), ((4, false), 1));
     }
 
     /// The spread of the resampled mean is the standard error of the mean; with several runs, that of the mean of runs.
     #[test]
     fn resamples_spread_as_means_do() {
-        let asked = [Asked::Latency(LatencyMetric::Ttft, Stat::Mean)];
+        let asked = [Figure::of_distribution(&latencies::TTFT, Stat::Mean)];
         let spread = |runs: Vec<Vec<Request>>| {
             let (a, b) = (pool(vec![ttfts(std::iter::repeat_n(1.0, 10))], &asked), pool(runs, &asked));
             let (low, high) = bootstrap(&a, &b, 0, &asked, 4000, 5)[0].interval(0.95).unwrap();
             (high - low) / 2.0 / 1.96
         };
         // One and minus one in an order without a pattern: a standard error of 0.05 for 400 of them.
-        let sign = |place: u64| if Random::new(9, place).below(2) == 0 { 1.0 } else { -1.0 };
+        let sign = |place: u64| if SplitMix::new(9, place).below(2) == 0 { 1.0 } else { -1.0 };
         let even = |centre: f64| ttfts((0..400).map(move |place| centre + sign(place)));
         let within = spread(vec![even(10.0)]);
         assert!((within - 0.05).abs() < 0.008, "{within}");
@@ -347,7 +332,7 @@ mod tests {
 
     #[test]
     fn what_is_hard_about_a_case_leaves_the_difference_alone() {
-        let asked = [Asked::Latency(LatencyMetric::Ttft, Stat::Mean)];
+        let asked = [Figure::of_distribution(&latencies::TTFT, Stat::Mean)];
         let run = |shift: f64| vec![ttfts((0..200).map(move |place| f64::from(place) + shift + f64::from(place % 3) * 0.01))];
         let (a, b) = (side("a", run(0.0)), side("b", run(1.0)));
         let width = |pairing: &Pairing| {

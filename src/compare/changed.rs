@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::bootstrap::Which;
-use super::metric::RateName;
 use super::pairing::Pairing;
 use super::side::{Answer, Request, Share, Side};
 use crate::case::Arm;
+use crate::metrics::registry::rates;
 
 /// What changed its verdict.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -83,8 +83,8 @@ fn by_case<'s>(side: &'s Side, units: &[u32]) -> Option<BTreeMap<u32, Vec<&'s Re
 
 /// Our own verdict on a constrained answer, else the vLLM script's, where that is all a file has.
 fn verdict(request: &Request) -> Option<bool> {
-    let ours = request.in_rate(RateName::Correct);
-    if request.arm.is_none() { ours.or(request.vllm_correct) } else { ours }
+    let ours = request.in_rate(&rates::CORRECT_RATE);
+    if request.arm.is_none() { ours.or(request.values.hit(&rates::VLLM_CORRECT_RATE)) } else { ours }
 }
 
 fn share(requests: &[&Request]) -> Share {
@@ -110,7 +110,7 @@ mod tests {
 
     fn case(id: &str, correct: Option<bool>) -> Request {
         let answer = correct.map(|correct| Answer { text: format!("{id} {correct}"), verdict: String::new() });
-        Request { case: Some(id.into()), correct, answer, ..request() }
+        Request { case: Some(id.into()), answer, ..request() }.with_correct(correct)
     }
 
     fn found(a: &Side, b: &Side, limit: usize) -> Option<Changed> {

@@ -9,10 +9,10 @@ use std::fmt;
 use std::cmp::Ordering;
 
 use super::measure::{Measured, Resampling, Why, carried, measure};
-use super::metric::Metric;
 use super::pairing::Pairing;
 use super::rules::{Change, Limit, Unit, Way};
 use super::side::Side;
+use crate::metrics::registry::Figure;
 
 /// The share of gates that may fail by chance where nothing changed, the spread from run to run aside.
 pub const FALSE_ALARMS: f64 = 0.01;
@@ -103,7 +103,7 @@ pub fn changes(rules: &[Change], measured: &[Measured], level: f64) -> Vec<Chang
 
 /// Measures what the rules are about, and nothing else, and rules on it.
 pub fn ruled(a: &Side, b: &Side, rules: &[Change], level: f64, resampling: Resampling) -> Vec<ChangeRuling> {
-    let mut metrics: Vec<Metric> = rules.iter().map(|rule| rule.metric).collect();
+    let mut metrics: Vec<Figure> = rules.iter().map(|rule| rule.metric).collect();
     metrics.sort();
     metrics.dedup();
     changes(rules, &measure(a, b, &Pairing::of(a, b), &metrics, resampling), level)
@@ -135,7 +135,7 @@ impl Ruling {
     }
 }
 
-fn of(measured: &[Measured], metric: Metric) -> Option<&Measured> {
+fn of(measured: &[Measured], metric: Figure) -> Option<&Measured> {
     measured.iter().find(|it| it.metric == metric)
 }
 

@@ -1,17 +1,17 @@
-//! One figure on two sides: values, difference, and how far chance may carry it. Knows no rule and no wording.
+//! One figure on two sides: values, difference, and how far chance may carry it.
 
 use std::cmp::Ordering;
 
 use super::Method;
-use super::bootstrap::{Asked, Pool, Which, bootstrap};
-use super::draw::Drawn;
-use super::metric::{Metric, RateName, Stat};
+use super::bootstrap::{Pool, Which, bootstrap};
 use super::pairing::Pairing;
-use super::rates::{Pairs, independent, z_of};
+use super::rates::{Pairs, independent};
 use super::side::{SavedMean, Share, Side};
-use super::throughput::{self, TooShort};
-use crate::metrics::LatencyMetric;
-use crate::metrics::stats::samples_needed;
+use super::throughput::{self, TooShort, amount_of};
+use crate::metrics::registry::{Figure, Metric, Stat};
+use crate::statistics::bootstrap::Replicates;
+use crate::statistics::distributions::z_of;
+use crate::statistics::samples_needed;
 
 /// The fewest requests that a mean or a median of latencies is judged by: drawn again from themselves, skewed values are too much
 /// alike below that, and their intervals too narrow.
@@ -26,7 +26,7 @@ pub const MAX_STEPS: usize = 40_000_000_000;
 /// A figure on two sides.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
-    pub metric: Metric,
+    pub metric: Figure,
     pub a: Option<f64>,
     pub b: Option<f64>,
     /// Second less first, in the figure's unit; of pairs, where there are some.
@@ -43,11 +43,11 @@ pub struct Measured {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Spread {
     /// Resamples.
-    Drawn { drawn: Drawn, paired: bool },
+    Drawn { drawn: Replicates, paired: bool },
     /// Throughput, drawn again in blocks of time.
-    Blocks(Drawn),
+    Blocks(Replicates),
     /// Two rates; `drawn` is there where there are several runs.
-    Rates { pairs: Option<Pairs>, a: Share, b: Share, drawn: Option<Drawn> },
+    Rates { pairs: Option<Pairs>, a: Share, b: Share, drawn: Option<Replicates> },
     /// Two means with standard errors.
     Normal { a: f64, b: f64, error_a: f64, error_b: f64 },
     /// Nothing.
@@ -101,10 +101,10 @@ pub struct Resampling {
 }
 
 /// Measures `metrics` on two sides, in their order.
-pub fn measure(a: &Side, b: &Side, pairing: &Pairing, metrics: &[Metric], resampling: Resampling) -> Vec<Measured> {
+pub fn measure(a: &Side, b: &Side, pairing: &Pairing, metrics: &[Figure], resampling: Resampling) -> Vec<Measured> {
     let mut measured: Vec<Measured> = metrics.iter().map(|metric| saved(a, b, *metric)).collect();
     if a.runs.len() < 2 || b.runs.len() < 2 {
-        let timed = measured.iter_mut().filter(|it| matches!(it.metric, Metric::Latency(..) | Metric::Flow(_)));
+        let timed = measured.iter_mut().filter(|it| it.metric.metric.is_distribution() || amount_of(it.metric.metric).is_some());
         timed.for_each(|it| it.floor = Some(resampling.run_spread));
     }
     if a.requests().is_none() || b.requests().is_none() {
@@ -112,12 +112,14 @@ pub fn measure(a: &Side, b: &Side, pairing: &Pairing, metrics: &[Metric], resamp
     }
     latencies(a, b, pairing, &mut measured, resampling);
     for it in &mut measured {
-        if let Metric::Flow(flow) = it.metric {
+        let flow = it.metric.metric;
+        if amount_of(flow).is_some() {
             (it.a, it.b) = (throughput::value(a, flow).or(it.a), throughput::value(b, flow).or(it.b));
             it.spread = match throughput::bootstrap(a, b, flow, resampling.resamples, resampling.seed) {
                 Ok(drawn) => Spread::Blocks(drawn),
                 Err(TooShort::NoTimes) => Spread::None(Why::NoTimes),
                 Err(TooShort::Blocks) => Spread::None(Why::TooShort),
+                Err(TooShort::NoSum) => Spread::None(Why::Once),
             };
         }
     }
@@ -222,27 +224,29 @@ impl Spread {
 }
 
 /// What can be said without requests: the files' own figures, counts and standard errors.
-fn saved(a: &Side, b: &Side, metric: Metric) -> Measured {
-    let (value_a, value_b) = (saved_value(a, metric), saved_value(b, metric));
+fn saved(a: &Side, b: &Side, figure: Figure) -> Measured {
+    let (value_a, value_b) = (saved_value(a, figure), saved_value(b, figure));
     let (mut n, mut spread) = ((None, None), Spread::None(Why::NoRequests));
-    match metric {
-        Metric::Rate(rate) => {
-            if let (Some(a), Some(b)) = (share(a, rate), share(b, rate)) {
+    let metric = figure.metric;
+    match figure.stat {
+        None if metric.is_rate() => {
+            if let (Some(a), Some(b)) = (share(a, metric), share(b, metric)) {
                 n = (Some(a.of), Some(b.of));
                 // Several runs without their requests do not tell their spread apart from the cases'.
                 spread = Spread::Rates { pairs: None, a, b, drawn: None };
             }
         }
-        Metric::Latency(series, Stat::Mean) => {
-            if let (Some(first), Some(second), Some(of_a), Some(of_b)) = (mean(a, series), mean(b, series), value_a, value_b) {
+        Some(Stat::Mean) => {
+            if let (Some(first), Some(second), Some(of_a), Some(of_b)) = (mean(a, metric), mean(b, metric), value_a, value_b) {
                 n = (Some(first.n), Some(second.n));
                 if let (Some(error_a), Some(error_b)) = (first.standard_error, second.standard_error) {
                     spread = Spread::Normal { a: of_a, b: of_b, error_a, error_b };
                 }
             }
         }
-        Metric::Plain(_) | Metric::Latency(_, Stat::Std) => spread = Spread::None(Why::Once),
-        Metric::Latency(..) | Metric::Flow(_) => {}
+        Some(Stat::Std) => spread = Spread::None(Why::Once),
+        None if amount_of(metric).is_none() => spread = Spread::None(Why::Once),
+        Some(Stat::Median | Stat::Percentile(_)) | None => {}
     }
     if let (Some(n), Some(m)) = n
         && n.min(m) < LEAST_JUDGED
@@ -252,33 +256,38 @@ fn saved(a: &Side, b: &Side, metric: Metric) -> Measured {
     if value_a.is_none() || value_b.is_none() {
         spread = Spread::None(Why::NoValue);
     }
-    Measured { metric, a: value_a, b: value_b, difference: value_a.zip(value_b).map(|(a, b)| b - a), n, floor: None, spread }
+    Measured {
+        metric: figure,
+        a: value_a,
+        b: value_b,
+        difference: value_a.zip(value_b).map(|(a, b)| b - a),
+        n,
+        floor: None,
+        spread,
+    }
 }
 
 /// A figure of one side by itself: of its requests where they are known, else as its files have it.
-pub fn figure(side: &Side, metric: Metric) -> Option<f64> {
-    let of_requests = match metric {
-        Metric::Latency(series, stat) => {
-            let asked = Asked::Latency(series, stat);
-            Pool::of(side, &Pairing::None, Which::A, &[asked]).and_then(|pool| pool.value(asked))
-        }
-        Metric::Rate(rate) => count(side, rate).filter(|share| share.of > 0).map(percent),
-        Metric::Flow(flow) => throughput::value(side, flow),
-        Metric::Plain(_) => None,
+pub fn figure(side: &Side, figure: Figure) -> Option<f64> {
+    let of_requests = match figure.stat {
+        Some(_) => Pool::of(side, &Pairing::None, Which::A, &[figure]).and_then(|pool| pool.value(figure)),
+        None if figure.is_rate() => count(side, figure.metric).filter(|share| share.of > 0).map(percent),
+        None => throughput::value(side, figure.metric),
     };
-    of_requests.or_else(|| saved_value(side, metric))
+    of_requests.or_else(|| saved_value(side, figure))
 }
 
 /// The same, where the sample carries it.
 ///
 /// # Errors
 /// Why there is none, or why it says too little.
-pub fn carried(side: &Side, metric: Metric) -> Result<f64, Why> {
-    let value = figure(side, metric).ok_or(Why::NoValue)?;
-    if let Metric::Latency(series, stat) = metric {
-        let n = match Pool::of(side, &Pairing::None, Which::A, &[Asked::Latency(series, stat)]) {
-            Some(pool) => Some(pool.size(series).0),
-            None => side.runs.iter().map(|run| run.means.get(&series).map(|mean| mean.n)).sum(),
+pub fn carried(side: &Side, asked: Figure) -> Result<f64, Why> {
+    let value = figure(side, asked).ok_or(Why::NoValue)?;
+    if let Figure { metric, stat: Some(stat) } = asked {
+        let of_requests = Pool::of(side, &Pairing::None, Which::A, &[asked]).map(|pool| pool.size(metric).0);
+        let n = match of_requests {
+            Some(n) if n > 0 => Some(n),
+            _ => side.runs.iter().map(|run| run.means.get(metric).map(|mean| mean.n)).sum(),
         };
         let needs = stat.percent().and_then(samples_needed).and_then(|needs| usize::try_from(needs).ok());
         if let (Some(n), Some(needs)) = (n, needs)
@@ -291,27 +300,25 @@ pub fn carried(side: &Side, metric: Metric) -> Result<f64, Why> {
 }
 
 /// The mean of the runs' figures; of rates, the share of all their counts.
-fn saved_value(side: &Side, metric: Metric) -> Option<f64> {
-    if let Metric::Rate(rate) = metric
-        && let Some(share) = share(side, rate)
-    {
+fn saved_value(side: &Side, figure: Figure) -> Option<f64> {
+    if let Some(share) = share(side, figure.metric) {
         return (share.of > 0).then(|| percent(share));
     }
-    let name = metric.to_string();
+    let name = figure.to_string();
     let values = side.runs.iter().map(|run| run.figures.get(&name).copied()).collect::<Option<Vec<f64>>>()?;
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
-fn share(side: &Side, rate: RateName) -> Option<Share> {
-    side.runs.iter().map(|run| run.counts.get(&rate)).try_fold(Share::default(), |sum, share| {
+fn share(side: &Side, rate: &Metric) -> Option<Share> {
+    side.runs.iter().map(|run| run.counts.get(rate)).try_fold(Share::default(), |sum, share| {
         let share = share?;
         Some(Share { hits: sum.hits + share.hits, of: sum.of + share.of })
     })
 }
 
-fn mean(side: &Side, series: LatencyMetric) -> Option<SavedMean> {
+fn mean(side: &Side, series: &Metric) -> Option<SavedMean> {
     match side.runs.as_slice() {
-        [run] => run.means.get(&series).copied(),
+        [run] => run.means.get(series).copied(),
         _ => None,
     }
 }
@@ -319,35 +326,36 @@ fn mean(side: &Side, series: LatencyMetric) -> Option<SavedMean> {
 /// Latencies and rates over requests, by one bootstrap for all of them.
 fn latencies(a: &Side, b: &Side, pairing: &Pairing, measured: &mut [Measured], resampling: Resampling) {
     let several = a.runs.len() > 1 || b.runs.len() > 1;
-    let wanted: Vec<(usize, Asked)> = measured
-        .iter()
-        .enumerate()
-        .filter_map(|(place, it)| match it.metric {
-            Metric::Latency(series, stat) => Some((place, Asked::Latency(series, stat))),
-            Metric::Rate(rate) => Some((place, Asked::Rate(rate))),
-            Metric::Flow(_) | Metric::Plain(_) => None,
-        })
-        .collect();
-    let asked: Vec<Asked> = wanted.iter().map(|(_, asked)| *asked).collect();
+    let is_of_requests = |figure: &Figure| figure.is_rate() || figure.metric.is_distribution();
+    let asked: Vec<Figure> = measured.iter().map(|it| it.metric).filter(is_of_requests).collect();
     let pools = (Pool::of(a, pairing, Which::A, &asked), Pool::of(b, pairing, Which::B, &asked));
     let (Some(pool_a), Some(pool_b)) = pools else { return };
     let mut drawable = Vec::new();
-    for (place, asked) in wanted {
-        let it = &mut measured[place];
-        match asked {
-            Asked::Latency(series, stat) => {
-                (it.a, it.b) = (pool_a.value(asked).or(it.a), pool_b.value(asked).or(it.b));
-                it.n = (Some(pool_a.size(series).0), Some(pool_b.size(series).0));
-                it.spread = match why_not(&pool_a, series, stat).or_else(|| why_not(&pool_b, series, stat)) {
-                    Some(why) => Spread::None(why),
-                    None => {
-                        drawable.push((place, asked));
-                        continue;
-                    }
-                };
+    for (place, it) in measured.iter_mut().enumerate() {
+        let figure = it.metric;
+        match figure.stat {
+            Some(stat) => {
+                let (n, m) = (pool_a.size(figure.metric).0, pool_b.size(figure.metric).0);
+                let kept = (mean(a, figure.metric), mean(b, figure.metric));
+                // Requests keep no values of it, and the files have its figures.
+                if (n == 0 && kept.0.is_some_and(|mean| mean.n > 0)) || (m == 0 && kept.1.is_some_and(|mean| mean.n > 0)) {
+                    continue;
+                }
+                (it.a, it.b) = (pool_a.value(figure).or(it.a), pool_b.value(figure).or(it.b));
+                it.n = (Some(n), Some(m));
+                let why = why_not(&pool_a, figure.metric, stat).or_else(|| why_not(&pool_b, figure.metric, stat));
+                match why {
+                    Some(why) => it.spread = Spread::None(why),
+                    None => drawable.push((place, figure)),
+                }
             }
-            Asked::Rate(rate) => {
-                it.spread = rates(a, b, pairing, rate);
+            None if figure.is_rate() => {
+                let counted = [a, b].map(|side| count(side, figure.metric).is_some_and(|share| share.of > 0));
+                let kept = [a, b].map(|side| share(side, figure.metric).is_some_and(|share| share.of > 0));
+                if counted.into_iter().zip(kept).any(|(counted, kept)| kept && !counted) {
+                    continue;
+                }
+                it.spread = rates(a, b, pairing, figure.metric);
                 (it.a, it.b, it.n) = (None, None, (None, None));
                 if let Spread::Rates { a, b, .. } = it.spread {
                     (it.a, it.b) = (Some(percent(a)), Some(percent(b)));
@@ -356,14 +364,15 @@ fn latencies(a: &Side, b: &Side, pairing: &Pairing, measured: &mut [Measured], r
                     if n < LEAST_JUDGED {
                         it.spread = Spread::None(Why::TooFew { n, needs: LEAST_JUDGED });
                     } else if several {
-                        drawable.push((place, asked));
+                        drawable.push((place, figure));
                     }
                 }
             }
+            None => {}
         }
     }
     let steps = (pool_a.steps() + pool_b.steps()).saturating_mul(resampling.resamples);
-    let asked: Vec<Asked> = drawable.iter().map(|(_, asked)| *asked).collect();
+    let asked: Vec<Figure> = drawable.iter().map(|(_, asked)| *asked).collect();
     if steps > MAX_STEPS {
         drawable.iter().for_each(|(place, _)| measured[*place].spread = Spread::None(Why::TooLarge));
     } else if !asked.is_empty() {
@@ -378,7 +387,7 @@ fn latencies(a: &Side, b: &Side, pairing: &Pairing, measured: &mut [Measured], r
 }
 
 /// Why a series of one side cannot be resampled for a figure.
-fn why_not(pool: &Pool, series: LatencyMetric, stat: Stat) -> Option<Why> {
+fn why_not(pool: &Pool, series: &Metric, stat: Stat) -> Option<Why> {
     let ((values, whole), requests) = (pool.size(series), pool.requests_with(series));
     if values == 0 {
         return Some(Why::NoValue);
@@ -399,7 +408,7 @@ fn why_not(pool: &Pool, series: LatencyMetric, stat: Stat) -> Option<Why> {
     (requests < LEAST_REQUESTS).then_some(Why::TooFew { n: requests, needs: LEAST_REQUESTS })
 }
 
-fn rates(a: &Side, b: &Side, pairing: &Pairing, rate: RateName) -> Spread {
+fn rates(a: &Side, b: &Side, pairing: &Pairing, rate: &Metric) -> Spread {
     let (of_a, of_b) = (count(a, rate).unwrap_or_default(), count(b, rate).unwrap_or_default());
     if of_a.of == 0 || of_b.of == 0 {
         return Spread::None(Why::NoValue);
@@ -409,7 +418,7 @@ fn rates(a: &Side, b: &Side, pairing: &Pairing, rate: RateName) -> Spread {
 }
 
 /// How many requests of a side hit; `None` where a run has no requests.
-fn count(side: &Side, rate: RateName) -> Option<Share> {
+fn count(side: &Side, rate: &Metric) -> Option<Share> {
     let hits = side.requests()?.into_iter().filter_map(|(_, request)| request.in_rate(rate));
     Some(hits.fold(Share::default(), |share, hit| Share { hits: share.hits + usize::from(hit), of: share.of + 1 }))
 }

@@ -7,11 +7,9 @@
 pub mod bootstrap;
 pub mod changed;
 pub mod comparable;
-pub mod draw;
 pub mod files;
 pub mod gate;
 pub mod measure;
-pub mod metric;
 pub mod pairing;
 pub mod rates;
 pub mod read;
@@ -27,16 +25,16 @@ use serde::Serialize;
 
 use self::changed::{Changed, changed};
 use self::comparable::{Condition, comparable, conditions};
-use self::draw::resamples_for;
 use self::gate::{ChangeRuling, LimitRuling, Ruling, Undecided};
 use self::measure::{Measured, Resampling, Spread, measure};
-use self::metric::{Better, Metric};
 use self::pairing::Pairing;
 use self::rules::{Change, Limit};
 pub use self::side::Side;
 use crate::metrics::Metrics;
+use crate::metrics::registry::{Better, Figure};
 use crate::record::RunRecord;
 use crate::record::condition::Field;
+use crate::statistics::bootstrap::resamples_for;
 
 /// The level of the intervals that tables show.
 pub const DEFAULT_LEVEL: f64 = 0.99;
@@ -196,7 +194,7 @@ pub fn bounds(record: &RunRecord, metrics: &Metrics, rules: &[Limit]) -> Vec<Lim
 fn against(sides: &[Side], other: usize, method: ComparisonMethod, options: &Options) -> Against {
     let (a, b) = (&sides[0], &sides[other]);
     let pairing = Pairing::of(a, b);
-    let mut metrics = Metric::shown();
+    let mut metrics = Figure::shown();
     let named = options.gate.iter().flat_map(|gate| gate.changes.iter().map(|rule| rule.metric));
     for metric in named {
         if !metrics.contains(&metric) {

@@ -3,10 +3,10 @@
 use std::collections::{HashMap, HashSet};
 
 use super::bootstrap::Which;
-use super::metric::RateName;
 use super::rates::Pairs;
 use super::side::{Request, Side};
 use crate::case::Arm;
+use crate::metrics::registry::Metric;
 use crate::record::condition::Field;
 
 /// The least share of all cases that both sides have to have been asked: with fewer, drawing cases for both sides would say nothing
@@ -88,7 +88,7 @@ impl Pairing {
 
     /// The cases that count in a rate on both sides, run by run in the order given; `None` where the sides are not paired, or have
     /// not the same number of runs.
-    pub fn pairs(&self, a: &Side, b: &Side, rate: RateName) -> Option<Pairs> {
+    pub fn pairs(&self, a: &Side, b: &Side, rate: &Metric) -> Option<Pairs> {
         if *self == Self::None || a.runs.len() != b.runs.len() {
             return None;
         }
@@ -106,7 +106,7 @@ impl Pairing {
         &'s self,
         side: &'s Side,
         which: Which,
-        rate: RateName,
+        rate: &'s Metric,
     ) -> Option<impl Iterator<Item = ((usize, u32), bool)> + 's> {
         let numbered = side.requests()?.into_iter().zip(self.units(which));
         Some(numbered.filter_map(move |((run, request), unit)| Some(((run, *unit), request.in_rate(rate)?))))
@@ -150,9 +150,10 @@ fn numbered(a: &[Key<'_>], b: &[Key<'_>]) -> (Vec<u32>, Vec<u32>, usize) {
 mod tests {
     use super::*;
     use crate::compare::testing::{request, side};
+    use crate::metrics::registry::rates;
 
     fn case(id: &str, correct: bool) -> Request {
-        Request { case: Some(id.into()), correct: Some(correct), ..request() }
+        Request { case: Some(id.into()), ..request() }.with_correct(correct)
     }
 
     #[test]
@@ -161,7 +162,7 @@ mod tests {
         let b = side("b", vec![vec![case("y", true), case("x", true), case("w", true)]]);
         let pairing = Pairing::of(&a, &b);
         assert_eq!(pairing, Pairing::ByCase { a: vec![0, 1, 2], b: vec![1, 0, 3], cases: 4 });
-        assert_eq!(pairing.pairs(&a, &b, RateName::Correct), Some(Pairs { both: 1, only_b: 1, ..Pairs::default() }));
+        assert_eq!(pairing.pairs(&a, &b, &rates::CORRECT_RATE), Some(Pairs { both: 1, only_b: 1, ..Pairs::default() }));
         let mut other = b;
         other.runs[0].conditions.insert(Field::Dataset, "another".into());
         assert_eq!(Pairing::of(&a, &other), Pairing::None);

@@ -1,6 +1,8 @@
-//! Two shares against each other: an exact test and intervals. Knows no request.
+//! The difference of two shares: an exact test and intervals.
 
 use super::side::Share;
+use crate::statistics::Wilson;
+use crate::statistics::distributions::{binomial_at_most, z_of};
 
 /// The same cases on both sides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,14 +39,7 @@ impl Pairs {
     /// on the careful side.
     pub fn mcnemar(&self) -> f64 {
         let (n, few) = (self.only_a + self.only_b, self.only_a.min(self.only_b));
-        // Terms by their logarithms: 2^-n alone is no number from a thousand on.
-        let mut term = -(n as f64) * std::f64::consts::LN_2;
-        let mut tail = term.exp();
-        for hits in 0..few {
-            term += ((n - hits) as f64 / (hits + 1) as f64).ln();
-            tail += term.exp();
-        }
-        (2.0 * tail).min(1.0)
+        (2.0 * binomial_at_most(few, n, 0.5)).min(1.0)
     }
 
     /// The interval of the difference of paired shares: Newcombe, "Improved confidence intervals for the difference between binomial
@@ -54,14 +49,14 @@ impl Pairs {
         let z = z_of(level);
         let (both, a, b, neither) = (self.both as f64, self.only_a as f64, self.only_b as f64, self.neither as f64);
         let n = self.total();
-        let first = Wilson::of(Share { hits: self.both + self.only_a, of: n }, z);
-        let second = Wilson::of(Share { hits: self.both + self.only_b, of: n }, z);
+        let first = Wilson::new(self.both + self.only_a, n, z);
+        let second = Wilson::new(self.both + self.only_b, n, z);
         let margins = (both + a) * (b + neither) * (both + b) * (a + neither);
         let agreement = both * neither - a * b;
         let corrected = if agreement > 0.0 { (agreement - n as f64 / 2.0).max(0.0) } else { agreement };
         let phi = if margins > 0.0 { corrected / margins.sqrt() } else { 0.0 };
         let half = |x: f64, y: f64| (x * x - 2.0 * phi * x * y + y * y).max(0.0).sqrt();
-        Some((difference - half(second.down, first.up), difference + half(second.up, first.down)))
+        Some((difference - half(second.down(), first.up()), difference + half(second.up(), first.down())))
     }
 }
 
@@ -72,70 +67,9 @@ pub fn independent(first: Share, second: Share, level: f64) -> Option<(f64, f64)
         return None;
     }
     let z = z_of(level);
-    let (first, second) = (Wilson::of(first, z), Wilson::of(second, z));
+    let (first, second) = (Wilson::new(first.hits, first.of, z), Wilson::new(second.hits, second.of, z));
     let difference = second.share - first.share;
-    Some((difference - second.down.hypot(first.up), difference + second.up.hypot(first.down)))
-}
-
-/// A share, and how far its Wilson interval reaches to each side.
-struct Wilson {
-    share: f64,
-    down: f64,
-    up: f64,
-}
-
-impl Wilson {
-    fn of(share: Share, z: f64) -> Self {
-        let (n, p, z2) = (share.of as f64, share.hits as f64 / share.of as f64, z * z);
-        let scale = 1.0 + z2 / n;
-        let centre = (p + z2 / (2.0 * n)) / scale;
-        let half = z / scale * (p * (1.0 - p) / n + z2 / (4.0 * n * n)).sqrt();
-        Self { share: p, down: (p - centre + half).max(0.0), up: (centre + half - p).max(0.0) }
-    }
-}
-
-/// The point of the normal distribution that leaves half of `1 - level` beyond it.
-pub fn z_of(level: f64) -> f64 {
-    -normal_quantile((1.0 - level) / 2.0)
-}
-
-/// The normal distribution's quantile for a chance below one half, by Acklam's rational approximation (2003; relative error below
-/// 1.2e-9).
-fn normal_quantile(chance: f64) -> f64 {
-    const LOW: f64 = 0.02425;
-    const A: [f64; 6] = [
-        -3.969_683_028_665_376e1,
-        2.209_460_984_245_205e2,
-        -2.759_285_104_469_687e2,
-        1.383_577_518_672_69e2,
-        -3.066_479_806_614_716e1,
-        2.506_628_277_459_239,
-    ];
-    const B: [f64; 6] = [
-        -5.447_609_879_822_406e1,
-        1.615_858_368_580_409e2,
-        -1.556_989_798_598_866e2,
-        6.680_131_188_771_972e1,
-        -1.328_068_155_288_572e1,
-        1.0,
-    ];
-    const C: [f64; 6] = [
-        -7.784_894_002_430_293e-3,
-        -3.223_964_580_411_365e-1,
-        -2.400_758_277_161_838,
-        -2.549_732_539_343_734,
-        4.374_664_141_464_968,
-        2.938_163_982_698_783,
-    ];
-    const D: [f64; 5] = [7.784_695_709_041_462e-3, 3.224_671_290_700_398e-1, 2.445_134_137_142_996, 3.754_408_661_907_416, 1.0];
-    let sum = |terms: &[f64], x: f64| terms.iter().fold(0.0, |sum, term| sum * x + term);
-    let chance = chance.clamp(f64::MIN_POSITIVE, 0.5);
-    if chance < LOW {
-        let q = (-2.0 * chance.ln()).sqrt();
-        return sum(&C, q) / sum(&D, q);
-    }
-    let q = chance - 0.5;
-    q * sum(&A, q * q) / sum(&B, q * q)
+    Some((difference - second.down().hypot(first.up()), difference + second.up().hypot(first.down())))
 }
 
 #[cfg(test)]
@@ -144,16 +78,6 @@ mod tests {
 
     fn near(found: (f64, f64), expected: (f64, f64)) {
         assert!((found.0 - expected.0).abs() < 6e-5 && (found.1 - expected.1).abs() < 6e-5, "{found:?} is not {expected:?}");
-    }
-
-    /// Expected: SciPy's `norm.ppf`.
-    #[test]
-    fn points_of_the_normal_distribution() {
-        for (level, expected) in
-            [(0.95, 1.959_963_985), (0.99, 2.575_829_304), (0.9, 1.644_853_627), (0.997, 2.967_737_925), (0.5, 0.674_489_75)]
-        {
-            assert!((z_of(level) - expected).abs() < 1e-7, "{level}");
-        }
     }
 
     /// Expected: table II of Newcombe's paper on independent proportions.

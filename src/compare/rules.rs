@@ -8,13 +8,13 @@
 
 use std::fmt;
 
-use super::metric::{Better, Metric};
 use crate::error::{Error, Result};
+use crate::metrics::registry::{Better, Figure};
 
 /// A regression that is not let pass: a metric that moved too far in the bad direction.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Change {
-    pub metric: Metric,
+    pub metric: Figure,
     /// Which way is a regression.
     pub way: Way,
     /// At least 0: how far it may go.
@@ -27,7 +27,7 @@ pub struct Change {
 /// A bound on a run of its own.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limit {
-    pub metric: Metric,
+    pub metric: Figure,
     pub bound: Bound,
     pub value: f64,
 }
@@ -75,7 +75,7 @@ impl Change {
     /// Usage errors that name the rule.
     pub fn parse(rule: &str) -> Result<Self> {
         let (metric, operator, rest) = parts(rule)?;
-        let metric = Metric::parse(metric)?;
+        let metric = Figure::parse(metric)?;
         let way = match operator {
             "<" => Way::Down,
             ">" => Way::Up,
@@ -95,9 +95,9 @@ impl Change {
             }
             _ => {}
         }
-        let unit = match (metric, unit) {
-            (Metric::Rate(_), "pp" | "") => Unit::Own,
-            (Metric::Rate(_), "%") => {
+        let unit = match (metric.is_rate(), unit) {
+            (true, "pp" | "") => Unit::Own,
+            (true, "%") => {
                 return Err(bad(rule).hint("a rate changes by percentage points: write `pp` for `%`"));
             }
             (_, "%") => Unit::Percent,
@@ -131,7 +131,7 @@ impl Limit {
     /// Usage errors that name the rule.
     pub fn parse(rule: &str) -> Result<Self> {
         let (metric, operator, rest) = parts(rule)?;
-        let metric = Metric::parse(metric)?;
+        let metric = Figure::parse(metric)?;
         let bound = match operator {
             ">=" => Bound::AtLeast,
             "<=" => Bound::AtMost,
@@ -167,8 +167,7 @@ impl fmt::Display for Change {
         };
         let unit = match (self.unit, self.metric) {
             (Unit::Percent, _) => "%",
-            (Unit::Own, Metric::Rate(_)) => "pp",
-            (Unit::Own, metric) => metric.unit(),
+            (Unit::Own, metric) => metric.unit_of_change(),
         };
         write!(f, "{}{sign}{}{unit}", self.metric, self.size)
     }

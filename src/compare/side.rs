@@ -1,12 +1,12 @@
-//! What a comparison knows of a run, whoever wrote its file. Knows no file format and no statistics.
+//! A run as a comparison sees it, whichever tool wrote its file.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::metric::RateName;
 use crate::case::Arm;
 use crate::metrics::LatencyMetric;
+use crate::metrics::registry::{Figure, Kind, Metric, RequestValues, Value, Values, latencies};
 use crate::record::condition::Conditions;
 
 /// One side of a comparison: runs that are held to be of the same thing.
@@ -28,12 +28,12 @@ pub struct Run {
     /// Every request in the order of the file; `None` where the file has only sums.
     pub requests: Option<Vec<Request>>,
     pub duration_s: Option<f64>,
-    /// What the file itself says, by the names of [`super::metric::Metric`].
+    /// What the file itself says, by the names of [`Figure`].
     pub figures: BTreeMap<String, f64>,
     /// Means of the file with their standard errors.
-    pub means: BTreeMap<LatencyMetric, SavedMean>,
+    pub means: BTreeMap<&'static Metric, SavedMean>,
     /// Hits and of how many, of each rate of the file.
-    pub counts: BTreeMap<RateName, Share>,
+    pub counts: BTreeMap<&'static Metric, Share>,
     /// What a reader of the comparison has to know about this run.
     pub notices: Vec<String>,
 }
@@ -60,19 +60,10 @@ pub struct Request {
     /// The case's id; the same id is the same question in every run with the same dataset.
     pub case: Option<String>,
     pub arm: Option<Arm>,
-    /// Whether it counts as correct in the correct rate (`metrics::quality::is_correct`).
-    pub correct: Option<bool>,
-    /// The vLLM script's opinion.
-    pub vllm_correct: Option<bool>,
-    /// Valid or not, of answers that ended by themselves and can be judged.
-    pub complied: Option<bool>,
-    /// Whether the server took it up, of those that were not stopped before.
-    pub accepted: Option<bool>,
-    /// Whether there is an answer, whole or cut; only then its latencies count.
+    /// Whether there is an answer, whole or cut.
     pub answered: bool,
-    pub ttft_ms: Option<f64>,
-    pub tpot_ms: Option<f64>,
-    pub e2el_ms: Option<f64>,
+    /// What it is in rates and distributions, whether or not it counts there ([`Request::in_rate`], [`Request::in_distribution`]).
+    pub values: RequestValues,
     pub gaps: Gaps,
     /// Seconds from the beginning of the run.
     pub sent_s: Option<f64>,
@@ -131,32 +122,45 @@ impl Gaps {
 }
 
 impl Request {
-    /// What it counts as in a rate; `None` where it does not.
-    pub fn in_rate(&self, rate: RateName) -> Option<bool> {
-        let constrained = self.arm == Some(Arm::Constrained);
-        match rate {
-            RateName::Correct => self.correct.filter(|_| constrained),
-            RateName::Compliance => self.complied.filter(|_| constrained),
-            RateName::Coverage => self.accepted.filter(|_| constrained),
-            RateName::Control => self.correct.filter(|_| self.arm == Some(Arm::Control)),
-            RateName::Vllm => self.vllm_correct,
+    /// Whether it is a hit in a rate; `None` where it does not count.
+    pub fn in_rate(&self, metric: &Metric) -> Option<bool> {
+        match metric.kind {
+            Kind::Rate { among, .. } => self.values.hit(metric).filter(|_| among.counts(self.arm, self.answered)),
+            _ => None,
         }
     }
 
-    /// Its value in a series of one value a request.
-    pub fn latency_ms(&self, series: LatencyMetric) -> Option<f64> {
-        let value = match series {
-            LatencyMetric::Ttft => self.ttft_ms,
-            LatencyMetric::Tpot => self.tpot_ms,
-            LatencyMetric::E2el => self.e2el_ms,
-            LatencyMetric::Itl => None,
-        };
-        value.filter(|_| self.answered)
+    /// Its value in a distribution of one value a request; `None` where it does not count.
+    pub fn in_distribution(&self, metric: &Metric) -> Option<f64> {
+        match metric.kind {
+            Kind::Distribution { among, .. } => self.values.value(metric).filter(|_| among.counts(self.arm, self.answered)),
+            _ => None,
+        }
     }
 
     /// When its last content came, in seconds from the beginning of the run, if there is an answer.
     pub fn ended_s(&self) -> Option<f64> {
-        Some(self.sent_s? + self.e2el_ms.filter(|_| self.answered)? / 1000.0)
+        Some(self.sent_s? + self.in_distribution(&latencies::E2EL)? / 1000.0)
+    }
+}
+
+impl Run {
+    /// Takes over every metric of a run: figures, means with their errors, and counts of rates.
+    pub(super) fn set_values(&mut self, values: &Values) {
+        self.figures.extend(Figure::all_of(values).into_iter().map(|(figure, value)| (figure.to_string(), value)));
+        let unknown = SavedMean { n: 0, standard_error: None };
+        self.means.extend(LatencyMetric::ALL.map(|latency| (latency.metric(), unknown)));
+        for (metric, value) in values.iter() {
+            match value {
+                Value::Rate(rate) => {
+                    self.counts.insert(metric, Share { hits: rate.hits, of: rate.of });
+                }
+                Value::Distribution(summary) => {
+                    self.means.insert(metric, SavedMean { n: summary.n, standard_error: summary.standard_error });
+                }
+                Value::PerSecond(_) | Value::Total(_) => {}
+            }
+        }
     }
 }
 

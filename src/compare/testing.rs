@@ -1,25 +1,42 @@
-//! Runs made up for tests, so that a test states only what it is about. Knows nothing that ships.
+//! Runs made up for tests, so that a test states only what it is about.
 
 use super::side::{Answer, FileKind, Request, Run, Side};
 use crate::case::Arm;
+use crate::metrics::registry::{Metric, RequestValues, latencies, rates};
 use crate::record::condition::Field;
 
 /// A constrained request that went well.
 pub(crate) fn request() -> Request {
+    let mut values = RequestValues::default();
+    values.set_correct(Some(true));
+    for rate in [&rates::VLLM_CORRECT_RATE, &rates::COMPLIANCE, &rates::COVERAGE] {
+        values.set_hit(rate, Some(true));
+    }
+    values.set_value(&latencies::TTFT, Some(10.0));
+    values.set_value(&latencies::E2EL, Some(30.0));
     Request {
         case: Some("case".into()),
         arm: Some(Arm::Constrained),
-        correct: Some(true),
-        vllm_correct: Some(true),
-        complied: Some(true),
-        accepted: Some(true),
         answered: true,
-        ttft_ms: Some(10.0),
-        e2el_ms: Some(30.0),
+        values,
         sent_s: Some(0.0),
         output_tokens: Some(3),
         answer: Some(Answer { text: "{}".into(), verdict: "valid".into() }),
         ..Request::default()
+    }
+}
+
+impl Request {
+    /// The request with another value.
+    pub(crate) fn with(mut self, metric: &Metric, value: impl Into<Option<f64>>) -> Self {
+        self.values.set_value(metric, value.into());
+        self
+    }
+
+    /// The request with another verdict.
+    pub(crate) fn with_correct(mut self, correct: impl Into<Option<bool>>) -> Self {
+        self.values.set_correct(correct.into());
+        self
     }
 }
 

@@ -1,11 +1,8 @@
-//! What came per second, and how much of it chance may be: the run's time is cut into blocks, and blocks are drawn again. Knows no
-//! rule and no wording.
+//! What came per second, and how much of it chance may be: the run's time is cut into blocks, and blocks are drawn again.
 
-use rayon::iter::{IntoParallelIterator, ParallelIterator};
-
-use super::draw::{Drawn, Random, runs};
-use super::metric::Flow;
 use super::side::{Request, Run, Side};
+use crate::metrics::registry::{Metric, latencies, rates, totals};
+use crate::statistics::bootstrap::{self, RandomSource, Replicates, SplitMix, runs};
 
 /// Blocks that a run's time is cut into: long enough, in all but short runs, for what happens in one to be over in the next.
 const BLOCKS: usize = 20;
@@ -26,11 +23,14 @@ pub enum TooShort {
     NoTimes,
     /// A run is shorter than the blocks that it takes.
     Blocks,
+    /// The metric is no sum over requests.
+    NoSum,
 }
 
 /// What a side comes to: all that came over all its time. `None` where a count or a time is not known.
-pub fn value(side: &Side, flow: Flow) -> Option<f64> {
-    if flow == Flow::Valid && is_unjudged(side) {
+pub fn value(side: &Side, metric: &Metric) -> Option<f64> {
+    let amount = amount_of(metric)?;
+    if *metric == totals::VALID_THROUGHPUT && is_unjudged(side) {
         return None;
     }
     let mut total = 0.0;
@@ -38,7 +38,7 @@ pub fn value(side: &Side, flow: Flow) -> Option<f64> {
     for run in &side.runs {
         seconds += run.duration_s.filter(|seconds| *seconds > 0.0)?;
         for request in run.requests.as_ref()?.iter().filter(|request| request.answered) {
-            total += amount(request, flow)?;
+            total += amount(request)?;
         }
     }
     (seconds > 0.0).then(|| total / seconds)
@@ -47,7 +47,7 @@ pub fn value(side: &Side, flow: Flow) -> Option<f64> {
 /// Whether answers came, and none of them was judged.
 fn is_unjudged(side: &Side) -> bool {
     let mut answered = side.runs.iter().filter_map(|run| run.requests.as_ref()).flatten().filter(|it| it.answered).peekable();
-    answered.peek().is_some() && answered.all(|it| it.correct.is_none())
+    answered.peek().is_some() && answered.all(|it| it.values.hit(&rates::CORRECT_RATE).is_none())
 }
 
 /// Draws the blocks of both sides again: a circular block bootstrap (Politis and Romano, 1992) in each drawn run. A resample draws
@@ -55,7 +55,8 @@ fn is_unjudged(side: &Side) -> bool {
 ///
 /// # Errors
 /// Why it cannot be done.
-pub fn bootstrap(a: &Side, b: &Side, flow: Flow, resamples: usize, seed: u64) -> Result<Drawn, TooShort> {
+pub fn bootstrap(a: &Side, b: &Side, metric: &Metric, resamples: usize, seed: u64) -> Result<Replicates, TooShort> {
+    let amount = amount_of(metric).ok_or(TooShort::NoSum)?;
     let mut blocks = BLOCKS;
     for run in a.runs.iter().chain(&b.runs) {
         blocks = blocks.min(blocks_of(run)?);
@@ -63,25 +64,22 @@ pub fn bootstrap(a: &Side, b: &Side, flow: Flow, resamples: usize, seed: u64) ->
     if blocks < LEAST_BLOCKS {
         return Err(TooShort::Blocks);
     }
-    let timelines = |side: &Side| side.runs.iter().map(|run| Timeline::of(run, flow, blocks)).collect::<Result<Vec<_>, _>>();
+    let timelines = |side: &Side| side.runs.iter().map(|run| Timeline::of(run, amount, blocks)).collect::<Result<Vec<_>, _>>();
     let (a, b) = (timelines(a)?, timelines(b)?);
-    let replicates: Vec<Option<(f64, f64)>> = (0..resamples as u64)
-        .into_par_iter()
-        .map(|resample| {
-            let mut random = Random::new(seed, resample);
-            let begins: Vec<usize> = (0..blocks).map(|_| random.below(blocks * SLICES_OF_BLOCK)).collect();
-            let of_a = drawn(&a, &begins, &mut random);
-            of_a.zip(drawn(&b, &begins, &mut random))
-        })
-        .collect();
-    Ok(Drawn::of(replicates.into_iter()))
+    let draw = |random: &mut SplitMix, (): &mut ()| {
+        let begins: Vec<usize> = (0..blocks).map(|_| random.below(blocks * SLICES_OF_BLOCK)).collect();
+        let of_a = drawn(&a, &begins, random);
+        of_a.zip(drawn(&b, &begins, random))
+    };
+    Ok(Replicates::new(bootstrap::bootstrap(seed, resamples, draw).into_iter()))
 }
 
 /// How many blocks a run's time is long enough for.
 fn blocks_of(run: &Run) -> Result<usize, TooShort> {
     let seconds = run.duration_s.filter(|seconds| *seconds > 0.0).ok_or(TooShort::NoTimes)?;
     let answers = run.requests.iter().flatten().filter(|request| request.answered);
-    let mut durations: Vec<f64> = answers.filter_map(|request| Some(request.e2el_ms? / 1000.0)).collect();
+    let mut durations: Vec<f64> =
+        answers.filter_map(|request| Some(request.in_distribution(&latencies::E2EL)? / 1000.0)).collect();
     durations.sort_by(f64::total_cmp);
     let median = durations.get(durations.len() / 2).copied().unwrap_or(0.0);
     Ok((seconds / (ANSWERS_OF_BLOCK * median)) as usize)
@@ -95,12 +93,12 @@ struct Timeline {
 }
 
 impl Timeline {
-    fn of(run: &Run, flow: Flow, blocks: usize) -> Result<Self, TooShort> {
+    fn of(run: &Run, amount: Amount, blocks: usize) -> Result<Self, TooShort> {
         let seconds = run.duration_s.ok_or(TooShort::NoTimes)?;
         let slices = blocks * SLICES_OF_BLOCK;
         let mut of_slice = vec![0.0; slices];
         for request in run.requests.iter().flatten().filter(|request| request.answered) {
-            let (at_s, amount) = request.ended_s().zip(amount(request, flow)).ok_or(TooShort::NoTimes)?;
+            let (at_s, amount) = request.ended_s().zip(amount(request)).ok_or(TooShort::NoTimes)?;
             of_slice[((at_s / seconds * slices as f64) as usize).min(slices - 1)] += amount;
         }
         let mut before = vec![0.0];
@@ -115,7 +113,7 @@ impl Timeline {
     }
 }
 
-fn drawn(timelines: &[Timeline], begins: &[usize], random: &mut Random) -> Option<f64> {
+fn drawn(timelines: &[Timeline], begins: &[usize], random: &mut SplitMix) -> Option<f64> {
     let mut weights = Vec::new();
     runs(random, timelines.len(), &mut weights);
     let (mut total, mut seconds) = (0.0, 0.0);
@@ -126,13 +124,18 @@ fn drawn(timelines: &[Timeline], begins: &[usize], random: &mut Random) -> Optio
     (seconds > 0.0).then(|| total / seconds)
 }
 
-fn amount(request: &Request, flow: Flow) -> Option<f64> {
-    match flow {
-        Flow::Requests => Some(1.0),
-        Flow::Valid => Some(f64::from(u8::from(request.correct == Some(true)))),
-        Flow::Output => request.output_tokens.map(|tokens| tokens as f64),
-        Flow::Total => Some(request.output_tokens?.saturating_add(request.input_tokens?) as f64),
-    }
+/// What a request adds to a sum.
+type Amount = fn(&Request) -> Option<f64>;
+
+/// What an answered request adds to a metric that is a sum over them, per second; `None` for other metrics.
+pub fn amount_of(metric: &Metric) -> Option<Amount> {
+    let sums: [(&Metric, Amount); 4] = [
+        (&totals::REQUEST_THROUGHPUT, |_| Some(1.0)),
+        (&totals::VALID_THROUGHPUT, |request| Some(f64::from(u8::from(request.values.hit(&rates::CORRECT_RATE) == Some(true))))),
+        (&totals::OUTPUT_THROUGHPUT, |request| request.output_tokens.map(|tokens| tokens as f64)),
+        (&totals::TOTAL_TOKEN_THROUGHPUT, |request| Some(request.output_tokens?.saturating_add(request.input_tokens?) as f64)),
+    ];
+    sums.into_iter().find(|(own, _)| *own == metric).map(|(_, amount)| amount)
 }
 
 #[cfg(test)]
@@ -144,9 +147,8 @@ mod tests {
     fn steady(tokens: impl Fn(u32) -> u64) -> Vec<Request> {
         let one = |place: u32| Request {
             sent_s: Some(f64::from(place) * 0.1),
-            e2el_ms: Some(25.0),
             output_tokens: Some(tokens(place)),
-            ..request()
+            ..request().with(&latencies::E2EL, 25.0)
         };
         (0..100).map(one).collect()
     }
@@ -154,29 +156,29 @@ mod tests {
     #[test]
     fn what_comes_evenly_has_next_to_no_spread() {
         let (a, b) = (side("a", vec![steady(|_| 4)]), side("b", vec![steady(|_| 5)]));
-        assert_eq!((value(&a, Flow::Output), value(&b, Flow::Requests)), (Some(40.0), Some(10.0)));
-        let (low, high) = bootstrap(&a, &b, Flow::Output, 500, 0).unwrap().interval(0.95).unwrap();
+        assert_eq!((value(&a, &totals::OUTPUT_THROUGHPUT), value(&b, &totals::REQUEST_THROUGHPUT)), (Some(40.0), Some(10.0)));
+        let (low, high) = bootstrap(&a, &b, &totals::OUTPUT_THROUGHPUT, 500, 0).unwrap().interval(0.95).unwrap();
         assert!((low - 10.0).abs() < 1.0 && (high - 10.0).abs() < 1.0, "{low} to {high}");
         let bursts = side("b", vec![steady(|place| if place / 10 % 2 == 0 { 10 } else { 0 })]);
-        let (low, high) = bootstrap(&a, &bursts, Flow::Output, 500, 0).unwrap().interval(0.95).unwrap();
+        let (low, high) = bootstrap(&a, &bursts, &totals::OUTPUT_THROUGHPUT, 500, 0).unwrap().interval(0.95).unwrap();
         assert!(high - low > 10.0, "{low} to {high}: seconds come and go together");
     }
 
     #[test]
     fn of_answers_that_nobody_judged_no_number_is_valid() {
-        let unjudged = steady(|_| 4).into_iter().map(|it| Request { correct: None, ..it }).collect();
-        assert_eq!(value(&side("a", vec![unjudged]), Flow::Valid), None);
-        assert_eq!(value(&side("a", vec![steady(|_| 4)]), Flow::Valid), Some(10.0));
+        let unjudged = steady(|_| 4).into_iter().map(|request| request.with_correct(None)).collect();
+        assert_eq!(value(&side("a", vec![unjudged]), &totals::VALID_THROUGHPUT), None);
+        assert_eq!(value(&side("a", vec![steady(|_| 4)]), &totals::VALID_THROUGHPUT), Some(10.0));
     }
 
     #[test]
     fn a_run_shorter_than_its_answers_has_no_interval() {
-        let slow = steady(|_| 4).into_iter().map(|it| Request { e2el_ms: Some(2000.0), ..it }).collect::<Vec<_>>();
+        let slow = steady(|_| 4).into_iter().map(|request| request.with(&latencies::E2EL, 2000.0)).collect::<Vec<_>>();
         let unknown = steady(|_| 4).into_iter().map(|it| Request { sent_s: None, ..it }).collect::<Vec<_>>();
         let a = side("a", vec![steady(|_| 4)]);
-        assert_eq!(bootstrap(&a, &side("b", vec![slow]), Flow::Requests, 9, 0), Err(TooShort::Blocks));
-        assert_eq!(bootstrap(&a, &side("b", vec![unknown]), Flow::Requests, 9, 0), Err(TooShort::NoTimes));
+        assert_eq!(bootstrap(&a, &side("b", vec![slow]), &totals::REQUEST_THROUGHPUT, 9, 0), Err(TooShort::Blocks));
+        assert_eq!(bootstrap(&a, &side("b", vec![unknown]), &totals::REQUEST_THROUGHPUT, 9, 0), Err(TooShort::NoTimes));
         let countless = side("b", vec![vec![Request { output_tokens: None, ..request() }]]);
-        assert_eq!(value(&countless, Flow::Output), None);
+        assert_eq!(value(&countless, &totals::OUTPUT_THROUGHPUT), None);
     }
 }

@@ -9,8 +9,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::latency::RequestLatency;
-use super::stats::Summary;
 use super::{MetricsOptions, Sample};
+use crate::statistics::Summary;
 
 const NS_PER_MS: f64 = 1e6;
 

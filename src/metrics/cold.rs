@@ -11,10 +11,10 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::difference::Difference;
-use super::stats::Summary;
 use super::{MetricsOptions, Sample};
 use crate::case::Arm;
 use crate::constraint::Constraint;
+use crate::statistics::Summary;
 
 /// First uses of constraints against later ones.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]

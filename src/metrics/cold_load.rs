@@ -19,9 +19,9 @@ use super::cold::Use;
 use super::difference::Difference;
 use super::latency::chunk_gaps_ms;
 use super::pooled::Pooled;
-use super::stats::Summary;
 use super::{MetricsOptions, Sample};
 use crate::case::Arm;
+use crate::statistics::Summary;
 
 /// The tag of requests that carry a constraint made for this run, to be compiled in the middle of it.
 pub const COLD_TAG: &str = "cold-schema";

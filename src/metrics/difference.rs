@@ -1,4 +1,4 @@
-//! Two means against each other, with an interval. Knows no request and no unit.
+//! The difference of two means, with an interval.
 //!
 //! The interval is Efron's percentile bootstrap: the samples are drawn again, with replacement, from themselves, and the middle
 //! 95 % of the differences that come out are it. It asks for no shape of the distribution, and latencies have none that is nice.
@@ -7,6 +7,8 @@
 use serde::Serialize;
 
 use crate::random::NumpyRandom;
+use crate::statistics::Z_95;
+use crate::statistics::bootstrap::{self, RandomSource, bootstrap};
 
 /// How often the samples are drawn again.
 pub(super) const RESAMPLES: usize = 2000;
@@ -16,9 +18,6 @@ pub(super) const LEAST_VALUES: usize = 10;
 
 /// Draws that one interval may take. Larger samples have means as good as normal, and an interval from their standard errors.
 pub(super) const MAX_DRAWS: usize = 40_000_000;
-
-/// The 97.5 % point of the normal distribution.
-pub(super) const Z_95: f64 = 1.959_963_984_540_054;
 
 /// How much larger one mean is than another.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -80,19 +79,16 @@ impl Difference {
     }
 }
 
-/// The 2.5 % and 97.5 % points of what `draw` brings.
-pub(super) fn middle(seed: u64, draw: impl Fn(&mut NumpyRandom) -> f64) -> (f64, f64) {
-    let mut random = NumpyRandom::new((seed & u64::from(u32::MAX)) as u32);
-    let mut drawn: Vec<f64> = (0..RESAMPLES).map(|_| draw(&mut random)).collect();
-    drawn.sort_by(f64::total_cmp);
-    let beyond = RESAMPLES / 40;
-    (drawn[beyond], drawn[RESAMPLES - 1 - beyond])
+/// The 2.5 % and 97.5 % points of what `draw` returns for each resample.
+pub(super) fn middle(seed: u64, draw: impl Fn(&mut NumpyRandom) -> f64 + Sync) -> (f64, f64) {
+    let mut replicates = bootstrap(seed, RESAMPLES, |random, (): &mut ()| draw(random));
+    replicates.sort_by(f64::total_cmp);
+    bootstrap::middle(&replicates, RESAMPLES / 40).unwrap_or((f64::NAN, f64::NAN))
 }
 
 fn drawn_mean(random: &mut NumpyRandom, values: &[f64]) -> f64 {
     let n = values.len();
-    // `random` is below 1; rounding of the product could still reach n.
-    let sum: f64 = (0..n).map(|_| values[((random.random() * n as f64) as usize).min(n - 1)]).sum();
+    let sum: f64 = (0..n).map(|_| values[random.below(n)]).sum();
     sum / n as f64
 }
 

@@ -4,7 +4,7 @@ use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
 use crate::metrics::durations::Durations;
-use crate::metrics::stats::samples_needed;
+use crate::statistics::samples_needed;
 
 /// The percentiles that the saved file has of every distribution.
 pub const PERCENTILES: [f64; 7] = [25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.9];

@@ -37,11 +37,6 @@ pub(super) fn lost_from(ended: &[&Sample<'_>]) -> Option<LostFrom> {
     Some(LostFrom { case_id: first.id(), valid_before: before, invalid_after: after.len() })
 }
 
-/// How many answers were cut at the token limit while they wrote nothing but white space.
-pub(super) fn white_space_runs(samples: &[&Sample<'_>]) -> usize {
-    samples.iter().filter(|it| it.white_space_run()).count()
-}
-
 /// Whether an answer was cut at the token limit while it wrote nothing but white space.
 pub fn runs_away(outcome: &Outcome, text: &str) -> bool {
     *outcome == Outcome::Truncated && text[text.trim_end().len()..].chars().count() >= RUN_AWAY_CHARS
@@ -83,7 +78,7 @@ mod tests {
         let cut = Made { outcome: Outcome::Truncated, text: &text, ..made() };
         let run = [cut.clone(), Made { outcome: Outcome::Completed, ..cut.clone() }, Made { text: "{ \n", ..cut }];
         with_samples(&run, |samples| {
-            assert_eq!(white_space_runs(&samples.iter().collect::<Vec<_>>()), 1);
+            assert_eq!(samples.iter().filter(|sample| sample.white_space_run()).count(), 1);
         });
     }
 }

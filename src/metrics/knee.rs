@@ -5,7 +5,7 @@
 
 use serde::Serialize;
 
-use super::stats::Rate;
+use crate::statistics::Rate;
 
 /// What a sweep over loads says.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

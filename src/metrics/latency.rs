@@ -6,10 +6,9 @@
 use serde::Serialize;
 
 use super::ledger::Moments;
-use super::pooled::Pooled;
-use super::stats::Summary;
-use super::token_gaps::token_gaps_ms;
+use super::registry::{Metric, latencies};
 use super::{MetricsOptions, Sample};
+use crate::statistics::Summary;
 
 /// The latencies of a group of requests, in milliseconds. All but `schedule_lag_ms` are over the requests that got an answer, whole
 /// or cut at the token limit (vLLM's "successful").
@@ -104,57 +103,67 @@ impl RequestLatency {
 impl Latency {
     /// Measures a group of requests.
     pub fn of(samples: &[&Sample<'_>], options: &MetricsOptions) -> Self {
-        let sum_up = |of: fn(&RequestLatency) -> Option<f64>| {
-            let answers = samples.iter().filter(|sample| sample.outcome().is_answer());
-            Summary::of(answers.filter_map(|it| of(&it.latency(options))).collect(), &options.percentiles)
-        };
-        let lags: Vec<f64> = samples.iter().filter_map(|it| it.latency(options).schedule_lag_ms).collect();
+        let summary = |metric: &Metric| metric.summary(samples, options);
+        let schedule_lag_ms = summary(&latencies::SCHEDULE_LAG);
         Self {
-            ttft_ms: sum_up(|it| it.ttft_ms),
-            tpot_ms: sum_up(|it| it.tpot_ms),
-            e2el_ms: sum_up(|it| it.e2el_ms),
-            ttft_from_due_ms: sum_up(|it| it.ttft_from_due_ms),
-            e2el_from_due_ms: sum_up(|it| it.e2el_from_due_ms),
-            never_sent: samples.len() - lags.len(),
-            schedule_lag_ms: Summary::of(lags, &options.percentiles),
+            ttft_ms: summary(&latencies::TTFT),
+            tpot_ms: summary(&latencies::TPOT),
+            itl_ms: summary(&latencies::ITL),
+            itl_per_token_ms: summary(&latencies::ITL_PER_TOKEN),
+            itl_counted_ms: summary(&latencies::ITL_COUNTED),
+            e2el_ms: summary(&latencies::E2EL),
+            ttft_from_due_ms: summary(&latencies::TTFT_FROM_DUE),
+            e2el_from_due_ms: summary(&latencies::E2EL_FROM_DUE),
+            never_sent: samples.len() - schedule_lag_ms.n,
+            schedule_lag_ms,
             reasoning: Reasoning::of(samples).map(|counts| Reasoning {
-                ttft_reasoning_ms: sum_up(|it| it.ttft_reasoning_ms),
-                ttft_answer_ms: sum_up(|it| it.ttft_answer_ms),
+                ttft_reasoning_ms: summary(&latencies::TTFT_REASONING),
+                ttft_answer_ms: summary(&latencies::TTFT_ANSWER),
                 ..counts
             }),
             ..Self::of_chunks(samples, options)
         }
     }
 
-    /// The part that looks at every chunk.
+    /// The summary of a metric, where this has it: what is computed once is kept.
+    pub fn of_metric(&self, metric: &Metric) -> Option<&Summary> {
+        let kept = [
+            (&latencies::TTFT, &self.ttft_ms),
+            (&latencies::TPOT, &self.tpot_ms),
+            (&latencies::ITL, &self.itl_ms),
+            (&latencies::ITL_PER_TOKEN, &self.itl_per_token_ms),
+            (&latencies::ITL_COUNTED, &self.itl_counted_ms),
+            (&latencies::E2EL, &self.e2el_ms),
+            (&latencies::TTFT_FROM_DUE, &self.ttft_from_due_ms),
+            (&latencies::E2EL_FROM_DUE, &self.e2el_from_due_ms),
+            (&latencies::SCHEDULE_LAG, &self.schedule_lag_ms),
+        ];
+        let of_reasoning = || {
+            let reasoning = self.reasoning.as_ref()?;
+            let kept = [
+                (&latencies::TTFT_REASONING, &reasoning.ttft_reasoning_ms),
+                (&latencies::TTFT_ANSWER, &reasoning.ttft_answer_ms),
+            ];
+            kept.into_iter().find(|(own, _)| *own == metric).map(|(_, summary)| summary)
+        };
+        kept.into_iter().find(|(own, _)| *own == metric).map(|(_, summary)| summary).or_else(of_reasoning)
+    }
+
+    /// The counts of chunks and of answers by their chunks.
     fn of_chunks(samples: &[&Sample<'_>], options: &MetricsOptions) -> Self {
         let mut latency = Self::default();
-        let [mut gaps, mut token_gaps, mut counted] = [(); 3].map(|()| Pooled::default());
         for sample in samples.iter().filter(|sample| sample.outcome().is_answer()) {
             let chunks = sample.moments().chunks;
             latency.chunks += chunks;
             latency.empty_answers += usize::from(chunks == 0);
             if !sample.streamed(options) {
                 latency.unstreamed_answers += usize::from(options.streamed);
-                continue;
-            }
-            let (instants, counts) = sample.counted_chunks();
-            if let Some(tokens) = sample.tokens().output {
+            } else if let Some(tokens) = sample.tokens().output {
                 let several = has_multi_token_chunks(tokens, chunks);
                 latency.multi_token_chunk_answers += usize::from(several);
                 latency.single_chunk_answers += usize::from(several && chunks == 1);
-                let share = tokens_per_chunk(tokens, chunks).recip();
-                token_gaps.add(chunk_gaps_ms(&instants).map(|gap| gap * share));
-            }
-            gaps.add(chunk_gaps_ms(&instants));
-            // Counts that cannot be right in the end were not right on the way.
-            if sample.usage_makes_sense() {
-                counted.add(token_gaps_ms(&instants, &counts).into_iter().flatten());
             }
         }
-        latency.itl_ms = gaps.sum_up(&options.percentiles);
-        latency.itl_counted_ms = counted.sum_up(&options.percentiles);
-        latency.itl_per_token_ms = token_gaps.sum_up(&options.percentiles);
         latency
     }
 }
@@ -181,8 +190,8 @@ fn has_multi_token_chunks(tokens: u64, chunks: u64) -> bool {
     chunks > 0 && tokens > chunks.saturating_add(1)
 }
 
-/// How many tokens a chunk carries on average, as [`Latency::itl_per_token_ms`] says; 1 where none need carry several.
-fn tokens_per_chunk(tokens: u64, chunks: u64) -> f64 {
+/// How many tokens a chunk carries on average, as [`latencies::ITL_PER_TOKEN`] says; 1 where none need carry several.
+pub(super) fn tokens_per_chunk(tokens: u64, chunks: u64) -> f64 {
     if has_multi_token_chunks(tokens, chunks) { tokens as f64 / chunks as f64 } else { 1.0 }
 }
 

@@ -5,8 +5,9 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::latency::Latency;
-use super::stats::Summary;
+use super::registry::{Metric, latencies};
 use crate::error::Error;
+use crate::statistics::Summary;
 
 /// One of the latencies that vLLM prints, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -22,6 +23,16 @@ impl LatencyMetric {
     /// In the order in which vLLM prints them.
     pub const ALL: [Self; 4] = [Self::Ttft, Self::Tpot, Self::Itl, Self::E2el];
 
+    /// The metric that it is.
+    pub fn metric(self) -> &'static Metric {
+        match self {
+            Self::Ttft => &latencies::TTFT,
+            Self::Tpot => &latencies::TPOT,
+            Self::Itl => &latencies::ITL,
+            Self::E2el => &latencies::E2EL,
+        }
+    }
+
     /// The name in flags and keys.
     pub fn key(self) -> &'static str {
         match self {
@@ -34,12 +45,7 @@ impl LatencyMetric {
 
     /// The name in rows: `TTFT`.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Ttft => "TTFT",
-            Self::Tpot => "TPOT",
-            Self::Itl => "ITL",
-            Self::E2el => "E2EL",
-        }
+        self.metric().label
     }
 
     /// The name in headings.

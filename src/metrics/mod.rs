@@ -1,7 +1,7 @@
 //! Observations and verdicts to numbers. Pure: no clock, no network, no environment, no rendering.
 //!
 //! [`summarise`] is the door. What each figure means is said where it is computed: [`latency`], [`throughput`], [`quality`], and
-//! the statistics in [`stats`].
+//! the statistics in [`crate::statistics`].
 
 pub mod client;
 pub mod cold;
@@ -12,7 +12,6 @@ pub mod durations;
 pub mod excerpt;
 mod gaps;
 pub mod holding;
-pub mod interval;
 pub mod knee;
 pub mod latency;
 mod latency_metric;
@@ -25,9 +24,9 @@ pub mod pooled;
 pub mod probe;
 pub mod quality;
 pub mod queueing;
+pub mod registry;
 pub mod said;
 pub mod spec_decode;
-pub mod stats;
 pub mod steady;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -43,6 +42,7 @@ pub use self::latency_metric::LatencyMetric;
 use self::ledger::{Ledger, Row};
 use self::quality::Quality;
 pub use self::queueing::QueueMetric;
+use self::registry::{RunSamples, Values};
 use self::said::Said;
 use self::throughput::Throughput;
 use crate::case::Arm;
@@ -140,6 +140,8 @@ pub struct Metrics {
     pub arms: Arms,
     pub quality: Quality,
     pub said: Said,
+    /// Every metric of [`registry::Metric::ALL`], over the whole run.
+    pub values: Values,
 }
 
 /// How many requests ended in which way; they add up to the number of requests.
@@ -190,7 +192,8 @@ pub struct Sources {
 
 /// Computes every figure of a run of `duration_ns`; `samples` in plan order.
 pub fn summarise(samples: &[Sample<'_>], duration_ns: u64, options: &MetricsOptions) -> Metrics {
-    let overall = ArmMetrics::of(&samples.iter().collect::<Vec<_>>(), duration_ns, options);
+    let all: Vec<&Sample<'_>> = samples.iter().collect();
+    let overall = ArmMetrics::of(&all, duration_ns, options);
     let of_arm = |arm: Arm| {
         let members: Vec<&Sample<'_>> = samples.iter().filter(|it| it.arm() == arm).collect();
         match members.len() {
@@ -206,9 +209,10 @@ pub fn summarise(samples: &[Sample<'_>], duration_ns: u64, options: &MetricsOpti
         outcomes: OutcomeCounts::of(samples),
         failures: failures(samples),
         arms: Arms { constrained: of_arm(Arm::Constrained), control: of_arm(Arm::Control), free: of_arm(Arm::Free) },
-        overall,
         quality: Quality::of(samples),
         said: Said::of(samples),
+        values: Values::new(&RunSamples { samples: &all, duration_ns, options, overall: &overall }),
+        overall,
     }
 }
 
@@ -372,7 +376,7 @@ mod tests {
         let metrics = summarised(&[], 0);
         assert_eq!(metrics.outcomes.total(), 0);
         assert_eq!(metrics.outcomes.iter().count(), Outcome::NAMES.len());
-        assert_eq!(metrics.overall.throughput, Throughput::default());
+        assert_eq!(metrics.overall.throughput.request_throughput, None);
         assert_eq!((metrics.overall.latency.ttft_ms.mean, metrics.overall.latency.ttft_ms.n), (None, 0));
         assert_eq!(metrics.arms.iter().count(), 0);
         assert_eq!(metrics.quality.correct_rate, None);

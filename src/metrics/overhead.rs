@@ -1,4 +1,4 @@
-//! What the constraint costs, in percent of the control arm, with an interval. Knows no request and no unit.
+//! What the constraint costs, in percent of the control arm, with an interval.
 //!
 //! The same cases were sent on the same schedule with and without their constraint, so that values come in pairs, and the figure is the
 //! ratio of the two means over all pairs, less one. The interval is a bootstrap in two stages (Davison and Hinkley, "Bootstrap Methods and
@@ -8,8 +8,11 @@
 
 use serde::Serialize;
 
-use super::difference::{LEAST_VALUES, MAX_DRAWS, RESAMPLES, Z_95, middle};
+use super::difference::{LEAST_VALUES, MAX_DRAWS, RESAMPLES, middle};
 use crate::random::NumpyRandom;
+use crate::statistics::Z_95;
+use crate::statistics::bootstrap::RandomSource;
+use crate::statistics::distributions::student_95;
 
 /// How much more the constrained requests took than the same requests without a constraint.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -65,9 +68,9 @@ fn sums<'a>(pairs: impl Iterator<Item = &'a (f64, f64)>) -> (f64, f64) {
 fn drawn_ratio(random: &mut NumpyRandom, repeats: &[Vec<(f64, f64)>]) -> f64 {
     let (mut above, mut below) = (0.0, 0.0);
     for _ in repeats {
-        let pairs = &repeats[place(random, repeats.len())];
+        let pairs = &repeats[random.below(repeats.len())];
         for _ in pairs {
-            let (one, other) = pairs[place(random, pairs.len())];
+            let (one, other) = pairs[random.below(pairs.len())];
             above += one;
             below += other;
         }
@@ -78,7 +81,7 @@ fn drawn_ratio(random: &mut NumpyRandom, repeats: &[Vec<(f64, f64)>]) -> f64 {
 /// Where there are so many pairs that drawing them again would bring nothing but time: what varies between repeats.
 fn ratio_of_drawn_repeats(random: &mut NumpyRandom, repeats: &[Vec<(f64, f64)>]) -> f64 {
     let of_repeats: Vec<(f64, f64)> = repeats.iter().map(|pairs| sums(pairs.iter())).collect();
-    let drawn: Vec<(f64, f64)> = of_repeats.iter().map(|_| of_repeats[place(random, of_repeats.len())]).collect();
+    let drawn: Vec<(f64, f64)> = of_repeats.iter().map(|_| of_repeats[random.below(of_repeats.len())]).collect();
     let (above, below) = sums(drawn.iter());
     above / below
 }
@@ -95,24 +98,6 @@ fn between_runs(repeats_percent: &[f64]) -> Option<(f64, f64)> {
     let half = student_95(n - 1) * (squares / ((n - 1) * n) as f64).sqrt();
     let percent = |log: f64| 100.0 * log.exp_m1();
     Some((percent(centre - half), percent(centre + half)))
-}
-
-/// The 97.5 % point of Student's distribution; beyond the table its limit and the first terms of Fisher's expansion (Abramowitz and Stegun,
-/// 26.7.5).
-fn student_95(degrees: usize) -> f64 {
-    const TABLE: [f64; 9] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262];
-    let beyond = || {
-        let (z, n) = (Z_95, degrees as f64);
-        let third = (3.0 * z.powi(7) + 19.0 * z.powi(5) + 17.0 * z.powi(3) - 15.0 * z) / (384.0 * n.powi(3));
-        z + (z.powi(3) + z) / (4.0 * n) + (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / (96.0 * n * n) + third
-    };
-    degrees.checked_sub(1).and_then(|place| TABLE.get(place).copied()).unwrap_or_else(beyond)
-}
-
-/// A place among `n`.
-fn place(random: &mut NumpyRandom, n: usize) -> usize {
-    // `random` is below 1; rounding of the product could still reach n.
-    ((random.random() * n as f64) as usize).min(n - 1)
 }
 
 /// The standard error of a ratio of sums over pairs.
@@ -165,10 +150,6 @@ mod tests {
 
     #[test]
     fn so_few_repeats_say_little() {
-        // The points of R's qt(0.975, df).
-        for (degrees, point) in [(1, 12.706), (9, 2.262), (10, 2.228), (20, 2.086), (1000, 1.962)] {
-            assert!((student_95(degrees) - point).abs() < 2e-3, "{degrees}: {}", student_95(degrees));
-        }
         // ln 1.1 and ln 1.3 are 0.167 apart: half of that is the standard error, 12.706 times of which is 1.061 to each side of 0.179.
         let (low, high) = between_runs(&[10.0, 30.0]).unwrap();
         assert!((low + 58.6).abs() < 0.2 && (high - 245.6).abs() < 1.0, "{low} to {high}");

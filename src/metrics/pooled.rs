@@ -2,7 +2,7 @@
 //! that of milliseconds, which it tells apart to the nanosecond.
 
 use super::durations::Durations;
-use super::stats::{Percentile, Summary};
+use crate::statistics::{Percentile, Summary};
 
 /// Values that are kept one by one; from there on they are counted in buckets.
 const MAX_EXACT: usize = 2_000_000;
@@ -16,7 +16,7 @@ const NS_PER_MS: f64 = 1e6;
 ///
 /// Two million values and fewer are exact. Of more, count, mean, standard deviation, least and greatest are exact, and median and
 /// percentiles are read off buckets that are 0.1 % wide: [`Summary::within_percent`] says so.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Pooled {
     exact: Vec<f64>,
     /// The size of each group that is not empty.
@@ -25,7 +25,7 @@ pub struct Pooled {
 }
 
 /// Too many values to keep.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Counted {
     durations: Durations,
     n: usize,
@@ -39,7 +39,7 @@ struct Counted {
 
 /// What the groups' distances from the mean come to. The mean is not known before the end, so distances are from a value near it, and
 /// the difference is put right at the end: a sum of squares about zero would lose its digits.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Clusters {
     near: f64,
     count: f64,
@@ -69,6 +69,25 @@ impl Pooled {
         }
         if self.exact.len() > MAX_EXACT {
             self.counted = Some(self.count());
+        }
+    }
+
+    /// Adds the groups of another.
+    pub fn merge(&mut self, other: &Self) {
+        match &other.counted {
+            None => {
+                let mut rest = other.exact.as_slice();
+                for size in &other.sizes {
+                    let (group, others) = rest.split_at((*size as usize).min(rest.len()));
+                    self.add(group.iter().copied());
+                    rest = others;
+                }
+            }
+            Some(counted) => {
+                let mut own = self.counted.take().unwrap_or_else(|| self.count());
+                own.merge(counted);
+                self.counted = Some(own);
+            }
         }
     }
 
@@ -119,6 +138,14 @@ impl Clusters {
         self.sizes_squared += size * size;
     }
 
+    fn merge(&mut self, other: &Self) {
+        let shift = other.near - self.near;
+        self.count += other.count;
+        self.squares += other.squares + 2.0 * shift * other.products + shift * shift * other.sizes_squared;
+        self.products += other.products + shift * other.sizes_squared;
+        self.sizes_squared += other.sizes_squared;
+    }
+
     /// The standard error of the mean of `n` values.
     fn error(&self, mean: f64, n: usize) -> Option<f64> {
         let shift = mean - self.near;
@@ -136,6 +163,19 @@ impl Counted {
         self.squares += off * (value - self.mean);
         self.min = self.min.min(value);
         self.max = self.max.max(value);
+    }
+
+    /// By Chan, Golub and LeVeque's formula for the squares (1979).
+    fn merge(&mut self, other: &Self) {
+        let (n, m) = (self.n as f64, other.n as f64);
+        let off = other.mean - self.mean;
+        self.durations.merge(&other.durations);
+        self.n += other.n;
+        self.mean += off * m / (n + m);
+        self.squares += other.squares + off * off * n * m / (n + m);
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
+        self.clusters.merge(&other.clusters);
     }
 
     fn sum_up(&self, percentiles: &[f64]) -> Summary {
@@ -200,5 +240,31 @@ mod tests {
         near(of(&singles).standard_error, Summary::of(singles.concat(), &[]).standard_error);
         assert_eq!(of(&[vec![1.0, 2.0], vec![]]).standard_error, None, "one group knows nothing of others");
         assert_eq!(Pooled::default().sum_up(&[]), Summary::default());
+    }
+
+    #[test]
+    fn merged_groups_are_those_of_one_run() {
+        let groups: Vec<Vec<f64>> =
+            (0..60).map(|group| (0..group % 7).map(|place| f64::from(group * 3 + place)).collect()).collect();
+        let pooled = |groups: &[Vec<f64>], is_counted: bool| {
+            let mut pooled = Pooled::default();
+            groups.iter().for_each(|group| pooled.add(group.iter().copied()));
+            if is_counted {
+                pooled.counted = Some(pooled.count());
+            }
+            pooled
+        };
+        let whole = pooled(&groups, false).sum_up(&[99.0]);
+        for counted in [[false, false], [false, true], [true, false], [true, true]] {
+            let [mut first, second] = [pooled(&groups[..25], counted[0]), pooled(&groups[25..], counted[1])];
+            first.merge(&second);
+            let merged = first.sum_up(&[99.0]);
+            assert_eq!((merged.n, merged.min, merged.max), (whole.n, whole.min, whole.max));
+            for (merged, whole) in
+                [(merged.mean, whole.mean), (merged.std, whole.std), (merged.standard_error, whole.standard_error)]
+            {
+                assert!((merged.unwrap() / whole.unwrap() - 1.0).abs() < 1e-9, "{counted:?}: {merged:?} {whole:?}");
+            }
+        }
     }
 }

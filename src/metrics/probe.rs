@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::stats::Summary;
+use crate::statistics::Summary;
 
 /// The percentile that is told, with median and maximum, as in `vllm bench serve`.
 const TAIL: f64 = 99.0;

@@ -1,13 +1,15 @@
-//! How good the answers are: rates with intervals, reasons with examples, and the old script's formula beside ours. Knows no latency.
+//! How good the answers are: rates with intervals, reasons with examples, and the old script's formula beside ours. The rates are
+//! defined in [`super::registry::rates`].
 
 use serde::Serialize;
 
 use super::Sample;
 use super::excerpt::Group;
 use super::holding::{self, LostFrom};
-use super::stats::Rate;
+use super::registry::{Metric, rates};
 use crate::case::Arm;
-use crate::observation::{Outcome, TOO_MANY_REQUESTS, failure_words};
+use crate::observation::{Outcome, failure_words};
+use crate::statistics::Rate;
 use crate::verdict::{NotScored, Verdict};
 
 /// Finish reasons by which a server says that the model ended the answer: OpenAI's, and TGI's two.
@@ -75,24 +77,6 @@ pub struct VllmScore {
     pub only_ours: Group,
 }
 
-/// Counts towards a rate.
-#[derive(Clone, Copy, Default)]
-struct Tally {
-    hits: usize,
-    of: usize,
-}
-
-impl Tally {
-    fn add(&mut self, hit: bool) {
-        self.of += 1;
-        self.hits += usize::from(hit);
-    }
-
-    fn rate(self) -> Option<Rate> {
-        Rate::of(self.hits, self.of)
-    }
-}
-
 /// Whether the server took a request up: with an answer, or the beginning of one. `None` for what never came to it, or was stopped
 /// before.
 pub fn is_taken_up(outcome: &Outcome, has_content: bool) -> Option<bool> {
@@ -120,27 +104,27 @@ impl Quality {
     /// Judges a run; `samples` in plan order.
     pub fn of(samples: &[Sample<'_>]) -> Self {
         let constrained: Vec<&Sample<'_>> = samples.iter().filter(|it| it.arm() == Arm::Constrained).collect();
-        let control = || samples.iter().filter(|it| it.arm() == Arm::Control);
-        let with_outcome = |is: fn(&Outcome) -> bool| constrained.iter().filter(|it| is(it.outcome())).count();
-        let correct = correctness(constrained.iter().copied());
+        let rate = |metric: &Metric| metric.rate(samples);
+        let hits = |metric: &Metric| rate(metric).map_or(0, |rate| rate.hits);
+        let correct = rate(&rates::CORRECT_RATE);
         Self {
             constrained: constrained.len(),
-            judged: correct.of,
-            valid: correct.hits,
-            correct_rate: correct.rate(),
-            compliance: compliance(&constrained).rate(),
-            coverage: coverage(&constrained).rate(),
-            control_rate: correctness(control()).rate(),
-            control: control().count(),
-            right_calls: right_calls(&constrained).rate(),
-            truncated: with_outcome(|it| matches!(it, Outcome::Truncated)),
-            white_space_runs: holding::white_space_runs(&constrained),
+            judged: correct.map_or(0, |rate| rate.of),
+            valid: correct.map_or(0, |rate| rate.hits),
+            correct_rate: correct,
+            compliance: rate(&rates::COMPLIANCE),
+            coverage: rate(&rates::COVERAGE),
+            control_rate: rate(&rates::CONTROL_RATE),
+            control: samples.iter().filter(|sample| sample.arm() == Arm::Control).count(),
+            right_calls: rate(&rates::RIGHT_CALLS),
+            truncated: hits(&rates::TRUNCATED_RATE),
+            white_space_runs: hits(&rates::WHITE_SPACE_RATE),
             lost_from: holding::lost_from(&ended(&constrained)),
-            refused: with_outcome(|it| matches!(it, Outcome::Rejected { .. } | Outcome::Unsupported { .. })),
-            overloaded: with_outcome(|it| matches!(it, Outcome::Rejected { status: TOO_MANY_REQUESTS, .. })),
-            failed: with_outcome(is_failure),
-            cancelled: with_outcome(|it| matches!(it, Outcome::Cancelled)),
-            not_sent: with_outcome(Outcome::is_local),
+            refused: hits(&rates::REFUSED_RATE),
+            overloaded: hits(&rates::OVERLOADED_RATE),
+            failed: hits(&rates::FAILED_RATE),
+            cancelled: hits(&rates::CANCELLED_RATE),
+            not_sent: hits(&rates::NOT_SENT_RATE),
             reasons: reasons(&constrained),
             not_scored: not_scored(&constrained),
             vllm: VllmScore::of(samples),
@@ -151,32 +135,35 @@ impl Quality {
 impl Quality {
     /// Constrained requests with an answer that has no verdict: they are in no rate of verdicts.
     pub fn unjudged(&self) -> usize {
-        let is_unjudged = |name: &str| UNJUDGED.contains(&name);
-        self.not_scored.iter().filter(|group| is_unjudged(group.name)).map(|group| group.count).sum()
+        let unjudged = ["no_constraint", "unsupported", "limit"];
+        self.not_scored.iter().filter(|group| unjudged.contains(&group.name)).map(|group| group.count).sum()
     }
 }
 
-/// Why an answer has no verdict.
-const UNJUDGED: [&str; 3] = ["no_constraint", "unsupported", "limit"];
+/// Whether an answer has no verdict.
+pub fn is_unjudged(verdict: &Verdict) -> bool {
+    match verdict {
+        Verdict::NotScored { why } => match why {
+            NotScored::NoConstraint | NotScored::Unsupported { .. } | NotScored::Limit { .. } => true,
+            NotScored::Refused | NotScored::Failed | NotScored::Cancelled | NotScored::NotSent => false,
+        },
+        Verdict::Valid | Verdict::Invalid { .. } => false,
+    }
+}
 
 fn is_zero(count: &usize) -> bool {
     *count == 0
 }
 
-fn right_calls(samples: &[&Sample<'_>]) -> Tally {
-    let mut tally = Tally::default();
-    samples.iter().filter_map(|it| it.right_call()).for_each(|is_right| tally.add(is_right));
-    tally
-}
-
 impl VllmScore {
     fn of(samples: &[Sample<'_>]) -> Self {
-        let mut tally = Tally::default();
-        let mut score =
-            Self { correct_rate: None, only_script: Group::empty("only_script"), only_ours: Group::empty("only_ours") };
+        let mut score = Self {
+            correct_rate: rates::VLLM_CORRECT_RATE.rate(samples),
+            only_script: Group::empty("only_script"),
+            only_ours: Group::empty("only_ours"),
+        };
         for sample in samples {
             let Some(script) = sample.vllm_correct() else { continue };
-            tally.add(script);
             if !sample.outcome().is_answer() {
                 continue;
             }
@@ -186,43 +173,24 @@ impl VllmScore {
                 Verdict::Valid | Verdict::Invalid { .. } | Verdict::NotScored { .. } => {}
             }
         }
-        score.correct_rate = tally.rate();
         score
     }
 }
 
-fn correctness<'s, 'a: 's>(samples: impl Iterator<Item = &'s Sample<'a>>) -> Tally {
-    let mut tally = Tally::default();
-    samples.filter_map(|it| is_correct(it.verdict())).for_each(|correct| tally.add(correct));
-    tally
-}
-
-fn compliance(constrained: &[&Sample<'_>]) -> Tally {
-    let mut tally = Tally::default();
-    ended(constrained).into_iter().for_each(|it| tally.add(*it.verdict() == Verdict::Valid));
-    tally
+/// Whether an answer that ended by itself and has a verdict is valid; `None` for any other request.
+pub fn complied(sample: &Sample<'_>) -> Option<bool> {
+    let ended = sample.finish_reason().is_some_and(|reason| ENDED_BY_ITSELF.contains(&reason));
+    let verdict = Some(sample.verdict()).filter(|_| ended && *sample.outcome() == Outcome::Completed)?;
+    (!matches!(verdict, Verdict::NotScored { .. })).then_some(*verdict == Verdict::Valid)
 }
 
 /// Answers that ended by themselves and have a verdict.
 fn ended<'s, 'a>(constrained: &[&'s Sample<'a>]) -> Vec<&'s Sample<'a>> {
-    let has_ended = |it: &&&Sample<'_>| {
-        let reason = it.finish_reason();
-        *it.outcome() == Outcome::Completed && reason.is_some_and(|reason| ENDED_BY_ITSELF.contains(&reason))
-    };
-    let is_judged = |it: &&&Sample<'_>| !matches!(it.verdict(), Verdict::NotScored { .. });
-    constrained.iter().filter(has_ended).filter(is_judged).copied().collect()
+    constrained.iter().filter(|sample| complied(sample).is_some()).copied().collect()
 }
 
-fn coverage(constrained: &[&Sample<'_>]) -> Tally {
-    let mut tally = Tally::default();
-    for sample in constrained {
-        let taken_up = is_taken_up(sample.outcome(), sample.moments().first_content_ns.is_some());
-        taken_up.into_iter().for_each(|taken_up| tally.add(taken_up));
-    }
-    tally
-}
-
-fn is_failure(outcome: &Outcome) -> bool {
+/// Whether a request failed in the server, in the stream, on the way, or by time.
+pub fn is_failure(outcome: &Outcome) -> bool {
     match outcome {
         Outcome::Transport { .. } => !outcome.is_local(),
         Outcome::ServerError { .. } | Outcome::StreamError { .. } | Outcome::TimedOut { .. } => true,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::Error;
 use crate::metrics::LatencyMetric;
 use crate::metrics::latency::{Latency, RequestLatency};
-use crate::metrics::stats::Summary;
+use crate::statistics::Summary;
 
 /// A latency in which the wait before sending is, to be named among the percentile metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -8,8 +8,8 @@
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
-use super::stats::Summary;
 use super::{MetricsOptions, Sample};
+use crate::statistics::Summary;
 
 const NS_PER_S: f64 = 1e9;
 

@@ -35,6 +35,7 @@ pub(crate) struct Made<'t> {
     pub(crate) input: Option<u64>,
     pub(crate) output: Option<u64>,
     pub(crate) vllm_correct: Option<bool>,
+    pub(crate) right_call: Option<bool>,
 }
 
 /// A constrained request that went well: sent at 0, content at 10, 20 and 30 ms, three tokens.
@@ -57,6 +58,7 @@ pub(crate) fn made() -> Made<'static> {
         input: Some(7),
         output: Some(3),
         vllm_correct: Some(true),
+        right_call: None,
     }
 }
 
@@ -108,7 +110,7 @@ impl Made<'_> {
             tokens,
             vllm_correct: self.vllm_correct,
             white_space_run: runs_away(&observation.outcome, &observation.answer.text()),
-            right_call: None,
+            right_call: self.right_call,
         }
     }
 }

@@ -40,13 +40,26 @@ pub struct Throughput {
     pub max_concurrent_requests: Option<u64>,
     /// Most requests under way at one instant, whatever became of them.
     pub max_in_flight: Option<u64>,
+    #[serde(skip)]
+    pub counts: Counts,
+}
+
+/// The counts that are divided by the run's time. `None` where a count is not known.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Counts {
+    pub answers: Option<u64>,
+    pub output_tokens: Option<u64>,
+    pub total_tokens: Option<u64>,
+    /// Answers that met every SLO.
+    pub good: Option<u64>,
+    pub valid_good: Option<u64>,
+    pub valid: Option<u64>,
 }
 
 impl Throughput {
     /// Measures a group of requests over a run of `duration_ns`.
     pub fn of(samples: &[&Sample<'_>], duration_ns: u64, options: &MetricsOptions) -> Self {
         let answers: Vec<&Sample<'_>> = samples.iter().copied().filter(|it| it.outcome().is_answer()).collect();
-        let per_second = |count: f64| if duration_ns == 0 { None } else { Some(count / (duration_ns as f64 / 1e9)) };
         let input = sum(answers.iter().map(|it| it.tokens().input));
         let (output, total) = match options.answers {
             Answers::Computed => (None, input),
@@ -58,21 +71,31 @@ impl Throughput {
         let valid = |it: &&&Sample<'_>| *it.verdict() == Verdict::Valid;
         // Of answers that nobody judged there is no number of valid ones.
         let is_told = answers.is_empty() || answers.iter().any(|it| !matches!(it.verdict(), Verdict::NotScored { .. }));
-        let valid_of =
-            |answers: &[&Sample<'_>]| is_told.then(|| per_second(answers.iter().filter(valid).count() as f64)).flatten();
+        let valid_of = |answers: &[&Sample<'_>]| is_told.then(|| answers.iter().filter(valid).count() as u64);
         let good: Option<Vec<&Sample<'_>>> = options.goodput.and_then(|slo| good(&answers, slo, options));
+        let counts = Counts {
+            answers: Some(answers.len() as u64),
+            output_tokens: output,
+            total_tokens: total,
+            good: good.as_ref().map(|good| good.len() as u64),
+            valid_good: good.as_ref().and_then(|good| valid_of(good)),
+            valid: valid_of(&answers),
+        };
+        let seconds = Some(duration_ns as f64 / 1e9).filter(|_| duration_ns > 0);
+        let per_second = |count: Option<u64>| Some(count? as f64 / seconds?);
         let peaks = Peaks::of(&answers, options.answers);
         Self {
-            request_throughput: per_second(answers.len() as f64),
-            output_throughput: output.and_then(|output| per_second(output as f64)),
-            total_token_throughput: total.and_then(|total| per_second(total as f64)),
-            request_goodput: good.as_ref().and_then(|good| per_second(good.len() as f64)),
-            valid_goodput: good.as_ref().and_then(|good| valid_of(good)),
-            valid_throughput: valid_of(&answers),
+            request_throughput: per_second(counts.answers),
+            output_throughput: per_second(counts.output_tokens),
+            total_token_throughput: per_second(counts.total_tokens),
+            request_goodput: per_second(counts.good),
+            valid_goodput: per_second(counts.valid_good),
+            valid_throughput: per_second(counts.valid),
             max_output_tokens_per_s: peaks.tokens,
             max_output_chunks_per_s: peaks.chunks,
             max_concurrent_requests: peaks.touching,
             max_in_flight: max_in_flight(samples, duration_ns),
+            counts,
         }
     }
 }

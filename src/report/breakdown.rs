@@ -8,9 +8,9 @@ use super::view::View;
 use crate::metrics::Sample;
 use crate::metrics::latency::Latency;
 use crate::metrics::quality::Quality;
-use crate::metrics::stats::Rate;
 use crate::printable::printable;
 use crate::render::Table;
+use crate::statistics::Rate;
 
 /// The most parts that a table shows; the largest come first.
 const PARTS_MAX: usize = 60;

@@ -4,8 +4,8 @@ use super::text::figure;
 use super::{Report, certainty};
 use crate::metrics::ArmMetrics;
 use crate::metrics::LatencyMetric;
-use crate::metrics::stats::Summary;
 use crate::render::Table;
+use crate::statistics::Summary;
 
 /// The table; `None` where there are no latencies.
 pub(super) fn latencies(report: &Report) -> Option<Table> {

@@ -3,8 +3,8 @@
 
 use super::Report;
 use super::text::figure;
-use crate::metrics::stats::{Percentile, Summary};
 use crate::render::Table;
+use crate::statistics::{Percentile, Summary};
 
 /// The title of the table.
 pub(super) const TITLE: &str = "How sure these latencies are (ms)";

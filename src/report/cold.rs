@@ -4,8 +4,8 @@ use super::text::figure;
 use crate::metrics::cold::FirstUses;
 use crate::metrics::cold_load::{Beside, ColdLoad};
 use crate::metrics::difference::{Difference, Method};
-use crate::metrics::stats::Summary;
 use crate::render::{Document, Table};
+use crate::statistics::Summary;
 
 /// Adds first uses against later ones; `spread` tells whether they are all over the run, and not at its begin. A sentence where the
 /// run has nothing to say; nothing where it had one constraint that was known.

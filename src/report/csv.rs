@@ -8,13 +8,14 @@ use crate::case::Arm;
 use crate::error::Result;
 use crate::metrics::excerpt::cut;
 use crate::metrics::latency::chunk_gaps_ms;
-use crate::metrics::{Sample, TokenSource};
+use crate::metrics::registry::{Kind, Metric};
+use crate::metrics::{MetricsOptions, Sample, TokenSource};
 use crate::observation::failure_words;
 use crate::render;
 use crate::report::format::lost;
 use crate::verdict::Verdict;
 
-/// Every column; docs/reports.md says what each holds.
+/// The first columns; docs/reports.md says what each holds. Those of other metrics follow ([`metrics`]).
 pub const COLUMNS: [&str; 27] = [
     "index",
     "case",
@@ -55,11 +56,31 @@ const DETAIL_MAX_BYTES: usize = 400;
 pub fn write(view: &View<'_>, out: &mut dyn Write) -> Result<()> {
     let mut file = render::csv::writer(out);
     let gave_out = |error: csv::Error| lost(&error.into());
-    file.write_record(COLUMNS).map_err(gave_out)?;
+    let metrics = metrics();
+    let names = metrics.iter().map(|(_, name)| name.as_str());
+    file.write_record(COLUMNS.into_iter().chain(names)).map_err(gave_out)?;
     for sample in view.samples {
-        file.write_record(cells(view, sample)).map_err(gave_out)?;
+        let values = metrics.iter().map(|(metric, _)| value(metric, sample, &view.report.metrics.options));
+        file.write_record(cells(view, sample).into_iter().chain(values)).map_err(gave_out)?;
     }
     file.flush().map_err(|error| lost(&error))
+}
+
+/// Metrics of single requests that no other column has, with the names of their columns. Of a pooled one it is the mean of its values.
+fn metrics() -> Vec<(&'static Metric, String)> {
+    let name = |metric: &Metric| match metric.kind {
+        Kind::Rate { .. } | Kind::Distribution { .. } => Some(metric.name.to_owned()),
+        Kind::Pooled(_) => Some(format!("{}_mean_ms", metric.name.trim_end_matches("_ms"))),
+        Kind::PerSecond(_) | Kind::Total(_) => None,
+    };
+    let named = Metric::ALL.iter().filter_map(|metric| Some((*metric, name(metric)?)));
+    named.filter(|(_, name)| !COLUMNS.contains(&name.as_str())).collect()
+}
+
+/// What a request is in a metric: whether it is a hit, or its value; empty where it does not count.
+fn value(metric: &Metric, sample: &Sample<'_>, options: &MetricsOptions) -> String {
+    let hit = metric.hit(sample).map(|hit| hit.to_string());
+    hit.unwrap_or_else(|| number(metric.value(sample, options)))
 }
 
 fn cells(view: &View<'_>, sample: &Sample<'_>) -> [String; COLUMNS.len()] {
@@ -179,14 +200,15 @@ mod tests {
         ];
         let file = rendered(&run);
         let lines: Vec<&str> = file.split("\r\n").collect();
-        assert_eq!(lines[0].split(',').count(), COLUMNS.len());
+        assert_eq!(lines[0].split(',').count(), COLUMNS.len() + metrics().len());
         assert_eq!(
             lines[1],
-            "0,case-0,constrained,regex,,completed,valid,,,stop,true,0.005,0.01,0.061,10,20,20,30,50,15,55,5,3,7,server,3,server"
+            "0,case-0,constrained,regex,,completed,valid,,,stop,true,0.005,0.01,0.061,10,20,20,30,50,15,55,5,3,7,server,3,server,\
+             true,true,true,,true,,false,false,false,false,false,false,false,false,,,20,"
         );
         assert!(lines[2].contains(",invalid,schema,\"breaks `maximum` at /a: 7, \"\"too\"\" large\",,true,"), "{}", lines[2]);
         assert!(lines[3].contains("control,regex,,rejected,not_scored,refused,\"HTTP 400: no\nno\","), "{}", lines[3]);
-        assert!(lines[3].ends_with(",,,,,,,,0,0,7,server,,"), "{}", lines[3]);
+        assert!(lines[3].contains(",,,,,,,,0,0,7,server,,,,,,false,true,"), "{}", lines[3]);
         assert!(
             lines[4].contains(",free,,,completed,not_scored,no_constraint,the case has no constraint,stop,false,"),
             "{}",
@@ -197,6 +219,16 @@ mod tests {
 
     #[test]
     fn a_run_without_requests_has_a_header() {
-        assert_eq!(rendered(&[]), format!("{}\r\n", COLUMNS.join(",")));
+        assert!(rendered(&[]).starts_with(&format!("{},correct_rate,", COLUMNS.join(","))));
+    }
+
+    #[test]
+    fn every_metric_of_requests_has_a_column() {
+        let header = rendered(&[]);
+        let columns: Vec<&str> = header.trim_end().split(',').collect();
+        for metric in Metric::ALL.iter().filter(|metric| metric.is_rate() || metric.is_distribution()) {
+            let of_pooled = format!("{}_mean_ms", metric.name.trim_end_matches("_ms"));
+            assert!(columns.contains(&metric.name) || columns.contains(&of_pooled.as_str()), "{metric:?}");
+        }
     }
 }

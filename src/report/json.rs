@@ -16,9 +16,9 @@ use crate::metrics::LatencyMetric;
 use crate::metrics::Metrics;
 use crate::metrics::probe::Probed;
 use crate::metrics::spec_decode::SpecDecode;
-use crate::metrics::stats::{Rate, Summary};
 use crate::notice::sentences;
 use crate::record::{RunRecord, Settings};
+use crate::statistics::{Rate, Summary};
 
 /// The columns of a detailed file.
 const DETAILS: [&str; 10] = [
@@ -218,6 +218,7 @@ fn own_part(report: &Report) -> Value {
     put(&mut own, "failures", &metrics.failures);
     put(&mut own, "overall", &metrics.overall);
     put(&mut own, "arms", &metrics.arms);
+    put(&mut own, "metrics", &metrics.values);
     if !report.parts.is_empty() {
         put(&mut own, "datasets", &report.parts);
     }

@@ -1,4 +1,5 @@
-//! A run as a suite of tests for CI: JUnit's XML, written by the crate `quick-junit`.
+//! A run as a suite of tests for CI: JUnit's XML, written by the crate `quick-junit`. The suite's properties are the metrics of the run,
+//! those of a test the metrics of its request, as pytest writes them.
 //!
 //! An answer that breaks its constraint is a failure, a request that was refused or failed is an error, and what says nothing of the
 //! constraint (the control arm among it) is skipped.
@@ -11,8 +12,9 @@ use super::csv::arm_name;
 use super::view::{Standing, View};
 use crate::dates::iso_8601;
 use crate::error::Result;
-use crate::metrics::Sample;
 use crate::metrics::excerpt::cut;
+use crate::metrics::registry::{Figure, Metric};
+use crate::metrics::{MetricsOptions, Sample};
 use crate::printable::printable;
 use crate::report::format;
 
@@ -79,8 +81,7 @@ fn empty_suite(view: &View<'_>) -> TestSuite {
         ("time", seconds(view.report.metrics.duration_ns)),
     ];
     suite.extra.extend(attributes.map(|(name, value)| (name.into(), value.into())));
-    let rate = view.report.metrics.quality.correct_rate;
-    let properties = [
+    let of_run = [
         ("sobench_version", Some(record.sobench_version.clone())),
         ("backend", Some(record.settings.backend.to_string())),
         ("base_url", Some(record.server.base_url.clone())),
@@ -88,12 +89,27 @@ fn empty_suite(view: &View<'_>) -> TestSuite {
         ("dataset_sha256", Some(record.dataset.sha256.clone())),
         ("seed", Some(record.settings.dataset.seed.to_string())),
         ("partial", Some(view.report.partial.to_string())),
-        ("correct_rate_percent", rate.map(|rate| format!("{:.4}", rate.percent))),
     ];
-    let property = |(name, value): (&str, Option<String>)| Some(Property::new(name, attribute(&value?)));
-    suite.add_properties(properties.into_iter().filter_map(property));
+    suite.add_properties(of_run.into_iter().filter_map(|(name, value)| Some(property(name, &value?))));
+    suite.add_properties(Figure::all_of(&view.report.metrics.values).into_iter().map(|(figure, value)| match figure.is_rate() {
+        true => property(&format!("{figure}_percent"), &format!("{value:.4}")),
+        false => property(&figure.to_string(), &value.to_string()),
+    }));
     suite.set_system_out("").set_system_err("");
     suite
+}
+
+fn property(name: &str, value: &str) -> Property {
+    Property::new(name, attribute(value))
+}
+
+/// What a request is in each metric in which it counts.
+fn metrics_of(sample: &Sample<'_>, options: &MetricsOptions) -> Vec<Property> {
+    let value = |metric: &Metric| {
+        let hit = metric.hit(sample).map(|hit| hit.to_string());
+        hit.or_else(|| metric.value(sample, options).map(|value| value.to_string()))
+    };
+    Metric::ALL.iter().filter_map(|metric| Some(property(metric.name, &value(metric)?))).collect()
 }
 
 fn dataset(view: &View<'_>) -> &'static str {
@@ -115,7 +131,9 @@ fn test(view: &View<'_>, place: usize, sample: &Sample<'_>) -> Result<TestCase> 
         }
         Standing::NoAnswer(words) => unsuccessful(NonSuccessKind::Error, sample.outcome().name(), &words, &words),
     };
-    Ok(test_case(&class, &sample.id(), taken_ns, status))
+    let mut test = test_case(&class, &sample.id(), taken_ns, status);
+    test.add_properties(metrics_of(sample, &view.report.metrics.options));
+    Ok(test)
 }
 
 /// The whole dataset as one test.
@@ -228,6 +246,18 @@ mod tests {
     }
 
     #[test]
+    fn every_metric_is_a_property() {
+        let file = rendered(&crate::metrics::registry::testing::eventful_run(), JunitPer::Case);
+        let (of_suite, of_tests) = file.split_once("<testcase").unwrap();
+        let has = |text: &str, name: &str| text.contains(&format!("<property name=\"{name}\""));
+        for metric in Metric::ALL.iter().filter(|metric| !metric.name.ends_with("goodput")) {
+            let names = [metric.name.to_owned(), format!("{}_percent", metric.name), format!("mean_{}", metric.name)];
+            assert!(names.iter().any(|name| has(of_suite, name)), "{metric:?}");
+            assert_eq!(has(of_tests, metric.name), metric.is_rate() || metric.is_distribution(), "{metric:?}");
+        }
+    }
+
+    #[test]
     fn a_dataset_may_be_one_test() {
         for (run, counts, found) in [
             (vec![made()], "tests=\"1\" skipped=\"0\" errors=\"0\" failures=\"0\"", "classname=\"sobench\" time=\"2.000000\"/>"),
@@ -247,6 +277,6 @@ mod tests {
         let long = "x".repeat(5000);
         let run = [Made { verdict: Verdict::Invalid { reason: Reason::Choice }, text: &long, ..made() }];
         let file = rendered(&run, JunitPer::Case);
-        assert!(file.contains("xx… (5008 bytes)</failure>") && file.len() < 4000, "{file}");
+        assert!(file.contains("xx… (5008 bytes)</failure>") && file.len() < 9000, "{file}");
     }
 }

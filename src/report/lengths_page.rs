@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 use super::text::figure;
 use super::view::View;
 use crate::metrics::Sample;
-use crate::metrics::stats::Summary;
 use crate::render::{self, Block, Chart, Charts, Document, Table};
+use crate::statistics::Summary;
 
 /// Bars of a histogram.
 const BARS: usize = 40;

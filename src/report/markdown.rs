@@ -2,13 +2,13 @@
 //! trusted.
 
 use super::conditions::{lines, note_text, notes};
-use super::tables::{is_judged, rates};
+use super::tables::{all_metrics, is_judged, rates};
 use super::text::figure;
 use super::{Report, by_arm, client_sentence};
 use crate::metrics::excerpt::{Excerpt, Group};
-use crate::metrics::stats::Rate;
 use crate::printable::printable;
 use crate::render::{self, Block, Cell, Document, Table, Text};
+use crate::statistics::Rate;
 
 /// The most characters of a name, and of an example of an answer.
 const NAME_MAX_CHARS: usize = 80;
@@ -43,6 +43,7 @@ fn document(report: &Report) -> Document {
         page.paragraph(Text::default().strong("Client:").plain(format!(" {}", client_sentence(part))));
     }
     add_notes(&mut page, report);
+    page.push(Block::Details { summary: "All metrics".to_owned(), blocks: vec![Block::Table(all_metrics(&report.metrics))] });
     let facts = lines(report).into_iter().map(|(name, known)| (name.to_owned(), known)).collect();
     page.push(Block::Details { summary: "What ran".to_owned(), blocks: vec![Block::Facts(facts)] });
     page

@@ -9,8 +9,8 @@ use super::view::View;
 use crate::metrics::Answers;
 use crate::metrics::LatencyMetric;
 use crate::metrics::latency::RequestLatency;
-use crate::metrics::stats::percentile;
 use crate::render::axis::round_step;
+use crate::statistics::percentile;
 
 /// The widest line.
 const WIDTH: usize = 80;

@@ -6,10 +6,11 @@ use crate::case::Arm;
 use crate::metrics::LatencyMetric;
 use crate::metrics::excerpt::{Excerpt, Group};
 use crate::metrics::quality::Quality;
-use crate::metrics::stats::{Percentile, Rate, Summary};
-use crate::metrics::{Answers, ArmMetrics};
+use crate::metrics::registry;
+use crate::metrics::{Answers, ArmMetrics, Metrics};
 use crate::printable::printable;
 use crate::render::{Document, Table};
+use crate::statistics::{Percentile, Rate, Summary};
 use crate::verdict::NotScored;
 
 /// The width of a column of names of groups.
@@ -44,6 +45,7 @@ pub(crate) fn add_all(page: &mut Document, report: &Report) {
     page.titled_table("By dataset of the mix", parts(report));
     page.titled_table(certainty::TITLE, certainty::table(report));
     add_client(page, report);
+    page.titled_table("Other metrics", other_metrics(report));
     super::client::add(page, report, if report.shards.is_empty() { CLIENT } else { WORST_CLIENT });
     page.titled_table("The shards, each with its client", super::shards::table(&report.shards));
     if let Some(load) = &report.load {
@@ -225,6 +227,20 @@ fn add_reasoning(page: &mut Document, report: &Report) {
     ]));
     let (answers, alone) = (reasoning.answers, reasoning.without_answer);
     page.paragraph(format!("answers with reasoning: {answers}, without anything behind it: {alone}"));
+}
+
+/// Metrics that no other table of the console has.
+fn other_metrics(report: &Report) -> Option<Table> {
+    metrics_table(&report.metrics, registry::Page::Console).if_any()
+}
+
+/// Every metric that has a value.
+pub(crate) fn all_metrics(metrics: &Metrics) -> Table {
+    metrics_table(metrics, registry::Page::Whole)
+}
+
+fn metrics_table(metrics: &Metrics, page: registry::Page) -> Table {
+    Table::new(registry::ROW_COLUMNS, 1).words(2).with_rows(registry::rows(metrics, page))
 }
 
 /// A line for each summary.

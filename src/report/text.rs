@@ -7,9 +7,9 @@ use std::fmt::Write as _;
 
 use super::{Report, conditions, tables};
 use crate::metrics::Answers;
-use crate::metrics::stats::{Percentile, Summary};
 use crate::metrics::{LatencyMetric, QueueMetric};
 use crate::render::{self, Block, Document};
+use crate::statistics::{Percentile, Summary};
 
 /// The width of vLLM's block, and of every heading.
 const BLOCK_WIDTH: usize = 50;

@@ -52,7 +52,7 @@ fn tables_comments_and_tests_agree_with_the_result() {
     let table = report(&run.log, &["--format", "csv"]);
     let lines: Vec<&str> = table.stdout.split("\r\n").filter(|line| !line.is_empty()).collect();
     assert_eq!(lines.len(), 1 + REQUESTS, "{}", table.stdout);
-    assert_eq!(lines[0], sobench::report::csv::COLUMNS.join(","));
+    assert!(lines[0].starts_with(&sobench::report::csv::COLUMNS.join(",")), "{}", lines[0]);
     let is_right = |line: &&&str| line.contains(",constrained,json,") && line.contains(",valid,");
     assert_eq!(lines.iter().filter(is_right).count(), valid);
 

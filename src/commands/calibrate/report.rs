@@ -1,8 +1,8 @@
 //! The page of `sobench calibrate`.
 
 use crate::commands::calibrate::{Calibration, FLOOR, Load, Measured, Row};
-use crate::metrics::stats::percentile;
 use crate::render::{Document, Table};
+use crate::statistics::percentile;
 
 /// The heads of the table; the first two columns hold words.
 const COLUMNS: [&str; 11] = [

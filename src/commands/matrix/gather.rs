@@ -1,7 +1,10 @@
-//! What runs come to, put together: repeats are pooled, constrained requests are paired with their controls. Knows no server.
+//! What runs come to, put together: repeats are pooled, constrained requests are paired with their controls.
+
+mod pooled;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use self::pooled::{added, summary, values_of};
 use super::order::Step;
 use crate::commands::bench::run::{Finished, FirstUse, Past};
 use crate::commands::matrix::options::{AtOnce, How, MatrixOptions, Order};
@@ -15,11 +18,13 @@ use crate::exit_codes::NOT_KEPT;
 use crate::metrics::cold_load::COLD_TAG;
 use crate::metrics::knee::knee;
 use crate::metrics::overhead::Overhead;
-use crate::metrics::stats::{Rate, Summary};
+use crate::metrics::pooled::Pooled;
+use crate::metrics::registry::{Metric, RequestValues, Values, latencies, rates, totals};
 use crate::metrics::{Sample, cold};
 use crate::notice::{MatrixNotice, Notice};
 use crate::record::{Engine, RunRecord};
 use crate::runlog::RunLog;
+use crate::statistics::{Rate, Summary};
 
 /// The tail that tables show.
 const TAIL: [f64; 1] = [99.0];
@@ -29,29 +34,31 @@ const INTERRUPTED: &str = "interrupted";
 
 /// What one run brought.
 pub(super) struct Seen {
-    requests: Vec<Timed>,
+    requests: Vec<RequestOfRun>,
+    /// The values of each pooled metric, by answer.
+    pooled: Vec<(&'static Metric, Pooled)>,
     cold_ttft_ms: Vec<f64>,
     warm_ttft_ms: Vec<f64>,
     /// Constraints that the server was sent by now, as fingerprints.
     pub(super) sent: HashSet<String>,
 }
 
-/// One answer's latencies, in milliseconds.
-#[derive(Clone, Copy)]
-struct Timed {
+/// What one request is in every distribution.
+struct RequestOfRun {
     case: usize,
-    ttft_ms: Option<f64>,
-    tpot_ms: Option<f64>,
-    e2el_ms: Option<f64>,
+    answered: bool,
+    values: RequestValues,
 }
 
-/// A run with its own sums.
+/// A run with its own metrics.
 struct Done {
     repeat: usize,
     seen: Seen,
     duration_s: f64,
-    answers: Sums,
-    rates: Rates,
+    requests: usize,
+    values: Values,
+    /// Requests that were valid and met every objective.
+    within: Option<Rate>,
     first_use: Option<FirstUse>,
     record: RunRecord,
     /// The engine with what it did.
@@ -60,30 +67,13 @@ struct Done {
     is_distrusted: bool,
 }
 
-/// Answers, output tokens and valid answers, each per second of the run; `None` where it is not known.
-#[derive(Clone, Copy, Default)]
-struct Sums {
-    requests_per_s: Option<f64>,
-    tokens_per_s: Option<f64>,
-    valid_per_s: Option<f64>,
-}
-
-/// Rates of one run, to be added up over repeats.
-#[derive(Clone, Copy, Default)]
-struct Rates {
-    requests: usize,
-    correct: Option<Rate>,
-    compliance: Option<Rate>,
-    coverage: Option<Rate>,
-    control: Option<Rate>,
-    within: Option<Rate>,
-}
-
 /// The runs of one line of the table.
 #[derive(Default)]
 struct Cell {
     constrained: Vec<Done>,
     control: Vec<Done>,
+    /// The values of each pooled metric in all constrained runs, by answer.
+    pooled: Vec<(&'static Metric, Pooled)>,
     failures: Vec<String>,
 }
 
@@ -115,14 +105,15 @@ impl Seen {
                 cold::ttfts(&new, options, &known).0
             }
         };
-        let answers = samples.iter().filter(|it| it.outcome().is_answer());
-        let timed = answers.map(|sample| {
-            let latency = sample.latency(options);
-            Timed { case: sample.case_index(), ttft_ms: latency.ttft_ms, tpot_ms: latency.tpot_ms, e2el_ms: latency.e2el_ms }
-        });
-        let requests = timed.collect();
+        let request = |sample: &Sample<'_>| RequestOfRun {
+            case: sample.case_index(),
+            answered: sample.outcome().is_answer(),
+            values: RequestValues::new(sample, options),
+        };
+        let requests = samples.iter().map(request).collect();
+        let pooled = Metric::ALL.iter().filter_map(|metric| Some((*metric, metric.pooled(&samples, options)?))).collect();
         let sent = &cold::fingerprints(&samples) | &known;
-        Self { requests, cold_ttft_ms, warm_ttft_ms, sent }
+        Self { requests, pooled, cold_ttft_ms, warm_ttft_ms, sent }
     }
 }
 
@@ -133,33 +124,18 @@ impl Gathered {
     }
 
     /// A run that did what it should.
-    pub(super) fn ran(&mut self, step: &Step, seen: Seen, finished: &Finished, about: MatrixRun) {
+    pub(super) fn ran(&mut self, step: &Step, mut seen: Seen, finished: &Finished, about: MatrixRun) {
         let report = &finished.report;
-        let (metrics, quality) = (&report.metrics, &report.metrics.quality);
-        let throughput = &metrics.overall.throughput;
-        let duration_s = metrics.duration_ns as f64 / 1e9;
-        let within = throughput.valid_goodput.and_then(|rate| {
-            // The figure is this count over that time.
-            let good = (rate * duration_s).round() as usize;
-            Rate::of(good, metrics.overall.requests - metrics.overall.cancelled - metrics.said.not_sent)
-        });
+        let (metrics, overall) = (&report.metrics, &report.metrics.overall);
+        let sent = overall.requests - overall.cancelled - metrics.said.not_sent;
+        let pooled = std::mem::take(&mut seen.pooled);
         let done = Done {
             repeat: step.repeat,
             seen,
-            duration_s,
-            answers: Sums {
-                requests_per_s: throughput.request_throughput,
-                tokens_per_s: throughput.output_throughput,
-                valid_per_s: throughput.valid_throughput,
-            },
-            rates: Rates {
-                requests: metrics.overall.requests,
-                correct: quality.correct_rate,
-                compliance: quality.compliance,
-                coverage: quality.coverage,
-                control: quality.control_rate,
-                within,
-            },
+            duration_s: metrics.duration_ns as f64 / 1e9,
+            requests: overall.requests,
+            within: overall.throughput.counts.valid_good.and_then(|good| Rate::of(good as usize, sent)),
+            values: metrics.values.clone(),
             first_use: finished.first_use,
             record: report.record.clone(),
             engine: report.engine.clone(),
@@ -174,7 +150,10 @@ impl Gathered {
         self.is_lost |= finished.saved.is_err() || finished.log_failure.is_some() || !finished.write_failures.is_empty();
         let cell = self.cells.entry(place(step)).or_default();
         match step.treatment {
-            Treatment::Constrained => cell.constrained.push(done),
+            Treatment::Constrained => {
+                cell.add_pooled(pooled);
+                cell.constrained.push(done);
+            }
             Treatment::Control => cell.control.push(done),
         }
         self.runs.push(MatrixRun { distrust: finished.distrust(), ..about });
@@ -193,6 +172,16 @@ impl Gathered {
         };
         self.cells.entry(place(step)).or_default().failures.push(words);
         self.runs.push(MatrixRun { failure: Some(reason), ..about });
+    }
+}
+
+impl Cell {
+    fn add_pooled(&mut self, of_run: Vec<(&'static Metric, Pooled)>) {
+        if self.pooled.is_empty() {
+            self.pooled = of_run;
+        } else {
+            self.pooled.iter_mut().zip(of_run).for_each(|((_, own), (_, other))| own.merge(&other));
+        }
     }
 }
 
@@ -257,22 +246,22 @@ fn fate(plan: &MatrixOptions, gathered: &Gathered, place: (usize, usize, usize))
 fn figures(plan: &MatrixOptions, cell: &Cell) -> Option<Figures> {
     let runs = &cell.constrained;
     let first = runs.first()?;
-    let pooled = |of: fn(&Timed) -> Option<f64>| Summary::of(values(runs, of), &TAIL);
+    let values = values_of(runs, &cell.control, &cell.pooled);
     let (cold_from, [cold_ttft_ms, warm_ttft_ms]) = uses(runs);
     let engine = first.engine.as_ref();
     Some(Figures {
         runs: runs.len(),
-        requests: runs.iter().map(|run| run.rates.requests).sum(),
-        correct_rate: added(runs, |rates| rates.correct),
-        compliance: added(runs, |rates| rates.compliance),
-        coverage: added(runs, |rates| rates.coverage),
-        valid_within_objectives: added(runs, |rates| rates.within),
-        ttft_ms: pooled(|it| it.ttft_ms),
-        tpot_ms: pooled(|it| it.tpot_ms),
-        e2el_ms: pooled(|it| it.e2el_ms),
-        request_throughput: per_second(runs, |sums| sums.requests_per_s),
-        output_throughput: per_second(runs, |sums| sums.tokens_per_s),
-        valid_throughput: per_second(runs, |sums| sums.valid_per_s),
+        requests: runs.iter().map(|run| run.requests).sum(),
+        correct_rate: values.rate(&rates::CORRECT_RATE),
+        compliance: values.rate(&rates::COMPLIANCE),
+        coverage: values.rate(&rates::COVERAGE),
+        valid_within_objectives: added(runs, |run| run.within),
+        ttft_ms: summary(&values, &latencies::TTFT),
+        tpot_ms: summary(&values, &latencies::TPOT),
+        e2el_ms: summary(&values, &latencies::E2EL),
+        request_throughput: values.number(&totals::REQUEST_THROUGHPUT),
+        output_throughput: values.number(&totals::OUTPUT_THROUGHPUT),
+        valid_throughput: values.number(&totals::VALID_THROUGHPUT),
         cold_ttft_ms,
         warm_ttft_ms,
         cold_from,
@@ -280,6 +269,7 @@ fn figures(plan: &MatrixOptions, cell: &Cell) -> Option<Figures> {
         distrusted_runs: runs.iter().chain(&cell.control).filter(|run| run.is_distrusted).count(),
         server_version: first.record.server.version.clone(),
         engine: engine.map(|it| it.version.as_ref().map_or_else(|| it.name.clone(), |version| format!("{} {version}", it.name))),
+        metrics: values,
     })
 }
 
@@ -302,45 +292,31 @@ fn control(plan: &MatrixOptions, cell: &Cell) -> Option<Control> {
     let runs = &cell.control;
     runs.first()?;
     let seed = seed(plan);
-    let overhead = |of: fn(&Timed) -> Option<f64>| Overhead::of(&pairs(cell, of), seed);
+    let values = values_of(runs, runs, &[]);
+    let overhead = |metric: &Metric| Overhead::of(&pairs(cell, metric), seed);
     Some(Control {
         runs: runs.len(),
-        requests: runs.iter().map(|run| run.rates.requests).sum(),
-        control_rate: added(runs, |rates| rates.control),
-        ttft_ms: Summary::of(values(runs, |it| it.ttft_ms), &TAIL),
-        tpot_ms: Summary::of(values(runs, |it| it.tpot_ms), &TAIL),
-        output_throughput: per_second(runs, |sums| sums.tokens_per_s),
-        ttft_overhead: overhead(|it| it.ttft_ms),
-        tpot_overhead: overhead(|it| it.tpot_ms),
+        requests: runs.iter().map(|run| run.requests).sum(),
+        control_rate: values.rate(&rates::CONTROL_RATE),
+        ttft_ms: summary(&values, &latencies::TTFT),
+        tpot_ms: summary(&values, &latencies::TPOT),
+        output_throughput: values.number(&totals::OUTPUT_THROUGHPUT),
+        ttft_overhead: overhead(&latencies::TTFT),
+        tpot_overhead: overhead(&latencies::TPOT),
     })
 }
 
 /// The same request with and without its constraint, in the same repeat, where both have a value.
-fn pairs(cell: &Cell, of: fn(&Timed) -> Option<f64>) -> Vec<Vec<(f64, f64)>> {
+fn pairs(cell: &Cell, metric: &Metric) -> Vec<Vec<(f64, f64)>> {
+    let value = |request: &RequestOfRun| request.values.value(metric).filter(|_| request.answered);
     let of_run = |run: &Done| {
         let control = cell.control.iter().find(|control| control.repeat == run.repeat)?;
-        let by_case: HashMap<usize, f64> = control.seen.requests.iter().filter_map(|it| Some((it.case, of(it)?))).collect();
-        let pair = |it: &Timed| Some((of(it)?, *by_case.get(&it.case)?));
+        let of_control = control.seen.requests.iter();
+        let by_case: HashMap<usize, f64> = of_control.filter_map(|request| Some((request.case, value(request)?))).collect();
+        let pair = |request: &RequestOfRun| Some((value(request)?, *by_case.get(&request.case)?));
         Some(run.seen.requests.iter().filter_map(pair).collect())
     };
     cell.constrained.iter().filter_map(of_run).collect()
-}
-
-fn values(runs: &[Done], of: fn(&Timed) -> Option<f64>) -> Vec<f64> {
-    runs.iter().flat_map(|run| &run.seen.requests).filter_map(of).collect()
-}
-
-/// The rate over all runs; `None` where one does not know it.
-fn added(runs: &[Done], of: fn(&Rates) -> Option<Rate>) -> Option<Rate> {
-    let rates: Vec<Rate> = runs.iter().map(|run| of(&run.rates)).collect::<Option<_>>()?;
-    Rate::of(rates.iter().map(|rate| rate.hits).sum(), rates.iter().map(|rate| rate.of).sum())
-}
-
-/// Over the time of all runs; `None` where one does not know its own.
-fn per_second(runs: &[Done], of: fn(&Sums) -> Option<f64>) -> Option<f64> {
-    let whole: f64 = runs.iter().map(|run| run.duration_s).sum();
-    let counts: Vec<f64> = runs.iter().map(|run| Some(of(&run.answers)? * run.duration_s)).collect::<Option<_>>()?;
-    (whole > 0.0).then(|| counts.iter().sum::<f64>() / whole)
 }
 
 fn knees(plan: &MatrixOptions, rows: &[Row]) -> Vec<KneeRow> {

@@ -24,13 +24,13 @@ use crate::metrics::excerpt::Group;
 use crate::metrics::holding::runs_away;
 use crate::metrics::ledger::Ledger;
 use crate::metrics::quality::{Quality, is_correct};
-use crate::metrics::stats::Rate;
 use crate::metrics::{Judged, Sample, Tokens};
 use crate::notice::{Notice, as_sentences};
 use crate::observation::{Observation, Outcome, Timing};
 use crate::output_format::OutputFormat;
 use crate::render::text;
 use crate::shutdown::Shutdown;
+use crate::statistics::Rate;
 use crate::verdict::{NotScored, Verdict};
 
 /// Judges stored answers again.

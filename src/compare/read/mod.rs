@@ -1,4 +1,4 @@
-//! Bytes of a file to runs: sobench's results and baselines, and the result files of vLLM's two tools. Knows no file system.
+//! Bytes of a file to runs: sobench's results and baselines, and the result files of vLLM's two tools.
 
 mod baseline;
 mod raw;
@@ -12,10 +12,10 @@ pub use runlog::{of_log, of_metrics};
 use serde_json::{Map, Value};
 
 use self::raw::Raw;
-use super::metric::{Metric, Plain};
 use super::side::{FileKind, Run};
 use crate::error::{Error, Result};
 use crate::input::json::Repeated;
+use crate::metrics::registry::{Figure, totals};
 use crate::nan::without_nan;
 
 /// The most runs that one file may hold (`--append-result` writes a line each).
@@ -94,7 +94,7 @@ fn too_much(file: &str, what: &str, limit: usize) -> Error {
 
 /// The figures at the top of a result, by the names that metrics have.
 fn figures(rest: &Map<String, Value>) -> std::collections::BTreeMap<String, f64> {
-    let named = |(key, value): (&String, &Value)| Some((Metric::parse(key).ok()?.to_string(), number(value)?));
+    let named = |(key, value): (&String, &Value)| Some((Figure::parse(key).ok()?.to_string(), number(value)?));
     rest.iter().filter_map(named).collect()
 }
 
@@ -114,7 +114,7 @@ fn spelt(value: &Value) -> Option<String> {
 
 /// vLLM's tools count chunks where their key says tokens.
 fn chunks_are_no_tokens(figures: &mut std::collections::BTreeMap<String, f64>) {
-    if let Some(chunks) = figures.remove(Plain::MaxTokens.name()) {
-        figures.insert(Plain::MaxChunks.name().to_owned(), chunks);
+    if let Some(chunks) = figures.remove(totals::MAX_OUTPUT_TOKENS.name) {
+        figures.insert(totals::MAX_OUTPUT_CHUNKS.name.to_owned(), chunks);
     }
 }

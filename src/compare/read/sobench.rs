@@ -1,17 +1,16 @@
-//! sobench's own result (`report::json`), with or without the requests. Knows no other tool's file.
+//! sobench's own result (`report::json`), with or without the requests.
 
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::raw::{Output, Raw};
 use super::{figures, number};
-use crate::compare::metric::{Flow, Plain, RateName};
-use crate::compare::side::{Answer, FileKind, Gaps, Request, Run, SavedMean, Share};
+use crate::compare::side::{Answer, FileKind, Gaps, Request, Run};
 use crate::enforcement::State;
 use crate::error::{Error, Result};
-use crate::metrics::LatencyMetric;
 use crate::metrics::client::ClientVerdict;
 use crate::metrics::quality::ENDED_BY_ITSELF;
+use crate::metrics::registry::{self, Kind, RequestValues, Values, latencies, rates};
 use crate::record::RunRecord;
 use crate::verdict::{NotScored, Reason, Verdict};
 
@@ -24,48 +23,15 @@ struct Own {
     #[serde(default)]
     partial: bool,
     client: Option<OwnClient>,
-    quality: OwnQuality,
-    overall: OwnOverall,
+    /// `None` in results of sobench before it wrote every metric by its name: they have the next two alone.
+    metrics: Option<Values>,
+    quality: Value,
+    overall: Value,
 }
 
 #[derive(Deserialize)]
 struct OwnClient {
     verdict: ClientVerdict,
-}
-
-#[derive(Deserialize)]
-struct OwnQuality {
-    correct_rate: Option<Share>,
-    compliance: Option<Share>,
-    coverage: Option<Share>,
-    control_rate: Option<Share>,
-    vllm: OwnVllm,
-}
-
-#[derive(Deserialize)]
-struct OwnVllm {
-    correct_rate: Option<Share>,
-}
-
-#[derive(Deserialize)]
-struct OwnOverall {
-    throughput: OwnThroughput,
-    latency: OwnLatency,
-}
-
-#[derive(Deserialize)]
-struct OwnThroughput {
-    valid_throughput: Option<f64>,
-    valid_goodput: Option<f64>,
-    max_output_chunks_per_s: Option<f64>,
-}
-
-#[derive(Deserialize)]
-struct OwnLatency {
-    ttft_ms: SavedMean,
-    tpot_ms: SavedMean,
-    itl_ms: SavedMean,
-    e2el_ms: SavedMean,
 }
 
 pub(super) fn read(file: &str, mut raw: Raw) -> Result<Run> {
@@ -74,46 +40,37 @@ pub(super) fn read(file: &str, mut raw: Raw) -> Result<Run> {
             .hint("make it again from its run log, with sobench report --format json, or run the benchmark again")
     })?;
     let requests_of = raw.rest.get("num_prompts").and_then(Value::as_u64).and_then(|count| usize::try_from(count).ok());
-    let throughput = &own.overall.throughput;
-    let extra = [
-        (Flow::Valid.name(), throughput.valid_throughput),
-        (Plain::ValidGoodput.name(), throughput.valid_goodput),
-        (Plain::MaxChunks.name(), throughput.max_output_chunks_per_s),
-    ];
-    let mut figures = figures(&raw.rest);
-    figures.extend(extra.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
-    let count = |rate: RateName| {
-        let quality = &own.quality;
-        let share = match rate {
-            RateName::Correct => quality.correct_rate,
-            RateName::Compliance => quality.compliance,
-            RateName::Coverage => quality.coverage,
-            RateName::Control => quality.control_rate,
-            RateName::Vllm => quality.vllm.correct_rate,
-        };
-        share.filter(|share| share.hits <= share.of).map(|share| (rate, share))
-    };
-    let mean = |series: LatencyMetric| {
-        let latency = &own.overall.latency;
-        let mean = match series {
-            LatencyMetric::Ttft => latency.ttft_ms,
-            LatencyMetric::Tpot => latency.tpot_ms,
-            LatencyMetric::Itl => latency.itl_ms,
-            LatencyMetric::E2el => latency.e2el_ms,
-        };
-        (series, mean)
-    };
     let distrusted = own.client.as_ref().is_some_and(|client| client.verdict == ClientVerdict::DoNotTrust);
-    Ok(Run {
+    let mut run = Run {
         file: file.to_owned(),
         kind: FileKind::SobenchResult,
         conditions: own.record.conditions(requests_of.unwrap_or_else(|| own.record.own_requests())),
         duration_s: raw.rest.get("duration").and_then(number),
-        figures,
-        means: LatencyMetric::ALL.into_iter().map(mean).collect(),
-        counts: RateName::ALL.into_iter().filter_map(count).collect(),
+        figures: figures(&raw.rest),
+        means: Default::default(),
+        counts: Default::default(),
         notices: notices(&own.record, own.partial, distrusted),
-        requests: requests(raw),
+        requests: None,
+    };
+    run.set_values(&own.metrics.unwrap_or_else(|| values_by_part(&own.quality, &own.overall)));
+    run.requests = requests(raw);
+    Ok(run)
+}
+
+/// The metrics of a result that has them in its parts alone, each under its name.
+fn values_by_part(quality: &Value, overall: &Value) -> Values {
+    let latency = &overall["latency"];
+    Values::from_fn(|metric| {
+        let name = metric.name;
+        let found = match metric.kind {
+            Kind::Rate { .. } if *metric == rates::VLLM_CORRECT_RATE => &quality["vllm"]["correct_rate"],
+            Kind::Rate { .. } => &quality[name],
+            Kind::Distribution { .. } | Kind::Pooled(_) => {
+                [latency, &latency["reasoning"]].map(|part| &part[name])[usize::from(latency[name].is_null())]
+            }
+            Kind::PerSecond(_) | Kind::Total(_) => &overall["throughput"][name],
+        };
+        registry::Value::read(metric, found)
     })
 }
 
@@ -169,17 +126,19 @@ fn request(output: Output, error: Option<String>, [ttft_s, e2el_s, sent_s]: [Opt
         _ => None,
     };
     let words = error.unwrap_or_else(|| verdict.as_ref().map(words).unwrap_or_default());
+    let mut values = RequestValues::default();
+    values.set_correct(output.correctness);
+    values.set_hit(&rates::VLLM_CORRECT_RATE, output.vllm_correctness);
+    values.set_hit(&rates::COMPLIANCE, complied);
+    values.set_hit(&rates::COVERAGE, (taken_up || came_there).then_some(taken_up));
+    for (metric, seconds) in [(&latencies::TTFT, ttft_s), (&latencies::TPOT, tpot_s), (&latencies::E2EL, e2el_s)] {
+        values.set_value(metric, seconds.map(|seconds| seconds * MS_PER_S));
+    }
     Request {
         case: output.case,
         arm: output.arm,
-        correct: output.correctness,
-        vllm_correct: output.vllm_correctness,
-        complied,
-        accepted: (taken_up || came_there).then_some(taken_up),
         answered,
-        ttft_ms: ttft_s.map(|it| it * MS_PER_S),
-        tpot_ms: tpot_s.map(|it| it * MS_PER_S),
-        e2el_ms: e2el_s.map(|it| it * MS_PER_S),
+        values,
         gaps: Gaps::Each(itls.into_iter().map(|it| it * MS_PER_S).collect()),
         sent_s,
         input_tokens: output.tokens.input,

@@ -1,5 +1,5 @@
 //! Result files of `vllm bench serve --save-result [--save-detailed]` and of `benchmark_serving_structured_output.py` (vLLM 0.6.4 to
-//! 0.33). Knows no other tool's file.
+//! 0.33).
 //!
 //! Both keep seconds, and 0 where a request failed. The script's `correct_rate(%)` comes of its own formula, which looks at no
 //! schema: it is read as `vllm_correct_rate`, never as a correct rate. The script saves no instants, so that its throughput has no
@@ -9,8 +9,8 @@ use serde_json::{Map, Value};
 
 use super::raw::Raw;
 use super::{chunks_are_no_tokens, figures, number, spelt};
-use crate::compare::metric::{Metric, RateName};
 use crate::compare::side::{Answer, FileKind, Gaps, Request, Run};
+use crate::metrics::registry::{RequestValues, latencies, rates};
 use crate::record::condition::{Conditions, Field, NONE};
 
 const MS_PER_S: f64 = 1000.0;
@@ -18,8 +18,8 @@ const MS_PER_S: f64 = 1000.0;
 pub(super) fn read(file: &str, raw: Raw, kind: FileKind) -> Run {
     let mut figures = figures(&raw.rest);
     chunks_are_no_tokens(&mut figures);
-    if let Some(rate) = figures.remove(&Metric::Rate(RateName::Correct).to_string()) {
-        figures.insert(RateName::Vllm.name().to_owned(), rate);
+    if let Some(rate) = figures.remove(rates::CORRECT_RATE.name) {
+        figures.insert(rates::VLLM_CORRECT_RATE.name.to_owned(), rate);
     }
     Run {
         file: file.to_owned(),
@@ -90,14 +90,16 @@ fn requests(raw: Raw) -> Option<Vec<Request>> {
         let output = raw.outputs.as_ref().map(|outputs| &outputs[place]);
         let generated = raw.generated_texts.as_ref().and_then(|texts| texts.get(place).cloned().flatten());
         let vllm_correct = output.and_then(|output| output.correctness);
+        let mut values = RequestValues::default();
+        values.set_hit(&rates::VLLM_CORRECT_RATE, vllm_correct);
+        for (metric, seconds) in [(&latencies::TTFT, ttft_s), (&latencies::TPOT, tpot_s), (&latencies::E2EL, last_s)] {
+            values.set_value(metric, seconds.map(|seconds| seconds * MS_PER_S));
+        }
         Request {
             case: None,
             arm: None,
-            vllm_correct,
             answered,
-            ttft_ms: ttft_s.map(|it| it * MS_PER_S),
-            tpot_ms: tpot_s.map(|it| it * MS_PER_S),
-            e2el_ms: last_s.map(|it| it * MS_PER_S),
+            values,
             gaps: Gaps::Each(itls.into_iter().map(|it| it * MS_PER_S).collect()),
             sent_s: at(&raw.start_times, place).map(|sent_s| sent_s - origin_s),
             input_tokens: tokens(&raw.input_lens),

@@ -5,16 +5,16 @@ mod charts;
 
 use super::breakdown;
 use super::conditions::{lines, note_text, notes};
-use super::tables::{is_judged, rates};
+use super::tables::{all_metrics, is_judged, rates};
 use super::text::figure;
 use super::view::View;
 use super::{Report, by_arm, client_sentence};
 use crate::error::Result;
 use crate::metrics::client::ClientVerdict;
 use crate::metrics::excerpt::Group;
-use crate::metrics::stats::Rate;
 use crate::printable::printable;
 use crate::render::{self, Block, Document, Table, Tone};
+use crate::statistics::Rate;
 
 /// What this page has beyond others. Cases fold open without a script, and a filter is a choice among radio buttons.
 const STYLE: &str = "
@@ -73,6 +73,8 @@ fn document(view: &View<'_>) -> Result<Document> {
     add_parts(&mut page, "By tag", breakdown::by_tag(view));
     page.heading("Failing cases");
     page.push(Block::Html(cases::markup(view)?));
+    page.heading("All metrics");
+    page.table(all_metrics(&report.metrics));
     add_conditions(&mut page, report);
     Ok(page)
 }

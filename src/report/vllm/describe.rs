@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::metrics::stats::Summary;
+use crate::statistics::Summary;
 
 /// pandas' percentiles.
 const QUARTILES: [f64; 3] = [25.0, 50.0, 75.0];

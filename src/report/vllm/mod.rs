@@ -22,9 +22,9 @@ use super::view::View;
 use crate::metrics::LatencyMetric;
 use crate::metrics::latency::{RequestLatency, chunk_gaps_ms};
 use crate::metrics::quality::is_correct;
-use crate::metrics::stats::Summary;
 use crate::metrics::{MetricsOptions, Sample};
 use crate::observation::failure_words;
+use crate::statistics::Summary;
 
 const MS_PER_S: f64 = 1000.0;
 const NS_PER_S: f64 = 1e9;

@@ -7,11 +7,11 @@
 use super::{Column, Document, answered};
 use crate::case::Prompt;
 use crate::metrics::QueueMetric;
-use crate::metrics::stats::Summary;
 use crate::metrics::{Answers, Sample};
 use crate::report::json;
 use crate::report::load::add_ramp_settings;
 use crate::report::view::View;
+use crate::statistics::Summary;
 
 /// The columns that only `--save-detailed` keeps. `latencies` and `queue_times` are not among them: vLLM forgot them, and readers have
 /// come to find them there.

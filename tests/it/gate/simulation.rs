@@ -7,12 +7,13 @@
 
 use sobench::case::Arm;
 use sobench::compare::Gate;
-use sobench::compare::draw::{Random, resamples_for};
 use sobench::compare::gate::{Undecided, level, ruled};
 use sobench::compare::measure::Resampling;
 use sobench::compare::rules::Change;
 use sobench::compare::side::{FileKind, Gaps, Request, Run, Side};
+use sobench::metrics::registry::{RequestValues, latencies, rates};
 use sobench::record::condition::Field;
+use sobench::statistics::bootstrap::{RandomSource, SplitMix, resamples_for};
 
 /// What was made worse on the second side.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -69,7 +70,7 @@ pub(crate) fn broken(setting: Setting, pair: u64) -> Vec<Change> {
 
 /// One run: the pair decides the cases, the number the rest.
 fn made_up(requests: usize, planted: Planted, pair: u64, number: u64) -> Run {
-    let mut noise = Noise(Random::new(pair.wrapping_mul(7919) + 1, number + 1));
+    let mut noise = Noise(SplitMix::new(pair.wrapping_mul(7919) + 1, number + 1));
     let speed = (BETWEEN_RUNS * noise.normal()).exp() * (1.0 + planted.latency_percent / 100.0);
     let long_wait = 0.02 * (BETWEEN_RUNS_OF_WAITS * noise.normal()).exp();
     let mean_valid = VALID * (1.0 - HARD_CASES) + VALID_IF_HARD * HARD_CASES;
@@ -88,16 +89,18 @@ fn made_up(requests: usize, planted: Planted, pair: u64, number: u64) -> Run {
         let sent_s = free_s[slot];
         free_s[slot] += e2el_ms / 1000.0;
         let valid = noise.unit() < case.valid && noise.unit() >= broken;
+        let mut values = RequestValues::default();
+        values.set_correct(Some(valid));
+        values.set_hit(&rates::COMPLIANCE, Some(valid));
+        values.set_hit(&rates::COVERAGE, Some(true));
+        for (metric, value) in [(&latencies::TTFT, ttft_ms), (&latencies::TPOT, tpot_ms), (&latencies::E2EL, e2el_ms)] {
+            values.set_value(metric, Some(value));
+        }
         all.push(Request {
             case: Some(format!("case-{place}")),
             arm: Some(Arm::Constrained),
-            correct: Some(valid),
-            complied: Some(valid),
-            accepted: Some(true),
             answered: true,
-            ttft_ms: Some(ttft_ms),
-            tpot_ms: Some(tpot_ms),
-            e2el_ms: Some(e2el_ms),
+            values,
             gaps: Gaps::Sum { n: case.tokens - 1, total_ms: e2el_ms - ttft_ms },
             sent_s: Some(sent_s),
             input_tokens: Some(100),
@@ -127,14 +130,14 @@ struct Case {
 
 impl Case {
     fn of(pair: u64, place: u64) -> Self {
-        let mut noise = Noise(Random::new(pair.wrapping_mul(104_729) + 5, place));
+        let mut noise = Noise(SplitMix::new(pair.wrapping_mul(104_729) + 5, place));
         let tokens = 20 + noise.0.below(60) as u64;
         let valid = if noise.unit() < HARD_CASES { VALID_IF_HARD } else { VALID };
         Self { tokens, weight: noise.normal(), valid }
     }
 }
 
-struct Noise(Random);
+struct Noise(SplitMix);
 
 impl Noise {
     fn unit(&mut self) -> f64 {

@@ -6,7 +6,6 @@ use crate::compare::changed::{Changed, Seen};
 use crate::compare::comparable::{Condition, Finding};
 use crate::compare::gate::{ChangeRuling, FALSE_ALARMS, LimitRuling, Ruling, Undecided};
 use crate::compare::measure::Spread;
-use crate::compare::metric::Metric;
 use crate::compare::pairing::Pairing;
 use crate::compare::rules::Unit;
 use crate::compare::side::Side;
@@ -95,10 +94,7 @@ fn figure(row: &Row) -> Value {
         ),
         _ => (None, None),
     };
-    let unit = match measured.metric {
-        Metric::Rate(_) => "pp",
-        metric => metric.unit(),
-    };
+    let unit = measured.metric.unit_of_change();
     json!({
         "first": measured.a,
         "other": measured.b,
@@ -136,8 +132,7 @@ fn changed(changed: &Changed) -> Value {
 fn change(it: &ChangeRuling) -> Value {
     let unit = match (it.rule.unit, it.rule.metric) {
         (Unit::Percent, _) => "%",
-        (Unit::Own, Metric::Rate(_)) => "pp",
-        (Unit::Own, metric) => metric.unit(),
+        (Unit::Own, metric) => metric.unit_of_change(),
     };
     json!({
         "rule": it.rule.to_string(),

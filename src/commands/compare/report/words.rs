@@ -2,10 +2,10 @@
 
 use crate::compare::gate::{ChangeRuling, Ruling};
 use crate::compare::measure::Measured;
-use crate::compare::metric::{Metric, Plain};
 use crate::compare::rules::Unit;
 use crate::compare::side::FileKind;
 use crate::compare::{Method, Row, Word};
+use crate::metrics::registry::Figure;
 
 /// The most characters of an answer that is shown.
 pub(super) const ANSWER_CHARS: usize = 160;
@@ -22,7 +22,7 @@ pub(super) fn side(place: usize) -> String {
 pub(super) fn difference(measured: &Measured) -> String {
     let Some(difference) = measured.difference else { return String::new() };
     match (measured.metric, measured.a) {
-        (Metric::Rate(_), _) => format!("{difference:+.2} pp"),
+        (metric, _) if metric.is_rate() => format!("{difference:+.2} pp"),
         (metric, Some(base)) if base > 0.0 => {
             format!("{} ({:+.1} %)", signed(metric, difference), 100.0 * difference / base)
         }
@@ -30,19 +30,14 @@ pub(super) fn difference(measured: &Measured) -> String {
     }
 }
 
-fn signed(metric: Metric, difference: f64) -> String {
-    match metric {
-        Metric::Plain(Plain::Completed | Plain::Failed | Plain::InputTokens | Plain::OutputTokens | Plain::MaxConcurrent) => {
-            format!("{difference:+.0}")
-        }
-        _ => format!("{difference:+.2}"),
-    }
+fn signed(metric: Figure, difference: f64) -> String {
+    if metric.is_count() { format!("{difference:+.0}") } else { format!("{difference:+.2}") }
 }
 
 /// The interval: rates in points, others in percent of the first value where they have that, else in their unit.
 pub(super) fn interval(row: &Row) -> String {
     match (row.measured.metric, row.interval, row.relative) {
-        (Metric::Rate(_), Some((low, high)), _) => format!("{low:+.2} to {high:+.2} pp"),
+        (metric, Some((low, high)), _) if metric.is_rate() => format!("{low:+.2} to {high:+.2} pp"),
         (_, _, Some((low, high))) => format!("{low:+.1} to {high:+.1} %"),
         (metric, Some((low, high)), None) => format!("{low:+.2} to {high:+.2} {}", metric.unit()),
         (_, None, None) => String::new(),
@@ -110,8 +105,7 @@ pub(super) fn change_interval(ruling: &ChangeRuling) -> String {
 fn unit(ruling: &ChangeRuling) -> &'static str {
     match (ruling.rule.unit, ruling.rule.metric) {
         (Unit::Percent, _) => "%",
-        (Unit::Own, Metric::Rate(_)) => "pp",
-        (Unit::Own, metric) => metric.unit(),
+        (Unit::Own, metric) => metric.unit_of_change(),
     }
 }
 

@@ -2,9 +2,9 @@
 
 use super::{ColdFrom, Comparison, Control, Fate, Figures, Load, Row};
 use crate::metrics::overhead::Overhead;
-use crate::metrics::stats::{Rate, Summary};
 use crate::printable::printable;
 use crate::render::Table;
+use crate::statistics::{Rate, Summary};
 
 /// What stands where nothing is known.
 const UNKNOWN: &str = "n/a";

@@ -15,10 +15,11 @@ use crate::error::Result;
 use crate::metrics::Slo;
 use crate::metrics::knee::Knee;
 use crate::metrics::overhead::Overhead;
-use crate::metrics::stats::{Rate, Summary};
+use crate::metrics::registry::Values;
 use crate::notice::{Notice, as_sentences};
 use crate::output_format::OutputFormat;
 use crate::render::{Document, html, markdown, text};
+use crate::statistics::{Rate, Summary};
 
 /// What the file says that it is.
 pub const FORMAT: &str = "sobench-arms";
@@ -123,6 +124,8 @@ pub struct Figures {
     pub server_version: Option<String>,
     /// The decoding engine as the server names it, with its version.
     pub engine: Option<String>,
+    /// Every metric of the runs with constraints.
+    pub metrics: Values,
 }
 
 /// Where first uses of constraints are from.

@@ -3,9 +3,9 @@
 use super::cells::{reasons, table};
 use super::{ColdFrom, Comparison, Fate, Row};
 use crate::metrics::knee::Knee;
-use crate::metrics::stats::Rate;
 use crate::printable::printable;
 use crate::render::{Document, Text};
+use crate::statistics::Rate;
 
 /// The most characters of a reason or a notice, which may quote a server.
 const REASON_CHARS: usize = 900;

@@ -7,8 +7,8 @@ use super::{
 use crate::metrics::Slo;
 use crate::metrics::knee::knee;
 use crate::metrics::overhead::Overhead;
-use crate::metrics::stats::{Rate, Summary};
 use crate::notice::Notice;
+use crate::statistics::{Rate, Summary};
 
 fn summary(n: usize, from_ms: f64) -> Summary {
     Summary::of((0..n).map(|place| from_ms + place as f64 / 10.0).collect(), &[99.0])
@@ -45,6 +45,7 @@ fn figures(hits: usize) -> Figures {
         distrusted_runs: 0,
         server_version: Some("0.33.0".to_owned()),
         engine: None,
+        metrics: crate::metrics::registry::testing::values(),
     }
 }
 

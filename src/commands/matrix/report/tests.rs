@@ -40,8 +40,12 @@ fn the_file_keeps_its_contract() {
     let file: Value = serde_json::from_str(&render(&eventful(), OutputFormat::Json).unwrap()).unwrap();
     let errors: Vec<String> = validator.iter_errors(&file).map(|it| format!("{}: {it}", it.instance_path())).collect();
     assert!(errors.is_empty(), "{}", errors.join("\n"));
+    for metric in crate::metrics::registry::Metric::ALL {
+        assert!(!file["rows"][0]["metrics"][metric.name].is_null(), "{metric:?}");
+    }
     for pointer in [
         "/extra",
+        "/rows/0/metrics/extra",
         "/about/extra",
         "/rows/0/extra",
         "/rows/0/ttft_ms/extra",

@@ -1,17 +1,14 @@
-//! Statistics of plain numbers: what a sample can say and what it cannot. Knows no request and no unit.
+//! Summaries of samples: mean, median, standard deviation, percentiles, and whether the sample is large enough for them.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use super::interval::order_interval;
-
-/// The 97.5 % point of the normal distribution, for two-sided 95 % intervals.
-const Z_95: f64 = 1.959_963_984_540_054;
+use super::order_interval::order_interval;
 
 /// How unlikely it has to be that fewer than two values lie beyond a percentile before we call the percentile carried.
 const TAIL_MISS_MAX: f64 = 0.01;
 
 /// A sample in a few numbers, in the unit of the sample. Every figure is `None` where there is no data, never zero.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// How many values there are.
     pub n: usize,
@@ -19,19 +16,19 @@ pub struct Summary {
     pub median: Option<f64>,
     /// Population standard deviation (`ddof=0`, numpy's default and so vLLM's).
     pub std: Option<f64>,
-    /// How far the mean may be off by chance: the standard error, from two values on; see [`Summary::of`] and [`Pooled`].
+    /// How far the mean may be off by chance: the standard error, from two values on; see [`Summary::of`] and `metrics::pooled`.
     pub standard_error: Option<f64>,
     pub min: Option<f64>,
     pub max: Option<f64>,
     /// In the order in which they were asked for.
     pub percentiles: Vec<Percentile>,
     /// By how much median and percentiles may be off, in percent of themselves, where there were too many values to keep.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub within_percent: Option<f64>,
 }
 
 /// One percentile, and whether the sample is large enough to speak of it.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Percentile {
     /// 0 to 100.
     pub p: f64,
@@ -46,16 +43,6 @@ pub struct Percentile {
     pub high: Option<f64>,
 }
 
-/// A share of a count in percent, with its 95 % Wilson score interval.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Rate {
-    pub percent: f64,
-    pub low_percent: f64,
-    pub high_percent: f64,
-    pub hits: usize,
-    pub of: usize,
-}
-
 impl Summary {
     /// Sums up independent `values`; percentiles outside 0 to 100 are not computed, since there is no such thing.
     ///
@@ -67,7 +54,7 @@ impl Summary {
         Self { standard_error: summary.std.map(error).filter(|_| summary.n > 1), ..summary }
     }
 
-    pub(super) fn without_error(mut values: Vec<f64>, percentiles: &[f64], independent: bool) -> Self {
+    pub(crate) fn without_error(mut values: Vec<f64>, percentiles: &[f64], independent: bool) -> Self {
         values.sort_by(f64::total_cmp);
         let sorted = values;
         let mean = mean(&sorted);
@@ -98,7 +85,7 @@ impl Percentile {
     }
 
     /// The percentile of `n` values that are not independent; `None` outside 0 to 100.
-    pub(super) fn dependent(p: f64, value: Option<f64>, n: usize) -> Option<Self> {
+    pub(crate) fn dependent(p: f64, value: Option<f64>, n: usize) -> Option<Self> {
         let needs = samples_needed(p)?;
         Some(Self { p, value, enough: n as u64 >= needs, needs, low: None, high: None })
     }
@@ -108,27 +95,6 @@ impl Percentile {
         // Display prints the shortest text that reads back as the same number, without `.0` for whole ones: Python's
         // `str(int(p)) if int(p) == p else str(p)` for every percentile between 0 and 100.
         format!("{}", self.p)
-    }
-}
-
-impl Rate {
-    /// `hits` out of `of`; `None` where there is nothing to have a share of.
-    ///
-    /// The interval is Wilson's (1927), which Brown, Cai and DasGupta, "Interval Estimation for a Binomial Proportion" (2001),
-    /// recommend: it stays within 0 to 100 and does not collapse at the ends, where a good server's rate lies.
-    pub fn of(hits: usize, of: usize) -> Option<Self> {
-        debug_assert!(hits <= of, "a share is at most the whole");
-        if of == 0 {
-            return None;
-        }
-        let (n, share, z2) = (of as f64, hits as f64 / of as f64, Z_95 * Z_95);
-        let scale = 1.0 + z2 / n;
-        let centre = (share + z2 / (2.0 * n)) / scale;
-        let half = Z_95 / scale * (share * (1.0 - share) / n + z2 / (4.0 * n * n)).sqrt();
-        // At the ends the bound is exact in theory; rounding must not turn 100 into 99.99999999999999.
-        let low = if hits == 0 { 0.0 } else { centre - half };
-        let high = if hits == of { 1.0 } else { centre + half };
-        Some(Self { percent: 100.0 * share, low_percent: 100.0 * low, high_percent: 100.0 * high, hits, of })
     }
 }
 
@@ -187,7 +153,7 @@ fn median(sorted: &[f64]) -> Option<f64> {
 }
 
 /// The `p`-th percentile by linear interpolation between order statistics: numpy's default method, and Hyndman and Fan's type 7.
-pub(crate) fn percentile(sorted: &[f64], p: f64) -> Option<f64> {
+pub fn percentile(sorted: &[f64], p: f64) -> Option<f64> {
     let last = sorted.len().checked_sub(1)?;
     let place = last as f64 * p / 100.0;
     let below = (place.floor() as usize).min(last);
@@ -307,25 +273,5 @@ mod tests {
             let percentile = Percentile { p, value: None, enough: false, needs: 0, low: None, high: None };
             assert_eq!(percentile.word(), word);
         }
-    }
-
-    #[test]
-    fn wilson_intervals_match_hand_computed_ones() {
-        assert_eq!(Rate::of(0, 0), None);
-        for (hits, of, low, high) in [
-            (0, 10, 0.0, 27.753_279_986_288_92),
-            (10, 10, 72.246_720_013_711_07, 100.0),
-            (7, 10, 39.677_814_746_114_535, 89.220_873_259_369_9),
-            (982, 1000, 97.172_674_482_949_26, 98.858_425_999_043_22),
-            (1, 1, 20.654_931_437_723_747, 100.0),
-            (81, 263, 25.528_851_987_827_423, 36.620_957_698_28),
-        ] {
-            let rate = Rate::of(hits, of).unwrap();
-            near(rate.percent, 100.0 * hits as f64 / of as f64);
-            near(rate.low_percent, low);
-            near(rate.high_percent, high);
-        }
-        assert_eq!(Rate::of(3, 3).unwrap().high_percent, 100.0);
-        assert_eq!(Rate::of(0, 3).unwrap().low_percent, 0.0);
     }
 }

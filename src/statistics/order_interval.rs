@@ -1,10 +1,9 @@
-//! Between which values of a sample a percentile of its source lies. Knows no request and no unit.
+//! Intervals of percentiles: between which order statistics of a sample a percentile of its source lies.
+
+use super::distributions::binomial_quantile;
 
 /// How much of the time the two bounds may miss, each half of it: intervals of 95 %.
 const MISS: f64 = 0.05;
-
-/// Terms of the binomial distribution below this share of the largest one do not change its sum.
-const NEGLIGIBLE: f64 = 1e-20;
 
 /// The order statistics (1 to `n`, from the smallest) between which the `p`-th percentile of the source lies, with 95 % confidence;
 /// `None` where even the sample's own end is not far enough out.
@@ -18,59 +17,9 @@ pub fn order_interval(n: usize, p: f64) -> (Option<usize>, Option<usize>) {
     if n == 0 || p <= 0.0 || p >= 100.0 || p.is_nan() {
         return (None, None);
     }
-    let terms = Binomial::new(n, p / 100.0);
-    let low = terms.first_above(MISS / 2.0);
-    let high = terms.first_above(1.0 - MISS / 2.0) + 1;
+    let low = binomial_quantile(MISS / 2.0, n, p / 100.0);
+    let high = binomial_quantile(1.0 - MISS / 2.0, n, p / 100.0) + 1;
     (Some(low).filter(|&low| low >= 1), Some(high).filter(|&high| high <= n))
-}
-
-/// The terms of a binomial distribution that are not negligible, scaled to add up to 1.
-struct Binomial {
-    /// The count that the first term is of.
-    from: usize,
-    terms: Vec<f64>,
-}
-
-impl Binomial {
-    /// From the most likely count outwards, each term from its neighbour: P(k + 1) / P(k) = (n - k) / (k + 1) * p / (1 - p). That
-    /// takes some 20 standard deviations of terms, and no factorial.
-    fn new(n: usize, chance: f64) -> Self {
-        let odds = chance / (1.0 - chance);
-        let mode = (((n + 1) as f64 * chance) as usize).min(n);
-        let mut below = Vec::new();
-        let mut term = 1.0;
-        for k in (0..mode).rev() {
-            term *= (k + 1) as f64 / ((n - k) as f64 * odds);
-            if term < NEGLIGIBLE {
-                break;
-            }
-            below.push(term);
-        }
-        let from = mode - below.len();
-        let mut terms: Vec<f64> = below.into_iter().rev().collect();
-        terms.push(1.0);
-        term = 1.0;
-        for k in mode..n {
-            term *= (n - k) as f64 / (k + 1) as f64 * odds;
-            if term < NEGLIGIBLE {
-                break;
-            }
-            terms.push(term);
-        }
-        let total: f64 = terms.iter().sum();
-        terms.iter_mut().for_each(|term| *term /= total);
-        Self { from, terms }
-    }
-
-    /// The smallest count that, with all below it, is more likely than `share`.
-    fn first_above(&self, share: f64) -> usize {
-        let mut sum = 0.0;
-        let place = self.terms.iter().position(|term| {
-            sum += term;
-            sum > share
-        });
-        self.from + place.unwrap_or(self.terms.len() - 1)
-    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,97 @@
+//! Every metric is in every output: a run in which each has a value is shown, written, compared and held to bounds.
+
+use crate::compare::rules::Limit;
+use crate::compare::{Options, Side, bounds, compare, read};
+use crate::metrics::registry::testing::{eventful_run, options};
+use crate::metrics::registry::{Figure, Metric};
+use crate::metrics::testing::with_samples;
+use crate::metrics::{LatencyMetric, Metrics, summarise};
+use crate::record::RunRecord;
+use crate::report::view::View;
+use crate::report::{Report, csv, html, json, junit, markdown, text};
+
+fn record() -> RunRecord {
+    let mut record = crate::record::testing::record();
+    record.settings.metrics = options();
+    record.settings.report.percentile_metrics = LatencyMetric::ALL.to_vec();
+    record
+}
+
+/// Shows the run to `check`.
+fn with_run<T>(check: impl FnOnce(&View<'_>) -> T) -> T {
+    with_samples(&eventful_run(), |samples| {
+        let report = Report::new(record(), summarise(samples, 2_000_000_000, &options()));
+        let answer = |place: usize| Ok(samples[place].text().to_owned());
+        check(&View { report: &report, samples, answer: &answer, resend: None })
+    })
+}
+
+fn metrics() -> Metrics {
+    with_run(|view| view.report.metrics.clone())
+}
+
+/// The metrics of which `text` has neither name nor label.
+fn missing(text: &str) -> Vec<&'static Metric> {
+    let text = text.to_lowercase();
+    let has = |metric: &Metric| text.contains(metric.name) || text.contains(&metric.label.to_lowercase());
+    Metric::ALL.iter().copied().filter(|metric| !has(metric)).collect()
+}
+
+#[test]
+fn pages_and_files_have_every_metric() {
+    with_run(|view| {
+        let report = view.report;
+        let result = serde_json::to_string(&json::render(report, false)).unwrap();
+        let mut tests = Vec::new();
+        junit::write(view, junit::JunitPer::Case, &mut tests).unwrap();
+        let tests = String::from_utf8(tests).unwrap();
+        for (page, text) in [
+            ("text", text::render(report)),
+            ("markdown", markdown::render(report)),
+            ("html", html::render(view).unwrap().replace("&#39;", "'")),
+            ("json", result),
+            ("junit", tests),
+        ] {
+            assert_eq!(missing(&text), Vec::<&Metric>::new(), "{page}");
+        }
+    });
+}
+
+/// Totals of a run are no part of a table of requests.
+#[test]
+fn tables_of_requests_have_every_metric_of_requests() {
+    let mut table = Vec::new();
+    with_run(|view| csv::write(view, &mut table)).unwrap();
+    let table = String::from_utf8(table).unwrap();
+    let header = table.lines().next().unwrap().replace("_mean_ms", "_ms");
+    let columns: Vec<&str> = header.split(',').collect();
+    let of_requests = |metric: &&Metric| metric.is_rate() || metric.is_distribution();
+    let missing: Vec<_> =
+        Metric::ALL.iter().copied().filter(of_requests).filter(|metric| !columns.contains(&metric.name)).collect();
+    assert_eq!(missing, Vec::<&Metric>::new());
+}
+
+#[test]
+fn comparisons_and_baselines_have_every_metric() {
+    let run = read::of_metrics("run", &record(), &metrics());
+    let baseline = read::write_baseline(std::slice::from_ref(&run)).unwrap();
+    assert_eq!(missing(&baseline), Vec::<&Metric>::new());
+    let back = read::runs("baseline", baseline.as_bytes()).unwrap().remove(0);
+    assert!(run.counts == back.counts && run.means == back.means);
+    let sides = ["a", "b"].map(|name| Side { name: name.to_owned(), runs: vec![run.clone()] });
+    let options = Options { level: 0.95, resamples: None, seed: 0, run_spread: 5.0, allowed: Vec::new(), changed: 0, gate: None };
+    let comparison = compare(sides.to_vec(), &options);
+    let rows: Vec<&Metric> = comparison.against[0].rows.iter().map(|row| row.measured.metric.metric).collect();
+    let missing: Vec<_> = Metric::ALL.iter().copied().filter(|metric| !rows.contains(metric)).collect();
+    assert_eq!(missing, Vec::<&Metric>::new());
+}
+
+#[test]
+fn bounds_can_be_set_on_every_metric() {
+    for metric in Metric::ALL {
+        let name = Figure::shown().into_iter().find(|figure| figure.metric == *metric).unwrap().to_string();
+        let limit = Limit::parse(&format!("{name}>=0")).unwrap();
+        let ruling = &bounds(&record(), &metrics(), &[limit])[0];
+        assert!(ruling.ruling != crate::compare::gate::Ruling::Absent, "{ruling}");
+    }
+}

@@ -1,0 +1,100 @@
+//! Shares of counts, with Wilson's score interval.
+
+use serde::{Deserialize, Serialize};
+
+use super::Z_95;
+
+/// A share of a count in percent, with its 95 % Wilson score interval.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Rate {
+    pub percent: f64,
+    pub low_percent: f64,
+    pub high_percent: f64,
+    pub hits: usize,
+    pub of: usize,
+}
+
+/// Wilson's score interval of a share (1927), as shares of 1.
+///
+/// Brown, Cai and DasGupta, "Interval Estimation for a Binomial Proportion" (2001), recommend it: it stays within 0 to 1 and does not
+/// collapse at the ends, where a good server's rate lies.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Wilson {
+    pub share: f64,
+    center: f64,
+    half: f64,
+}
+
+impl Wilson {
+    /// The interval of `hits` out of `of`, which is above 0, with the normal quantile `z`.
+    pub fn new(hits: usize, of: usize, z: f64) -> Self {
+        let (n, share, z2) = (of as f64, hits as f64 / of as f64, z * z);
+        let scale = 1.0 + z2 / n;
+        let center = (share + z2 / (2.0 * n)) / scale;
+        let half = z / scale * (share * (1.0 - share) / n + z2 / (4.0 * n * n)).sqrt();
+        Self { share, center, half }
+    }
+
+    /// The lower bound. At a share of 0 it is exact in theory; rounding must not turn 0 into 1e-17.
+    pub fn low(&self) -> f64 {
+        if self.share == 0.0 { 0.0 } else { self.center - self.half }
+    }
+
+    /// The upper bound, for which the same holds at a share of 1.
+    pub fn high(&self) -> f64 {
+        if self.share == 1.0 { 1.0 } else { self.center + self.half }
+    }
+
+    /// How far the interval reaches below the share.
+    pub fn down(&self) -> f64 {
+        (self.share - self.center + self.half).max(0.0)
+    }
+
+    /// How far the interval reaches above the share.
+    pub fn up(&self) -> f64 {
+        (self.center + self.half - self.share).max(0.0)
+    }
+}
+
+impl Rate {
+    /// `hits` out of `of`; `None` where `of` is 0.
+    pub fn of(hits: usize, of: usize) -> Option<Self> {
+        debug_assert!(hits <= of, "a share is at most the whole");
+        if of == 0 {
+            return None;
+        }
+        let wilson = Wilson::new(hits, of, Z_95);
+        let (low_percent, high_percent) = (100.0 * wilson.low(), 100.0 * wilson.high());
+        Some(Self { percent: 100.0 * wilson.share, low_percent, high_percent, hits, of })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn near(found: f64, expected: f64) {
+        let tolerance = 1e-12 * expected.abs().max(1.0);
+        assert!((found - expected).abs() <= tolerance, "found {found}, expected {expected}");
+    }
+
+    #[test]
+    fn wilson_intervals_match_hand_computed_ones() {
+        assert_eq!(Rate::of(0, 0), None);
+        for (hits, of, low, high) in [
+            (0, 10, 0.0, 27.753_279_986_288_92),
+            (10, 10, 72.246_720_013_711_07, 100.0),
+            (7, 10, 39.677_814_746_114_535, 89.220_873_259_369_9),
+            (982, 1000, 97.172_674_482_949_26, 98.858_425_999_043_22),
+            (1, 1, 20.654_931_437_723_747, 100.0),
+            (81, 263, 25.528_851_987_827_423, 36.620_957_698_28),
+        ] {
+            let rate = Rate::of(hits, of).unwrap();
+            near(rate.percent, 100.0 * hits as f64 / of as f64);
+            near(rate.low_percent, low);
+            near(rate.high_percent, high);
+        }
+        assert_eq!(Rate::of(3, 3).unwrap().high_percent, 100.0);
+        assert_eq!(Rate::of(0, 3).unwrap().low_percent, 0.0);
+    }
+}
