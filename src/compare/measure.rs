@@ -8,7 +8,7 @@ use super::pairing::Pairing;
 use super::rates::{Pairs, independent};
 use super::side::{SavedMean, Share, Side};
 use super::throughput::{self, TooShort, amount_of};
-use crate::metrics::registry::{Figure, Metric, Stat};
+use crate::metrics::registry::{Figure, Kind, Metric, Stat};
 use crate::statistics::bootstrap::Replicates;
 use crate::statistics::distributions::z_of;
 use crate::statistics::samples_needed;
@@ -69,6 +69,10 @@ pub enum Why {
     NoTimes,
     /// The run is over before its answers are.
     TooShort,
+    /// The wait before sending is in it: requests of a run wait for each other.
+    Queued,
+    /// Requests keep no values of it.
+    NotKept,
     /// A figure that a run has only once.
     Once,
     /// [`MAX_STEPS`].
@@ -85,6 +89,8 @@ impl Why {
             Self::NoGaps => "a baseline keeps no single gaps".to_owned(),
             Self::NoTimes => "a file has no instants".to_owned(),
             Self::TooShort => "the run is too short for its answers".to_owned(),
+            Self::Queued => "requests wait for each other".to_owned(),
+            Self::NotKept => "single values are not kept".to_owned(),
             Self::TooLarge => "too many values; give fewer --resamples".to_owned(),
             Self::Once => return None,
         })
@@ -253,6 +259,9 @@ fn saved(a: &Side, b: &Side, figure: Figure) -> Measured {
     {
         spread = Spread::None(Why::TooFew { n: n.min(m), needs: LEAST_JUDGED });
     }
+    if matches!(metric.kind, Kind::Distribution { queued: true, .. }) {
+        spread = Spread::None(Why::Queued);
+    }
     if value_a.is_none() || value_b.is_none() {
         spread = Spread::None(Why::NoValue);
     }
@@ -339,6 +348,7 @@ fn latencies(a: &Side, b: &Side, pairing: &Pairing, measured: &mut [Measured], r
                 let kept = (mean(a, figure.metric), mean(b, figure.metric));
                 // Requests keep no values of it, and the files have its figures.
                 if (n == 0 && kept.0.is_some_and(|mean| mean.n > 0)) || (m == 0 && kept.1.is_some_and(|mean| mean.n > 0)) {
+                    it.spread = Spread::None(Why::NotKept);
                     continue;
                 }
                 (it.a, it.b) = (pool_a.value(figure).or(it.a), pool_b.value(figure).or(it.b));
@@ -394,6 +404,7 @@ fn why_not(pool: &Pool, series: &Metric, stat: Stat) -> Option<Why> {
     }
     let needs = match stat {
         Stat::Std => return Some(Why::Once),
+        _ if matches!(series.kind, Kind::Distribution { queued: true, .. }) => return Some(Why::Queued),
         Stat::Mean => LEAST_REQUESTS,
         Stat::Median | Stat::Percentile(_) if !whole => return Some(Why::NoGaps),
         Stat::Median | Stat::Percentile(_) => {

@@ -31,7 +31,8 @@ use self::pairing::Pairing;
 use self::rules::{Change, Limit};
 pub use self::side::Side;
 use crate::metrics::Metrics;
-use crate::metrics::registry::{Better, Figure};
+use crate::metrics::registry::rates::CONTROL_RATE;
+use crate::metrics::registry::{Better, Figure, Unit, totals};
 use crate::record::RunRecord;
 use crate::record::condition::Field;
 use crate::statistics::bootstrap::resamples_for;
@@ -210,7 +211,7 @@ fn against(sides: &[Side], other: usize, method: ComparisonMethod, options: &Opt
         }
         None => (Vec::new(), Vec::new()),
     };
-    let known = |it: &Measured| it.a.is_some() || it.b.is_some();
+    let known = |it: &Measured| (it.a.is_some() || it.b.is_some()) && !is_idle(it);
     Against {
         other,
         rows: measured.into_iter().filter(known).map(|measured| Row::of(measured, method.level)).collect(),
@@ -219,6 +220,14 @@ fn against(sides: &[Side], other: usize, method: ComparisonMethod, options: &Opt
         changes,
         limits,
     }
+}
+
+/// Whether it counts what happened on neither side. Failures and the control arm are looked for, and stay.
+fn is_idle(measured: &Measured) -> bool {
+    let metric = measured.metric.metric;
+    let is_looked_for = metric.better == Better::Up || [&CONTROL_RATE, &totals::FAILED].contains(&metric);
+    let is_count = metric.is_rate() || metric.unit == Unit::Count;
+    is_count && !is_looked_for && (measured.a, measured.b) == (Some(0.0), Some(0.0))
 }
 
 impl Row {

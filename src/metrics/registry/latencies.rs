@@ -49,25 +49,30 @@ pub static ITL_COUNTED: Metric = pooled("itl_counted_ms", "ITL of counted tokens
 
 /// TTFT with the time before sending: due to first content.
 pub static TTFT_FROM_DUE: Metric =
-    of_answers("ttft_from_due_ms", "TTFT from due", |sample, options| sample.latency(options).ttft_from_due_ms);
+    queued("ttft_from_due_ms", "TTFT from due", Among::Answers, |sample, options| sample.latency(options).ttft_from_due_ms);
 
 /// E2EL with the time before sending: due to last content.
 pub static E2EL_FROM_DUE: Metric =
-    of_answers("e2el_from_due_ms", "E2EL from due", |sample, options| sample.latency(options).e2el_from_due_ms);
+    queued("e2el_from_due_ms", "E2EL from due", Among::Answers, |sample, options| sample.latency(options).e2el_from_due_ms);
 
 /// Sent - due, over every request that was sent, whatever became of it: waiting for a free slot, and the client's own delay.
-pub static SCHEDULE_LAG: Metric = Metric {
-    kind: Kind::Distribution { among: Among::Every, value: |sample, options| sample.latency(options).schedule_lag_ms },
-    ..of_answers("schedule_lag_ms", "schedule lag", |_, _| None)
-};
+pub static SCHEDULE_LAG: Metric =
+    queued("schedule_lag_ms", "schedule lag", Among::Every, |sample, options| sample.latency(options).schedule_lag_ms);
 
 type ValueOf = fn(&Sample<'_>, &MetricsOptions) -> Option<f64>;
 
 const fn of_answers(name: &'static str, label: &'static str, value: ValueOf) -> Metric {
-    let kind = Kind::Distribution { among: Among::Answers, value };
-    Metric { name, label, unit: Unit::Milliseconds, better: Better::Down, kind }
+    latency(name, label, Kind::Distribution { among: Among::Answers, queued: false, value })
+}
+
+const fn queued(name: &'static str, label: &'static str, among: Among, value: ValueOf) -> Metric {
+    latency(name, label, Kind::Distribution { among, queued: true, value })
 }
 
 const fn pooled(name: &'static str, label: &'static str, values: fn(&Sample<'_>, &MetricsOptions) -> Vec<f64>) -> Metric {
-    Metric { name, label, unit: Unit::Milliseconds, better: Better::Down, kind: Kind::Pooled(values) }
+    latency(name, label, Kind::Pooled(values))
+}
+
+const fn latency(name: &'static str, label: &'static str, kind: Kind) -> Metric {
+    Metric { name, label, unit: Unit::Milliseconds, better: Better::Down, kind }
 }

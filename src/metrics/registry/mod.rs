@@ -41,8 +41,9 @@ pub struct Metric {
 pub enum Kind {
     /// A share of requests: whether a request is a hit; `None` for one that does not count.
     Rate { among: Among, hit: fn(&Sample<'_>) -> Option<bool> },
-    /// One value a request, in the metric's unit; `None` where the request has none.
-    Distribution { among: Among, value: fn(&Sample<'_>, &MetricsOptions) -> Option<f64> },
+    /// One value a request, in the metric's unit; `None` where the request has none. With the wait before sending in it (`queued`), the
+    /// values of a run rise and fall together, so that resampling them tells nothing of chance.
+    Distribution { among: Among, queued: bool, value: fn(&Sample<'_>, &MetricsOptions) -> Option<f64> },
     /// Several values an answer, those of all answers pooled.
     Pooled(fn(&Sample<'_>, &MetricsOptions) -> Vec<f64>),
     /// A count, per second of the run.
@@ -170,7 +171,7 @@ impl Metric {
     /// The value of a request, of pooled ones their mean; `None` where it has none, or the metric is no distribution.
     pub fn value(&self, sample: &Sample<'_>, options: &MetricsOptions) -> Option<f64> {
         match self.kind {
-            Kind::Distribution { among, value } => value(sample, options).filter(|_| among.has(sample)),
+            Kind::Distribution { among, value, .. } => value(sample, options).filter(|_| among.has(sample)),
             Kind::Pooled(values) if sample.outcome().is_answer() => {
                 let values = values(sample, options);
                 (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
