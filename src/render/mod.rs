@@ -431,9 +431,6 @@ mod tests {
         }));
         let words = document.words();
         let lines: Vec<&str> = words.lines().filter(|line| !line.is_empty()).collect();
-        assert_eq!(
-            lines,
-            ["a b", "head", "n", "cell", "1", "seed: 0", "more", "note", "entry", "caption", "chart"]
-        );
+        assert_eq!(lines, ["a b", "head", "n", "cell", "1", "seed: 0", "more", "note", "entry", "caption", "chart"]);
     }
 }
