@@ -44,7 +44,7 @@ impl LatencyMetric {
     }
 
     /// The name in rows: `TTFT`.
-    pub fn name(self) -> &'static str {
+    pub fn label(self) -> &'static str {
         self.metric().label
     }
 

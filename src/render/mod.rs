@@ -53,7 +53,7 @@ pub enum Block {
     Preformatted(String),
     /// Markup for HTML only, made of escaped text.
     Html(String),
-    /// What is folded away under a summary, where the form can.
+    /// What is folded away under a summary. Text leaves it out.
     Details {
         summary: String,
         blocks: Vec<Block>,

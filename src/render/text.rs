@@ -56,12 +56,7 @@ impl Page {
             }
             Block::Table(table) => self.lines(&drawn(table)),
             Block::Preformatted(text) => text.lines().for_each(|line| self.raw_line(line)),
-            Block::Details { blocks, summary } => {
-                self.gap_is_due = true;
-                self.line(summary);
-                self.add_all(blocks);
-            }
-            Block::Charts(_) | Block::Html(_) => {}
+            Block::Charts(_) | Block::Html(_) | Block::Details { .. } => {}
         }
     }
 

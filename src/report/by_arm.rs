@@ -20,7 +20,7 @@ pub(super) fn latencies(report: &Report) -> Option<Table> {
     for metric in LatencyMetric::ALL {
         for (arm, of) in &arms {
             let summary = of.latency.summary(metric);
-            let name = if arm.is_empty() { metric.name().to_owned() } else { format!("{}, {arm}", metric.name()) };
+            let name = if arm.is_empty() { metric.label().to_owned() } else { format!("{}, {arm}", metric.label()) };
             if summary.n > 0 {
                 table.row(row(name, summary));
             }

@@ -12,7 +12,7 @@ pub(super) const TITLE: &str = "How sure these latencies are (ms)";
 /// A row for each mean and percentile of the latencies that the console shows; `None` where there are none.
 pub(super) fn table(report: &Report) -> Option<Table> {
     let latency = &report.metrics.overall.latency;
-    let shown = report.percentile_metrics().iter().map(|&metric| (metric.name(), latency.summary(metric)));
+    let shown = report.percentile_metrics().iter().map(|&metric| (metric.label(), latency.summary(metric)));
     let mut table = Table::new(["", "n", "value", "standard error", "95 % interval"], 1);
     for (name, summary) in shown.filter(|(_, summary)| summary.n > 0) {
         let error = figure(summary.standard_error);

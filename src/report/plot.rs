@@ -69,7 +69,7 @@ fn add_histogram(page: &mut String, metric: LatencyMetric, sorted: &[f64]) {
         bars.push((format!("longer, to {longest:.decimals$}"), sorted.len() - from));
     }
     let most = bars.iter().map(|(_, count)| *count).max().unwrap_or(1).max(1);
-    let _ = writeln!(page, "\n{} ({}, ms), {} answers", metric.title(), metric.name(), sorted.len());
+    let _ = writeln!(page, "\n{} ({}, ms), {} answers", metric.title(), metric.label(), sorted.len());
     let width = bars.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     let room = BAR_WIDTH.min(WIDTH.saturating_sub(width + 14)).max(8);
     for (name, count) in &bars {

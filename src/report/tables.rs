@@ -205,7 +205,7 @@ fn columns(report: &Report, head: &str, arms: &[(&str, &ArmMetrics)], more: &[Ve
     push("answers cut at the token limit".to_owned(), &|arm| arm.truncated.to_string());
     push("refused or failed".to_owned(), &|arm| arm.failed.to_string());
     for metric in [LatencyMetric::Ttft, LatencyMetric::Tpot, LatencyMetric::E2el] {
-        let name = metric.name();
+        let name = metric.label();
         push(format!("{name} mean (ms)"), &|arm| figure(arm.latency.summary(metric).mean));
         push(format!("{name} median (ms)"), &|arm| figure(arm.latency.summary(metric).median));
         for (place, percentile) in report.metrics.overall.latency.summary(metric).percentiles.iter().enumerate() {

@@ -101,7 +101,7 @@ fn vllm_block(report: &Report) -> String {
         row(page, "Max probe E2EL (ms):", &figure(probed.max_e2el_ms));
     }
     for metric in LatencyMetric::ALL.into_iter().filter(|it| report.percentile_metrics().contains(it)) {
-        add_latency(page, (metric.name(), metric.title()), overall.latency.summary(metric));
+        add_latency(page, (metric.label(), metric.title()), overall.latency.summary(metric));
     }
     for metric in QueueMetric::ALL.into_iter().filter(|it| report.queue_metrics().contains(it)) {
         add_latency(page, (metric.name(), metric.title()), metric.summary(&overall.latency));

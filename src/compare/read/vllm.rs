@@ -108,7 +108,6 @@ fn requests(raw: Raw) -> Option<Vec<Request>> {
                 text: output.and_then(|output| output.generated.clone()).or(generated).unwrap_or_default(),
                 verdict: verdict(vllm_correct, error),
             }),
-            ..Request::default()
         }
     });
     Some(rows.collect())

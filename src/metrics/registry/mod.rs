@@ -150,6 +150,14 @@ impl Metric {
         Self::ALL.iter().position(|metric| std::ptr::eq(*metric, self)).unwrap_or(Self::ALL.len())
     }
 
+    /// The label with the unit.
+    pub fn title(&self) -> String {
+        match self.unit {
+            Unit::Count => self.label.to_owned(),
+            unit => format!("{} ({})", self.label, unit.name()),
+        }
+    }
+
     /// Whether it is a share of requests.
     pub fn is_rate(&self) -> bool {
         matches!(self.kind, Kind::Rate { .. })

@@ -1,6 +1,6 @@
 //! Metrics as rows of a table, for pages that have no table of their own for them.
 
-use super::{Figure, Metric, Unit, Value, latencies, rates, totals};
+use super::{Figure, Metric, Value, latencies, rates, totals};
 use crate::metrics::Metrics;
 
 /// The columns of [`rows`].
@@ -100,11 +100,7 @@ fn row(metric: &'static Metric, value: &Value) -> [String; 3] {
         }
         Value::Total(value) => (text(Some(*value)), String::new()),
     };
-    let label = match metric.unit {
-        Unit::Count => metric.label.to_owned(),
-        unit => format!("{} ({})", metric.label, unit.name()),
-    };
-    [label, value, from]
+    [metric.title(), value, from]
 }
 
 #[cfg(test)]

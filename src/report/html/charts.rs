@@ -52,7 +52,7 @@ fn cumulative(view: &View<'_>, arms: &[Arm], metric: LatencyMetric) -> Option<Ch
     let begins = distributions.iter().filter_map(|(_, it)| it.cumulative().find(|(_, share)| *share >= AXIS_FROM_SHARE));
     let ends = distributions.iter().filter_map(|(_, it)| it.cumulative().last());
     let (low, high) = (begins.map(|(ns, _)| ns).min()?, ends.map(|(ns, _)| ns).max()?);
-    let title = format!("{} ({})", metric.title(), metric.name());
+    let title = format!("{} ({})", metric.title(), metric.label());
     let curves: Vec<Curve> = distributions.iter().map(|(arm, it)| curve(*arm, it)).collect();
     let svg = svg::cumulative(&title, &curves, Shares::Even, &Axis::around(low, high));
     Some(Chart { title, svg })

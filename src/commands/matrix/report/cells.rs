@@ -10,7 +10,7 @@ use crate::statistics::{Rate, Summary};
 const UNKNOWN: &str = "n/a";
 
 /// The most characters of a name.
-const NAME_CHARS: usize = 40;
+pub(super) const NAME_CHARS: usize = 40;
 
 /// What a line shows in a column.
 type Show = fn(&Figures) -> String;

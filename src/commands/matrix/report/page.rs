@@ -1,10 +1,11 @@
 //! The comparison as a page: the conditions, the table of `cells.rs`, and the sentences below it.
 
-use super::cells::{reasons, table};
-use super::{ColdFrom, Comparison, Fate, Row};
+use super::cells::{NAME_CHARS, reasons, table};
+use super::{ColdFrom, Comparison, Fate, Load, Row};
 use crate::metrics::knee::Knee;
+use crate::metrics::registry::{Figure, Metric, Values};
 use crate::printable::printable;
-use crate::render::{Document, Text};
+use crate::render::{Block, Document, Table, Text};
 use crate::statistics::Rate;
 
 /// The most characters of a reason or a notice, which may quote a server.
@@ -31,7 +32,32 @@ pub(super) fn document(comparison: &Comparison) -> Document {
     document.gap();
     document.notes(comparison.notices.iter().map(|notice| shown(&notice.to_string())).collect());
     document.legend(legend(comparison));
+    let summary = "All metrics (of distributions the mean)".to_owned();
+    document.push(Block::Details { summary, blocks: vec![Block::Table(all_metrics(comparison))] });
     document
+}
+
+/// A row for each metric, a column for each line of the comparison that was measured.
+fn all_metrics(comparison: &Comparison) -> Table {
+    let measured = comparison.rows.iter().filter_map(|row| match &row.fate {
+        Fate::Measured(figures) => Some((row, figures)),
+        Fate::DidNotRun { .. } => None,
+    });
+    let measured: Vec<_> = measured.collect();
+    let heads = measured.iter().map(|(row, _)| {
+        let load = if row.load == Load::AsGiven { String::new() } else { format!("\n{}", row.load) };
+        format!("{}\n{}{load}", printable(&row.dataset, NAME_CHARS), printable(&row.contender, NAME_CHARS))
+    });
+    let mut table = Table::new(std::iter::once("metric".to_owned()).chain(heads), 1);
+    for metric in Metric::ALL {
+        let number = |values: &Values| values.number(metric).or_else(|| values.summary(metric)?.mean);
+        let numbers: Vec<_> = measured.iter().map(|(_, figures)| number(&figures.metrics)).collect();
+        if numbers.iter().any(Option::is_some) {
+            let cells = numbers.into_iter().map(|number| Figure::new(metric).text(number));
+            table.row(std::iter::once(metric.title()).chain(cells));
+        }
+    }
+    table
 }
 
 fn title(comparison: &Comparison) -> String {

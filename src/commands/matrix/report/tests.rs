@@ -4,6 +4,8 @@ use serde_json::Value;
 
 use super::testing::eventful;
 use super::*;
+use crate::metrics::registry::Metric;
+use crate::render::escape::{escape, markdown_text};
 use crate::render::html::testing::check_well_formed;
 
 const CONTRACT: &str = include_str!("../../../../schemas/contracts/matrix.schema.json");
@@ -17,9 +19,16 @@ fn the_terminal_shows_it_all() {
 fn a_pull_request_shows_it_all() {
     let page = render(&eventful(), OutputFormat::Markdown).unwrap();
     insta::assert_snapshot!(page);
-    let table: Vec<&str> = page.lines().filter(|line| line.starts_with('|')).collect();
+    let is_row = |line: &&str| line.starts_with('|');
     let bars = |line: &str| line.replace("\\|", "").matches('|').count();
-    assert!(table.iter().all(|line| bars(line) == bars(table[0])), "every row has every cell");
+    for table in page.split("\n\n").map(|block| block.lines().filter(is_row).map(bars).collect::<Vec<_>>()) {
+        assert!(table.iter().all(|row| *row == table[0]), "every row has every cell");
+    }
+    let html = render(&eventful(), OutputFormat::Html).unwrap();
+    for metric in Metric::ALL {
+        let title = metric.title();
+        assert!(page.contains(&markdown_text(&title)) && html.contains(&escape(&title)), "{metric:?}");
+    }
 }
 
 #[test]
@@ -40,7 +49,7 @@ fn the_file_keeps_its_contract() {
     let file: Value = serde_json::from_str(&render(&eventful(), OutputFormat::Json).unwrap()).unwrap();
     let errors: Vec<String> = validator.iter_errors(&file).map(|it| format!("{}: {it}", it.instance_path())).collect();
     assert!(errors.is_empty(), "{}", errors.join("\n"));
-    for metric in crate::metrics::registry::Metric::ALL {
+    for metric in Metric::ALL {
         assert!(!file["rows"][0]["metrics"][metric.name].is_null(), "{metric:?}");
     }
     for pointer in [
