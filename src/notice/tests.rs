@@ -1,3 +1,5 @@
+//! Every notice has its sentence, and comes back from JSON as it went in.
+
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 

@@ -6,8 +6,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use serde_json::Value;
-use serde_json::value::RawValue;
+use serde_json::{Value, value::RawValue};
 
 use super::line::{self, LoggedAnswer, MAX_LINE_BYTES, ReadLine, ReadRequest, words_of};
 use super::{Footer, Judged, Source, VERSION};
