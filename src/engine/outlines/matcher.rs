@@ -71,8 +71,8 @@ impl Matcher for OutlinesMatcher {
             return Ok(());
         }
         // A final state has an entry for the end token among the others.
-        for &token in self.core.index.allowed_tokens_iter(&self.state).into_iter().flatten() {
-            mask.allow(token);
+        if let Some(tokens) = self.core.index.allowed_tokens_iter(&self.state) {
+            tokens.for_each(|&token| mask.allow(token));
         }
         Ok(())
     }
