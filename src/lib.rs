@@ -1,62 +1,22 @@
-//! sobench: the measuring instrument for structured output from language models.
+//! The program sobench: the commands, and the parser of their flags.
 //!
-//! The pipeline, in reading order:
+//! A run goes through the crates in this order:
 //!
-//! 1. [`commands`] turn flags into options; those of a run are [`record::Settings`].
-//! 2. [`dataset`] turns them into [`case::Case`]s, each with the [`constraint::Constraint`] its answer must match.
-//! 3. [`schedule`] decides when each case is due; [`backend`] encodes it for one kind of server.
-//! 4. [`driver`] sends the cases and keeps one [`observation::Observation`] for each.
-//! 5. [`runlog`] keeps the [`record::RunRecord`] and what happened, from which the rest can be done again. [`evaluate`] judges every
-//!    observation into a [`verdict::Verdict`].
-//! 6. [`metrics`] counts and times; [`report`] renders.
+//! 1. [`commands`] turn flags into options; those of a run are [`sobench_results::record::Settings`].
+//! 2. [`sobench_data::dataset`] turns them into [`sobench_core::case::Case`]s, each with the
+//!    [`sobench_core::constraint::Constraint`] that its answer must match.
+//! 3. [`sobench_core::schedule`] decides when each case is due; [`sobench_backend`] encodes it for one kind of server.
+//! 4. [`sobench_client`] sends the cases and keeps one [`sobench_core::observation::Observation`] for each.
+//! 5. [`sobench_results::runlog`] keeps the run record and what happened. [`sobench_judge`] turns every observation into a
+//!    [`sobench_core::verdict::Verdict`].
+//! 6. [`sobench_results::metrics`] counts and times; [`sobench_report`] makes pages of it, which [`sobench_render`] writes.
 //!
-//! [`compare`] compares runs, from their files. [`preflight`] tests whether a server enforces constraints, by the same driver and the
-//! same evaluation. [`engine`] and [`server`] are the embedded server: real constrained-decoding libraries masking a synthetic model.
-//! `ARCHITECTURE.md` has the map; `tests/it/tidy.rs` holds the modules to it.
+//! [`sobench_preflight`] tests whether a server enforces constraints. [`sobench_engine`] and [`sobench_embedded`] are the embedded
+//! server: real constrained-decoding libraries that mask a synthetic model. [`sobench_mask`] measures and proves those libraries in
+//! process. `ARCHITECTURE.md` has the map.
 
-pub mod answer;
-pub mod arguments;
-pub mod backend;
-pub mod case;
+#![cfg_attr(test, allow(clippy::disallowed_methods))]
+
 pub mod cli;
 pub mod commands;
-pub mod compare;
-pub mod constraint;
-pub mod dataset;
-pub mod dates;
-pub mod driver;
-pub mod enforcement;
-pub mod engine;
-pub mod error;
-pub mod evaluate;
-pub mod exit_codes;
-pub mod grammar;
-pub mod hub;
-pub mod input;
-pub mod json_numbers;
-pub mod load;
-pub mod mask;
-pub mod metrics;
-pub mod nan;
-pub mod notice;
-pub mod observation;
-pub mod output_files;
-pub mod output_format;
-pub mod preflight;
-pub mod printable;
-pub mod random;
-pub mod record;
-mod registry;
-pub mod render;
-pub mod report;
-pub mod run_event;
-pub mod runlog;
-pub mod schedule;
-pub mod server;
-pub mod shard;
-pub mod shutdown;
-pub mod sound;
-pub mod statistics;
 pub mod terminal;
-pub mod tokenizer;
-pub mod verdict;

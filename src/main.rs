@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use sobench::shutdown::{self, Shutdown};
 use sobench::{cli, terminal};
+use sobench_shutdown::{self as shutdown, Shutdown};
 
 fn main() -> ExitCode {
     shutdown::outlive_file_limits();

@@ -1,13 +1,15 @@
 //! What a person sees on stderr while a run goes on: a bar on a terminal, plain lines elsewhere. Knows no results.
 
+#![expect(clippy::disallowed_methods, reason = "here the program prints")]
+
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::commands::output::CommandOutput;
-use crate::error::Error;
-use crate::exit_codes::COULD_NOT;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use sobench_core::error::Error;
+use sobench_core::exit_codes::COULD_NOT;
 
 /// How progress is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,17 +63,9 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Progress over `total` things.
-    pub fn new(mode: Mode, total: usize, words: Words) -> Self {
-        Self::over(mode, Some(total), words)
-    }
-
-    /// Progress over things that nobody can number beforehand.
-    pub fn open(mode: Mode, words: Words) -> Self {
-        Self::over(mode, None, words)
-    }
-
-    fn over(mode: Mode, total: Option<usize>, words: Words) -> Self {
+    /// Progress over `total` things; `None` where their number is not known beforehand.
+    pub fn new(mode: Mode, total: impl Into<Option<usize>>, words: Words) -> Self {
+        let total = total.into();
         let bar = (mode == Mode::Bar).then(|| {
             let target = ProgressDrawTarget::stderr_with_hz(BAR_REDRAWS_PER_S);
             let template = match total {

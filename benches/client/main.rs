@@ -3,6 +3,8 @@
 //! `cargo bench --bench client`. Streams are the fixtures of `fixtures/streams`, with the events that brought content repeated in
 //! turn, and come in pieces of one event, as from a server that writes token by token. criterion prints MB/s; tokens per second follow
 //! below it, a token being a chunk with content.
+
+#![allow(clippy::disallowed_methods)]
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a benchmark prints, and one that cannot go on stops")]
 
 use std::hint::black_box;
@@ -10,9 +12,9 @@ use std::time::{Duration, Instant};
 
 use criterion::{Criterion, Throughput};
 use serde::Deserialize;
-use sobench::backend::{DEFAULT_MAX_EVENT_BYTES, ServerKind, adapter};
-use sobench::schedule::{Pace, Rate, due_times};
-use sobench::statistics::Summary;
+use sobench_backend::{DEFAULT_MAX_EVENT_BYTES, ServerKind, adapter};
+use sobench_core::schedule::{Pace, Rate, due_times};
+use sobench_statistics::Summary;
 
 /// Chunks with content in a stream.
 const TOKENS: usize = 512;

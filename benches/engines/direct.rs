@@ -6,8 +6,8 @@ use llguidance::api::TopLevelGrammar;
 use llguidance::{Matcher as LlMatcher, ParserFactory};
 use outlines_core::index::Index;
 use serde_json::json;
-use sobench::constraint::{Constraint, GrammarDialect};
-use sobench::engine::{EngineName, TokenId, Vocabulary};
+use sobench_core::constraint::{Constraint, GrammarDialect};
+use sobench_engine::{EngineName, TokenId, Vocabulary};
 use toktrie::{TokEnv, TokRxInfo, TokTrie, TokenizerEnv};
 use xgrammar_port::{GrammarCompiler, GrammarMatcher, TokenizerInfo, VocabType};
 

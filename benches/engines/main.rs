@@ -1,7 +1,9 @@
-//! What the adapters of `src/engine` cost over the libraries that they wrap: the same masks of the same documents, through
+//! What the adapters of `crates/engine/src` cost over the libraries that they wrap: the same masks of the same documents, through
 //! `engine::open` and by calling the library, in turns in one run. Prints the ratio of both, then criterion's own figures.
 //!
 //! `cargo bench --bench engines`; a ratio of 1.03 is the most that is promised.
+
+#![allow(clippy::disallowed_methods)]
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a benchmark prints, and one that cannot go on stops")]
 
 mod direct;
@@ -11,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use criterion::Criterion;
 use serde::Deserialize;
-use sobench::constraint::Constraint;
-use sobench::engine::{self, EngineName, EnginePolicy, Grammar, Matcher, TokenId, TokenMask, Vocabulary};
+use sobench_core::constraint::Constraint;
+use sobench_engine::{self as engine, EngineName, EnginePolicy, Grammar, Matcher, TokenId, TokenMask, Vocabulary};
 
 /// Pairs of passes.
 const ROUNDS: usize = 201;

@@ -3,14 +3,16 @@
 //!
 //! `cargo bench --bench judge`
 
+#![allow(clippy::disallowed_methods)]
+
 use std::fmt::Write as _;
 use std::hint::black_box;
 use std::sync::Arc;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use serde_json::{Value, json};
-use sobench::constraint::Constraint;
-use sobench::evaluate::{EvaluateOptions, Evaluator};
+use sobench_core::constraint::Constraint;
+use sobench_judge::{EvaluateOptions, Evaluator};
 
 /// Members of the array: an answer as they mostly are, a long one, and about as much as is judged at all.
 const SIZES: [usize; 3] = [5, 500, 20_000];

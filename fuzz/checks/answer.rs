@@ -5,9 +5,9 @@
 use std::sync::Arc;
 
 use serde_json::Value;
-use sobench::constraint::{AlwaysTrue, Constraint};
-use sobench::evaluate::{EvaluateOptions, Evaluator, call, legacy};
-use sobench::verdict::{Reason, Verdict};
+use sobench_core::constraint::{AlwaysTrue, Constraint};
+use sobench_core::verdict::{Reason, Verdict};
+use sobench_judge::{EvaluateOptions, Evaluator, call, legacy};
 
 use super::draw::Draw;
 

@@ -2,7 +2,7 @@
 //!
 //! Bytes: the server kind, whether it streams, how many sizes of pieces follow, the sizes, the body.
 
-use sobench::backend::{DEFAULT_MAX_EVENT_BYTES, Decoded, Fed, ServerKind, adapter};
+use sobench_backend::{DEFAULT_MAX_EVENT_BYTES, Decoded, Fed, ServerKind, adapter};
 
 use super::draw::{Draw, pieces};
 

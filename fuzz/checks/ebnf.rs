@@ -2,7 +2,7 @@
 //!
 //! Bytes: a grammar, a NUL, a text.
 
-use sobench::constraint::GrammarDialect;
+use sobench_core::constraint::GrammarDialect;
 
 use super::draw::Draw;
 use super::notation;

@@ -3,9 +3,8 @@
 //!
 //! Bytes: rules, one a line; a NUL; a result.
 
-use sobench::compare::read;
-use sobench::compare::rules::{Change, Limit, Way};
-use sobench::compare::{Side, gate};
+use sobench_results::compare::rules::{Change, Limit, Way};
+use sobench_results::compare::{Side, gate, read};
 
 use super::draw::Draw;
 

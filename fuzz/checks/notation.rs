@@ -1,7 +1,7 @@
 //! What holds of a grammar in either notation and of any text. Knows both notations by name only.
 
-use sobench::constraint::GrammarDialect;
-use sobench::grammar::{Membership, Recogniser, compile, convert};
+use sobench_core::constraint::GrammarDialect;
+use sobench_grammar::{Membership, Recogniser, compile, convert};
 
 /// Characters of a text that are judged: a chart grows with the cube of the length at worst.
 const MAX_TEXT_CHARS: usize = 64;

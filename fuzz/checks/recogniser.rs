@@ -4,8 +4,8 @@
 
 use std::collections::BTreeSet;
 
-use sobench::constraint::GrammarDialect;
-use sobench::grammar::{Membership, compile};
+use sobench_core::constraint::GrammarDialect;
+use sobench_grammar::{Membership, compile};
 
 use super::draw::Draw;
 use super::texts::texts;

@@ -5,9 +5,9 @@
 
 use std::collections::BTreeSet;
 
-use sobench::constraint::Constraint;
-use sobench::evaluate::{EvaluateOptions, Evaluator};
-use sobench::verdict::Verdict;
+use sobench_core::constraint::Constraint;
+use sobench_core::verdict::Verdict;
+use sobench_judge::{EvaluateOptions, Evaluator};
 
 use super::draw::Draw;
 use super::texts::texts;

@@ -5,9 +5,9 @@
 use sobench::commands::flags::rendering::RenderingArgs;
 use sobench::commands::report;
 use sobench::commands::report::args::ReportArgs;
-use sobench::output_format::OutputFormat;
-use sobench::report::junit::JunitPer;
-use sobench::runlog::{Keep, RunLog};
+use sobench_core::output_format::OutputFormat;
+use sobench_report::junit::JunitPer;
+use sobench_results::runlog::{Keep, RunLog};
 
 /// What the renderers of a report begin from: a few of them see everything that was read.
 const FORMATS: [OutputFormat; 3] = [OutputFormat::Text, OutputFormat::Json, OutputFormat::Csv];

@@ -5,9 +5,9 @@
 use std::sync::Arc;
 
 use serde_json::Value;
-use sobench::constraint::Constraint;
-use sobench::evaluate::{EvaluateOptions, Evaluator};
-use sobench::verdict::{Reason, Verdict};
+use sobench_core::constraint::Constraint;
+use sobench_core::verdict::{Reason, Verdict};
+use sobench_judge::{EvaluateOptions, Evaluator};
 
 use super::draw::Draw;
 

@@ -2,7 +2,7 @@
 //!
 //! Bytes: how many sizes of pieces follow, the sizes, the stream.
 
-use sobench::backend::sse::{Event, SseDecoder};
+use sobench_backend::sse::{Event, SseDecoder};
 
 use super::draw::{Draw, pieces};
 

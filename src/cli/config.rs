@@ -8,8 +8,8 @@ use clap::{Arg, ArgAction, Command, CommandFactory};
 use toml_edit::{Document, Item, TableLike, Value};
 
 use super::{Cli, split_at_equals};
-use crate::error::{Error, Result};
-use crate::input;
+use sobench_core::error::{Error, Result};
+use sobench_core::input;
 
 /// The most bytes of a file of flags.
 const MAX_BYTES: u64 = 1 << 20;
@@ -250,7 +250,7 @@ mod tests {
             let said = error.what.replace(path, "FILE");
             assert!(said.starts_with(what), "{said}");
             assert!(error.hint.unwrap_or_default().contains(hint), "{file}");
-            assert_eq!(error.kind, crate::error::Kind::Usage);
+            assert_eq!(error.kind, sobench_core::error::Kind::Usage);
         }
         let missing = expand(["sobench", "--config", "/nowhere/x.toml"].map(OsString::from)).unwrap_err();
         assert!(missing.what.contains("/nowhere/x.toml"), "{missing}");

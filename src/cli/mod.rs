@@ -23,10 +23,10 @@ use crate::commands::report::args::ReportArgs;
 use crate::commands::score::options::ScoreArgs;
 use crate::commands::serve::options::ServeArgs;
 use crate::commands::{self, calibrate, compare, completions, man, mask, merge, preflight, report, score, serve};
-use crate::error::Error;
-use crate::exit_codes::{DONE, USAGE};
-use crate::shutdown::Shutdown;
 use crate::terminal;
+use sobench_core::error::Error;
+use sobench_core::exit_codes::{DONE, USAGE};
+use sobench_shutdown::Shutdown;
 
 /// sobench measures structured output (guided decoding) from language-model servers: does the constraint bite, is the answer
 /// right, what does it cost.
@@ -189,6 +189,8 @@ fn split_at_equals(text: &str) -> (&str, &str) {
 
 #[cfg(test)]
 mod tests {
+    use sobench_data::arguments::paths::{InputNames, OutputName, is_path};
+
     use super::*;
 
     fn parse(arguments: &[&str]) -> Result<BenchArgs, clap::Error> {
@@ -234,5 +236,32 @@ mod tests {
         assert!(message.contains("json-unique") && message.contains("xgrammar_bench"), "{message}");
         let message = parse(&["--num-promts", "3"]).unwrap_err().to_string();
         assert!(message.contains("--num-prompts"), "{message}");
+    }
+    /// Arguments whose value is called a path and is none of a file.
+    const NO_FILES: [&str; 1] = ["endpoint"];
+
+    #[test]
+    fn arguments_that_name_files_have_a_type_that_says_so() {
+        let text = [std::any::TypeId::of::<InputNames>(), std::any::TypeId::of::<OutputName>()];
+        let program = Cli::command();
+        let mut seen = 0;
+        for command in std::iter::once(&program).chain(program.get_subcommands()) {
+            for argument in command.get_arguments() {
+                let id = argument.get_id().as_str();
+                let parsed = argument.get_value_parser().type_id();
+                let names = argument.get_value_names().unwrap_or_default();
+                let mut words = names.iter().flat_map(|name| name.split(|character: char| !character.is_alphabetic()));
+                let is_named = words.any(|word| ["PATH", "FILE", "FOLDER", "DIR", "JSONL"].contains(&word));
+                let is_typed = is_path(argument) || text.iter().any(|kind| parsed == *kind);
+                seen += usize::from(is_typed);
+                assert!(is_typed || !is_named || NO_FILES.contains(&id), "{}: {id}", command.get_name());
+                assert!(
+                    parsed != std::any::TypeId::of::<std::path::PathBuf>(),
+                    "{}: {id} says neither that it is read nor that it is written",
+                    command.get_name()
+                );
+            }
+        }
+        assert!(seen > 40, "{seen} arguments name files");
     }
 }

@@ -9,7 +9,7 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, Id};
 
 use crate::commands::flags::paths::{InputNames, InputPath, OutputFolder, OutputName, OutputPath};
-use crate::error::{Error, Result};
+use sobench_core::error::{Error, Result};
 
 /// A file that a flag names.
 struct Named {

@@ -4,8 +4,8 @@ use clap::{Args, Command, ValueEnum};
 use clap_complete::Shell;
 
 use crate::commands::output::CommandOutput;
-use crate::error::Result;
-use crate::shutdown::Shutdown;
+use sobench_core::error::Result;
+use sobench_shutdown::Shutdown;
 
 /// Which shell asks.
 #[derive(Args, Clone, Debug)]

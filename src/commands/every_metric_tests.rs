@@ -1,17 +1,17 @@
 //! Every metric is in every output: a run in which each has a value is shown, written, compared and held to bounds.
 
-use crate::compare::rules::Limit;
-use crate::compare::{Options, Side, bounds, compare, read};
-use crate::metrics::registry::testing::{eventful_run, options};
-use crate::metrics::registry::{Figure, Metric};
-use crate::metrics::testing::with_samples;
-use crate::metrics::{LatencyMetric, Metrics, summarise};
-use crate::record::RunRecord;
-use crate::report::view::View;
-use crate::report::{Report, csv, html, json, junit, markdown, text};
+use sobench_report::view::View;
+use sobench_report::{Report, csv, html, json, junit, markdown, text};
+use sobench_results::compare::rules::Limit;
+use sobench_results::compare::{Options, Side, bounds, compare, read};
+use sobench_results::metrics::registry::testing::{eventful_run, options};
+use sobench_results::metrics::registry::{Figure, Metric};
+use sobench_results::metrics::testing::with_samples;
+use sobench_results::metrics::{LatencyMetric, Metrics, summarise};
+use sobench_results::record::RunRecord;
 
 fn record() -> RunRecord {
-    let mut record = crate::record::testing::record();
+    let mut record = sobench_results::record::testing::record();
     record.settings.metrics = options();
     record.settings.report.percentile_metrics = LatencyMetric::ALL.to_vec();
     record
@@ -41,7 +41,7 @@ fn missing(text: &str) -> Vec<&'static Metric> {
 fn pages_and_files_have_every_metric() {
     with_run(|view| {
         let report = view.report;
-        let result = serde_json::to_string(&json::render(report, false)).unwrap();
+        let result = serde_json::to_string(&json::document(*view, false)).unwrap();
         let mut tests = Vec::new();
         junit::write(view, junit::JunitPer::Case, &mut tests).unwrap();
         let tests = String::from_utf8(tests).unwrap();
@@ -92,6 +92,6 @@ fn bounds_can_be_set_on_every_metric() {
         let name = Figure::shown().into_iter().find(|figure| figure.metric == *metric).unwrap().to_string();
         let limit = Limit::parse(&format!("{name}>=0")).unwrap();
         let ruling = &bounds(&record(), &metrics(), &[limit])[0];
-        assert!(ruling.ruling != crate::compare::gate::Ruling::Absent, "{ruling}");
+        assert!(ruling.ruling != sobench_results::compare::gate::Ruling::Absent, "{ruling}");
     }
 }

@@ -9,9 +9,9 @@ use clap_mangen::roff::{Roff, bold, roman};
 
 use crate::commands::flags::paths::OutputFolder;
 use crate::commands::output::CommandOutput;
-use crate::error::{Error, Result};
-use crate::exit_codes;
-use crate::shutdown::Shutdown;
+use sobench_core::error::{Error, Result};
+use sobench_core::exit_codes;
+use sobench_shutdown::Shutdown;
 
 /// Which pages, and where to.
 #[derive(Args, Clone, Debug)]

@@ -4,6 +4,7 @@ pub mod bench;
 pub mod calibrate;
 pub mod compare;
 pub mod completions;
+mod distinct;
 pub mod flags;
 pub mod man;
 pub mod mask;
@@ -21,8 +22,8 @@ mod every_metric_tests;
 use self::bench::args::BenchArgs;
 use self::matrix::options::Benchmark;
 use self::output::CommandOutput;
-use crate::error::Result;
-use crate::shutdown::Shutdown;
+use sobench_core::error::Result;
+use sobench_shutdown::Shutdown;
 
 /// `sobench [bench]`: one run, several in a matrix, or a list of what would be sent.
 ///

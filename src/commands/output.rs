@@ -9,7 +9,7 @@ pub struct CommandOutput {
     pub stdout: String,
     /// Lines for stderr, after it.
     pub lines: Vec<String>,
-    /// One of [`crate::exit_codes`].
+    /// One of [`sobench_core::exit_codes`].
     pub exit_code: u8,
     /// The flags that write the same report to a file; empty where there is none.
     pub file_flags: &'static str,

@@ -4,10 +4,11 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
-use sobench::server::{EmbeddedOptions, EmbeddedServer, Fault};
+use sobench_embedded::{EmbeddedOptions, EmbeddedServer, Fault};
+use sobench_testkit::in_package;
+use sobench_testkit::scripted::{Scripted, models, nobody, whole};
 
-use crate::scripted::{Scripted, models, nobody, whole};
-use crate::support::{Ran, cache, in_package, sobench, sobench_result};
+use crate::support::{Ran, cache, sobench, sobench_result};
 
 fn quality<'a>(result: &'a Value, key: &str) -> &'a Value {
     &result["sobench"]["quality"][key]

@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use serde_json::{Value, json};
+use sobench_testkit::in_package;
 
-use crate::support::{Ran, in_package, sobench, sobench_result};
+use crate::support::{Ran, sobench, sobench_result};
 
 const COMPARISON: &str = include_str!("../../schemas/contracts/comparison.schema.json");
 const BASELINE: &str = include_str!("../../schemas/contracts/baseline.schema.json");

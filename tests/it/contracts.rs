@@ -2,21 +2,22 @@
 
 use std::sync::Arc;
 
-use crate::support::record;
 use serde_json::{Value, json};
-use sobench::answer::Answer;
-use sobench::case::{Arm, Case, Prompt};
-use sobench::constraint::Constraint;
-use sobench::metrics::ledger::Ledger;
-use sobench::metrics::{Answers, Judged, MetricsOptions, Slo, TokenSource, Tokens, summarise};
-use sobench::notice::Notice;
-use sobench::observation::{Advice, Observation, Outcome, Stage, TimeLimit, Timing, TransportCause};
-use sobench::record::{Engine, EngineChoice, EngineWork, RunRecord};
-use sobench::report::{Details, Report, json};
+use sobench_core::answer::Answer;
+use sobench_core::case::{Arm, Case, Prompt};
+use sobench_core::constraint::Constraint;
+use sobench_core::observation::{Advice, Observation, Outcome, Stage, TimeLimit, Timing, TransportCause};
+use sobench_core::verdict::{NotScored, Reason, Verdict};
+use sobench_notices::notice::Notice;
+use sobench_report::view::View;
+use sobench_report::{Report, json};
+use sobench_results::metrics::ledger::Ledger;
+use sobench_results::metrics::{Answers, Judged, MetricsOptions, Slo, TokenSource, Tokens, summarise};
+use sobench_results::record::{Engine, EngineChoice, EngineWork, RunRecord};
+use sobench_results::runlog::{Keep, RunLog};
+use sobench_testkit::in_package;
 
-use sobench::verdict::{NotScored, Reason, Verdict};
-
-const RESULT_SCHEMA: &str = include_str!("../../schemas/contracts/result.schema.json");
+use crate::support::check_result;
 
 const NS_PER_MS: u64 = 1_000_000;
 
@@ -108,6 +109,11 @@ fn every_fate() -> Vec<Fate> {
     fates.into_iter().enumerate().map(|(index, (arm, outcome, verdict))| fate(index, arm, outcome, verdict)).collect()
 }
 
+/// The record of the frozen run.
+fn record() -> RunRecord {
+    RunLog::read(&in_package("fixtures/runs/v2.jsonl"), Keep::WithoutTexts).expect("the frozen run is a run log").record
+}
+
 fn full_record() -> RunRecord {
     let mut record = record();
     record.settings.load.max_concurrency = Some(4);
@@ -147,19 +153,12 @@ fn saved(fates: &[Fate], record: RunRecord, options: &MetricsOptions, tokens: Op
         );
     }
     let samples = ledger.samples();
-    let mut report = Report::new(record, summarise(&samples, 3_000 * NS_PER_MS, options));
-    report.details = Some(Details::of(&samples, options));
+    let report = Report::new(record, summarise(&samples, 3_000 * NS_PER_MS, options));
+    let answer = |place: usize| Ok(samples[place].text().to_owned());
+    let view = View { report: &report, samples: &samples, answer: &answer, resend: None };
     // As a reader would have it: through text.
-    serde_json::from_str(&serde_json::to_string(&json::render(&report, detailed)).expect("it is JSON"))
+    serde_json::from_str(&serde_json::to_string(&json::document(view, detailed)).expect("it is JSON"))
         .expect("what we write is JSON")
-}
-
-pub(crate) fn check(file: &Value) -> Result<(), String> {
-    let schema: Value = serde_json::from_str(RESULT_SCHEMA).expect("the contract is JSON");
-    jsonschema::draft202012::meta::validate(&schema).map_err(|error| format!("the contract itself: {error}"))?;
-    let validator = jsonschema::draft202012::new(&schema).expect("the contract is a schema");
-    let errors: Vec<String> = validator.iter_errors(file).map(|it| format!("{}: {it}", it.instance_path())).collect();
-    if errors.is_empty() { Ok(()) } else { Err(errors.join("\n")) }
 }
 
 fn goodput_options() -> MetricsOptions {
@@ -186,7 +185,7 @@ fn every_result_file_keeps_the_contract() {
             ("failed only", saved(&fates[2..8], full_record(), &MetricsOptions::default(), None, detailed)),
             ("nothing", saved(&[], record(), &MetricsOptions::default(), None, detailed)),
         ] {
-            assert_eq!(check(&file), Ok(()), "{name}, detailed: {detailed}");
+            assert_eq!(check_result(&file), Ok(()), "{name}, detailed: {detailed}");
         }
     }
 }
@@ -248,11 +247,11 @@ fn the_contract_bites() {
         let mut broken = file.clone();
         let (parent, member) = pointer.rsplit_once('/').unwrap();
         broken.pointer_mut(parent).unwrap().as_object_mut().unwrap().insert(member.to_owned(), value);
-        assert!(check(&broken).is_err(), "{pointer} passed");
+        assert!(check_result(&broken).is_err(), "{pointer} passed");
     }
     for member in ["duration", "mean_e2el_ms", "sobench", "ttfts"] {
         let mut broken = file.clone();
         broken.as_object_mut().unwrap().remove(member);
-        assert!(check(&broken).is_err(), "without {member} it passed");
+        assert!(check_result(&broken).is_err(), "without {member} it passed");
     }
 }

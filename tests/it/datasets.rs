@@ -2,10 +2,10 @@
 //! constraints.
 
 use serde_json::Value;
-use sobench::dataset::DatasetName;
+use sobench_data::dataset::DatasetName;
+use sobench_testkit::scripted::{Scripted, models, whole};
 
 use crate::cli::assert_fails;
-use crate::scripted::{Scripted, models, whole};
 use crate::support::{sobench, sobench_result};
 
 const DATASETS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/datasets");

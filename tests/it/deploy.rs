@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::support::{Ran, cache, in_package};
+use sobench_testkit::in_package;
+
+use crate::support::{Ran, cache};
 
 mod github;
 mod slurm;

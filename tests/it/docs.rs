@@ -7,7 +7,8 @@ mod terminal;
 use std::fs;
 use std::path::Path;
 
-use crate::support::in_package;
+use sobench_testkit::in_package;
+
 use page::Command;
 use terminal::{Ended, Terminal};
 
@@ -16,7 +17,7 @@ const FROM_SOURCE: &str = "cargo run --release -- ";
 
 /// Commands that CI runs, and no test, since they build or install: how they begin, the file of CI, and what is in it.
 const CI: [(&str, &str, &str); 7] = [
-    ("cargo test", ".ci/run", "cargo test --locked"),
+    ("cargo test", ".ci/run", "cargo test --locked --workspace"),
     ("cargo install ", ".ci/package", "cargo install --locked --path ."),
     ("python3 -m venv ", ".ci/package", "-m venv"),
     ("environment/bin/", ".ci/package", "bin/pip\" install --quiet ."),
@@ -152,7 +153,7 @@ fn what_no_test_runs_is_run_by_ci() {
     let readme = read("README.md");
     let commands: Vec<String> = page::commands(&readme).into_iter().map(|command| command.text).collect();
     assert!(commands.contains(&"cargo run --release -- --dataset json --guided-decoding-ratio 1.0".to_owned()), "{commands:?}");
-    assert!(commands.contains(&"cargo test".to_owned()), "{commands:?}");
+    assert!(commands.contains(&"cargo test --workspace".to_owned()), "{commands:?}");
     let ci = read(".ci/run");
     assert!(ci.contains("cargo run --release --locked -- --dataset json --guided-decoding-ratio"), "CI runs the main command");
     for (command, file, line) in CI {

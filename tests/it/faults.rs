@@ -2,6 +2,7 @@
 //! things go wrong.
 
 mod machine;
+mod proxies;
 mod run;
 mod several;
 mod wire;

@@ -258,7 +258,7 @@ fn memory_does_not_grow_with_the_file() {
     check(is_limited, "5 GiB", sparse, |reader| {
         Due::Refused(if reader.shape == Shape::Sound { "26214400" } else { "larger than" })
     });
-    let endless = vec![b'a'; sobench::input::MAX_LINE_BYTES + 1];
+    let endless = vec![b'a'; sobench_core::input::MAX_LINE_BYTES + 1];
     let is_by_line = |reader: &Reader| matches!(reader.shape, Shape::JsonLines | Shape::Csv | Shape::Log);
     let says = |reader: &Reader| match (reader.shape, reader.name) {
         (Shape::Log, _) | (_, "score of rows") => Due::Refused(""),
@@ -271,7 +271,7 @@ fn memory_does_not_grow_with_the_file() {
 fn a_rows_file_of_mask_that_is_something_else_is_left_as_it_is() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rows.jsonl");
-    let tokenizer = crate::support::in_package("fixtures/tokenizer");
+    let tokenizer = sobench_testkit::in_package("fixtures/tokenizer");
     let resume = |path: &Path| {
         let flags = "mask --engine guidance --disable-tqdm --limit 1 --batch 0 --jobs 1 --cold-only --spelling compact --resume";
         let mut words: Vec<String> = flags.split(' ').map(str::to_owned).collect();

@@ -1,207 +1,31 @@
-//! `fixtures/flags.csv`, the frozen table of every flag of five benchmarks, held against the parser and the plan: what is said to be
-//! implemented changes what is run, what is said to change nothing is taken with a word, what is said to be refused is refused for that
-//! reason. And what the flags do that only a server sees.
-
-use std::ffi::OsString;
+//! What the flags of other benchmarks do that only a server, or a run, shows. `flags_table.rs` has the table of them all.
 
 use serde_json::{Value, json};
-use sobench::cli::{Cli, Command};
-use sobench::commands::bench::options::RunPlan;
-use sobench::commands::bench::options::compat_flags::{FOREIGN, Fate};
-use sobench::error::Error;
+use sobench_testkit::in_package;
+use sobench_testkit::scripted::{Request, Scripted, models, whole};
 
 use crate::cli::assert_fails;
-use crate::scripted::{Request, Scripted, models, whole};
-use crate::support::{in_package, sobench, sobench_result};
-
-/// The benchmarks whose flags are in the table.
-const TOOLS: [&str; 5] = [
-    "benchmark_serving_guided.py",
-    "benchmark_serving_structured_output.py",
-    "benchmark_serving.py",
-    "vllm bench serve",
-    "aphrodite serving.py",
-];
-
-/// A line of the table.
-struct Row {
-    tool: String,
-    flag: String,
-    status: String,
-    /// Arguments that the flag goes with.
-    with: Vec<String>,
-    /// An example; ` / ` stands between two, of a flag that the others cannot do without.
-    value: String,
-    meaning: String,
-}
-
-/// The fields of a line of CSV, by RFC 4180 without line ends in fields.
-fn fields(line: &str) -> Vec<String> {
-    let (mut fields, mut quoted) = (vec![String::new()], false);
-    let mut characters = line.chars().peekable();
-    while let Some(character) = characters.next() {
-        let field = fields.last_mut().unwrap();
-        match character {
-            '"' if quoted && characters.peek() == Some(&'"') => field.push(characters.next().unwrap()),
-            '"' => quoted = !quoted,
-            ',' if !quoted => fields.push(String::new()),
-            other => field.push(other),
-        }
-    }
-    fields
-}
-
-fn words(text: &str) -> Vec<String> {
-    text.split_whitespace().map(str::to_owned).collect()
-}
-
-fn table() -> Vec<Row> {
-    let text = std::fs::read_to_string(in_package("fixtures/flags.csv")).unwrap();
-    let mut lines = text.lines();
-    assert_eq!(lines.next(), Some("tool,flag,status,with,value,meaning"));
-    let row = |line: &str| {
-        let [tool, flag, status, with, value, meaning] = fields(line).try_into().unwrap_or_else(|_| panic!("six fields: {line}"));
-        Row { tool, flag, status, with: words(&with), value, meaning }
-    };
-    lines.map(row).collect()
-}
-
-/// The plan of these arguments, or why there is none: the parser's words, or the plan's.
-fn plan(arguments: &[String]) -> Result<RunPlan, Result<Error, String>> {
-    let all = std::iter::once("sobench").chain(arguments.iter().map(String::as_str)).map(OsString::from);
-    let cli = Cli::parse_arguments(all).map_err(|error| Err(error.to_string()))?;
-    let Command::Bench(arguments) = cli.into_command() else { panic!("{arguments:?}") };
-    RunPlan::new(&arguments, None).map_err(Ok)
-}
-
-fn planned(arguments: &[String]) -> String {
-    format!("{:?}", plan(arguments).unwrap_or_else(|error| panic!("{arguments:?}: {error:?}")))
-}
-
-fn with_flag(row: &Row, flag: &str, value: &str) -> Vec<String> {
-    [row.with.clone(), vec![flag.to_owned()], words(value)].concat()
-}
-
-/// `--num_prompts` for `--num-prompts`.
-fn with_underscores(flag: &str) -> String {
-    format!("--{}", flag.trim_start_matches("--").replace('-', "_"))
-}
-
-#[test]
-fn every_flag_of_the_table_is_what_the_table_says() {
-    for row in table() {
-        let place = format!("{} {}", row.tool, row.flag);
-        assert!(!row.meaning.is_empty(), "{place}");
-        let values: Vec<&str> = row.value.split(" / ").collect();
-        let spellings = [row.flag.clone(), with_underscores(&row.flag)];
-        match row.status.as_str() {
-            "implemented" => {
-                let plans = spellings.map(|flag| planned(&with_flag(&row, &flag, values[0])));
-                assert_eq!(plans[0], plans[1], "{place}");
-                let other = match values[..] {
-                    [_] => planned(&row.with),
-                    [_, second] => planned(&with_flag(&row, &row.flag, second)),
-                    _ => panic!("{place}: one value, or two"),
-                };
-                assert_ne!(plans[0], other, "{place} is taken, and changes nothing");
-            }
-            "notice" => {
-                let expected = format!("{} changes nothing here: {}", row.flag, row.meaning);
-                for flag in spellings {
-                    let warnings = plan(&with_flag(&row, &flag, values[0])).unwrap().warnings();
-                    assert!(warnings.len() == 1 && warnings[0].to_string() == expected, "{place}: {warnings:?}");
-                }
-            }
-            "refused" => {
-                for flag in spellings {
-                    let error = plan(&with_flag(&row, &flag, values[0])).expect_err(&place).expect("the parser knows the flag");
-                    let whole = format!("{}: {}", row.meaning, row.flag);
-                    assert!([&whole, &row.meaning].contains(&&error.what) && error.exit_code() == 2, "{place}: {}", error.what);
-                    assert!(error.hint.is_some(), "{place}");
-                }
-            }
-            other => panic!("{place} is {other}"),
-        }
-    }
-}
-
-#[test]
-fn the_table_has_each_flag_once_and_leaves_out_none_that_is_turned_down() {
-    let rows = table();
-    for (place, row) in rows.iter().enumerate() {
-        assert!(TOOLS.contains(&row.tool.as_str()), "{}", row.tool);
-        let again = rows[..place].iter().any(|it| (&it.tool, &it.flag) == (&row.tool, &row.flag));
-        assert!(!again, "{} {} is there twice", row.tool, row.flag);
-    }
-    for tool in TOOLS {
-        assert!(rows.iter().filter(|row| row.tool == tool).count() > 20, "{tool}");
-    }
-    for foreign in FOREIGN {
-        let (status, meaning) = match foreign.fate {
-            Fate::Notice(words) => ("notice", words),
-            Fate::Refused { reason, .. } => ("refused", reason),
-        };
-        let flag = format!("--{}", foreign.name);
-        let of_flag: Vec<&Row> = rows.iter().filter(|row| row.flag == flag).collect();
-        assert!(!of_flag.is_empty(), "{flag} is no flag of any tool");
-        assert!(of_flag.iter().all(|row| (row.status.as_str(), row.meaning.as_str()) == (status, meaning)), "{flag}");
-    }
-}
-
-#[test]
-fn a_beginning_of_a_name_is_no_flag() {
-    let error = plan(&words("--num-prom 3")).unwrap_err().unwrap_err();
-    assert!(error.contains("--num-prompts"), "the whole name is suggested: {error}");
-}
+use crate::support::{check_result, sobench, sobench_result};
 
 #[test]
 fn what_changes_nothing_is_said_by_the_run_and_kept_in_its_result() {
-    let rows: Vec<Row> = table().into_iter().filter(|row| row.status == "notice" && row.with.is_empty()).collect();
-    let mut arguments: Vec<String> = words("--num-prompts 2 --no-run-log");
+    let rows: Vec<csv::StringRecord> =
+        csv::Reader::from_path(in_package("fixtures/flags.csv")).unwrap().records().map(Result::unwrap).collect();
+    let mut arguments = vec!["--num-prompts", "2", "--no-run-log"];
     let mut expected: Vec<String> = Vec::new();
-    for row in rows {
-        if !arguments.contains(&row.flag) {
-            arguments.push(row.flag.clone());
-            arguments.extend(words(&row.value));
-            expected.push(format!("{} changes nothing here: {}", row.flag, row.meaning));
+    for row in &rows {
+        let [_, flag, status, with, value, meaning] = std::array::from_fn(|column| &row[column]);
+        if status == "notice" && with.is_empty() && !arguments.contains(&flag) {
+            arguments.push(flag);
+            arguments.extend(value.split_whitespace());
+            expected.push(format!("{flag} changes nothing here: {meaning}"));
         }
     }
-    let (ran, result) = sobench_result(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+    let (ran, result) = sobench_result(&arguments);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     for notice in expected {
         assert!(ran.stderr.contains(&notice), "{notice}");
         assert!(result["sobench"]["notices"].as_array().unwrap().contains(&json!(notice)), "{notice}");
-    }
-}
-
-#[test]
-fn what_cannot_be_is_refused_with_its_reason() {
-    let server = "--base-url http://127.0.0.1:1";
-    for (arguments, what) in [
-        ("--best-of 2", "an answer that is chosen from several has no latency of its own: --best-of 2"),
-        ("--lora-modules a", "no server is named, and the embedded engine takes no --lora-modules"),
-        ("--profile", "no server is named, and the embedded engine takes no --profile"),
-        ("--backend tgi --base-url http://127.0.0.1:1 --lora-modules a", "--lora-modules has no field on --backend tgi"),
-        ("--backend ollama --base-url http://127.0.0.1:1 --logprobs 1", "--logprobs has no field on --backend ollama"),
-        ("--logprobs 1 --extra-body {\"logprobs\":2}", "--logprobs sets logprobs, which --extra-body sets as well"),
-        ("--probe-request-rate -1", "--probe-request-rate is no rate: -1"),
-        (
-            "--backend openai-audio --base-url http://127.0.0.1:1 --probe-request-rate 1",
-            "--probe-request-rate has no field on --backend openai-audio",
-        ),
-        (
-            "--plot-timeline --timeline-itl-thresholds 50,25",
-            "--timeline-itl-thresholds is not two times, the shorter first: [50.0, 25.0]",
-        ),
-        ("--goodput valid valid", "--goodput names valid twice"),
-    ] {
-        let error = plan(&words(arguments)).expect_err(arguments).unwrap();
-        assert_eq!((error.what.as_str(), error.exit_code()), (what, 2));
-        assert!(error.hint.is_some(), "{arguments}");
-    }
-    for alone in ["--lora-assignment round-robin", "--timeline-itl-thresholds 1,2"] {
-        let error = plan(&words(&format!("{server} {alone}"))).unwrap_err().unwrap_err();
-        assert!(error.contains("required"), "{error}");
     }
 }
 
@@ -275,7 +99,7 @@ fn what_speculation_did_is_told_under_vllms_keys() {
     });
     let (ran, result) = sobench_result(&[&CHOICES[..], &["--base-url", &server.base_url]].concat());
     assert_eq!(ran.code, 0, "{}", ran.stderr);
-    assert_eq!(crate::contracts::check(&result), Ok(()));
+    assert_eq!(check_result(&result), Ok(()));
     let of = |key: &str| result[format!("spec_decode_{key}")].as_f64();
     assert_eq!((of("acceptance_rate"), of("acceptance_length")), (Some(50.0), Some(2.0)));
     assert!(of("num_drafts") >= Some(4.0) && of("draft_tokens") == of("num_drafts").map(|it| 2.0 * it), "{result}");
@@ -321,8 +145,6 @@ fn a_template_gets_its_variables_where_it_is() {
     let asked = server.requests().into_iter().filter(|it| it.line.starts_with("POST /v1/chat/completions"));
     let asked: Vec<Value> = asked.map(|it| serde_json::from_slice(&it.body).unwrap()).collect();
     assert!(!asked.is_empty() && asked.iter().all(|body| body["chat_template_kwargs"] == json!({"enable_thinking": false})));
-    let untemplated = plan(&words("--chat-template-kwargs {\"a\":1}")).unwrap().warnings();
-    assert_eq!(untemplated.len(), 1, "{untemplated:?}");
     assert_fails(&sobench(&["--chat-template-kwargs", "[]"]), 2, &["--chat-template-kwargs is not a JSON object", "hint: "]);
 }
 
@@ -353,6 +175,6 @@ fn a_good_answer_may_have_to_be_valid() {
     let of = |result: &Value, key: &str| result["sobench"]["overall"]["throughput"][key].as_f64().unwrap();
     assert!(of(&all, "request_goodput") > of(&all, "valid_goodput"), "answers without the constraint are not all valid");
     assert!((of(&valid, "request_goodput") - of(&valid, "valid_goodput")).abs() < 1e-12);
-    let unwrapped = words(&ran.stdout).join(" ");
+    let unwrapped = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(unwrapped.contains("with E2EL at most 600000 ms, a valid answer;"), "{}", ran.stdout);
 }

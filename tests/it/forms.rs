@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
-use sobench::server::{EmbeddedOptions, EmbeddedServer, Fault};
+use sobench_embedded::{EmbeddedOptions, EmbeddedServer, Fault};
 
 use crate::cli::assert_fails;
 use crate::support::{Ran, cache, sobench};
@@ -52,7 +52,7 @@ fn tables_comments_and_tests_agree_with_the_result() {
     let table = report(&run.log, &["--format", "csv"]);
     let lines: Vec<&str> = table.stdout.split("\r\n").filter(|line| !line.is_empty()).collect();
     assert_eq!(lines.len(), 1 + REQUESTS, "{}", table.stdout);
-    assert!(lines[0].starts_with(&sobench::report::csv::COLUMNS.join(",")), "{}", lines[0]);
+    assert!(lines[0].starts_with(&sobench_report::csv::column_names().collect::<Vec<_>>().join(",")), "{}", lines[0]);
     let is_right = |line: &&&str| line.contains(",constrained,json,") && line.contains(",valid,");
     assert_eq!(lines.iter().filter(is_right).count(), valid);
 

@@ -14,8 +14,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use sha2::{Digest, Sha256};
+use sobench_testkit::in_package;
 
-use crate::support::in_package;
 use commands::{Frozen, commands};
 use run::Output;
 

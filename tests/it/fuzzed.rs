@@ -3,10 +3,10 @@
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use sobench_testkit::in_package;
+
 #[path = "../../fuzz/checks/mod.rs"]
 mod checks;
-
-use crate::support::in_package;
 
 #[test]
 fn what_fuzzing_found_stays_mended() {

@@ -5,9 +5,9 @@ use std::path::Path;
 
 use serde::Deserialize;
 use serde_json::Value;
-use sobench::server::{EmbeddedOptions, EmbeddedServer, Fault};
+use sobench_embedded::{EmbeddedOptions, EmbeddedServer, Fault};
+use sobench_testkit::scripted::{Scripted, models, whole};
 
-use crate::scripted::{Scripted, models, whole};
 use crate::support::sobench;
 
 /// `vllm bench serve --percentile-metrics ttft,tpot,itl,e2el,client_queue_time,e2el_including_client_queue --save-detailed`.

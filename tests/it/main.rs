@@ -1,10 +1,11 @@
-//! The one integration-test binary: a module per promise.
+//! Integration tests of the program and of the whole repository: a module per promise. Those of a crate are in its own `tests/it`.
+
+#![allow(clippy::disallowed_methods, reason = "tests make servers, and wait for them")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails; clippy exempts test functions, not their helpers")]
 
 mod cli;
 mod compare;
 mod contracts;
-mod conversions;
 mod datasets;
 // A shell, and links between folders.
 #[cfg(unix)]
@@ -12,46 +13,38 @@ mod docs;
 // Scripts for bash.
 #[cfg(unix)]
 mod deploy;
-mod engines;
 mod faults;
 // Limits of memory, pipes and devices as Linux has them.
 #[cfg(target_os = "linux")]
 mod files;
 mod flags;
+mod flags_table;
 mod forms;
 // A shell, links between folders, and the numbers of errors as Linux has them.
 #[cfg(target_os = "linux")]
 mod frozen;
 mod fuzzed;
-mod gate;
-mod grammars;
-mod hostile;
-mod hub;
+mod hostile_run;
 mod layouts;
 mod load;
-mod mask;
 mod mask_command;
+mod mask_worker;
 mod matrix;
 mod mix;
-mod preflight;
+mod planted_faults;
+mod preflight_command;
 mod proof;
-mod properties;
 mod ratchet;
 mod reasoning;
 mod reference;
 mod registries;
 mod runlog;
 mod score;
-mod scripted;
-mod server;
 mod shards;
 // Signals as Unix has them.
 #[cfg(unix)]
 mod signals;
-mod streams;
-mod suite;
 mod support;
 mod tidy;
 mod unconstrained;
 mod unsupported;
-mod verdicts;

@@ -45,10 +45,10 @@ fn no_report_replaces_another() {
 
 #[test]
 fn help_states_what_a_child_process_is_granted_beside_its_limit() {
-    let granted = format!("{} MiB", sobench::mask::record::RESERVED_BYTES >> 20);
+    let granted = format!("{} MiB", sobench_mask::record::RESERVED_BYTES >> 20);
     let help = sobench(&["mask", "--help"]).stdout;
     assert!(help.contains(&granted), "{granted} is not in:\n{help}");
-    let page = std::fs::read_to_string(crate::support::in_package("docs/engines.md")).unwrap();
+    let page = std::fs::read_to_string(sobench_testkit::in_package("docs/engines.md")).unwrap();
     assert!(page.contains(&format!("{granted} more")), "{granted} is not in docs/engines.md");
 }
 
@@ -79,8 +79,8 @@ fn engines_of_servers_are_refused_with_what_this_command_has() {
 #[test]
 fn every_fault_is_in_the_help_and_in_the_docs() {
     let help = sobench(&["serve", "--help"]).stdout;
-    let page = std::fs::read_to_string(crate::support::in_package("docs/serve.md")).unwrap();
-    for kind in sobench::server::Fault::kinds() {
+    let page = std::fs::read_to_string(sobench_testkit::in_package("docs/serve.md")).unwrap();
+    for kind in sobench_embedded::Fault::kinds() {
         assert!(help.contains(&kind) && page.contains(&format!("`{kind}`")), "{kind}");
     }
 }

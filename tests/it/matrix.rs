@@ -7,11 +7,11 @@ use std::net::TcpStream;
 use std::path::Path;
 
 use serde_json::Value;
-use sobench::server::{EmbeddedOptions, EmbeddedServer, Fault};
+use sobench_embedded::{EmbeddedOptions, EmbeddedServer, Fault};
+use sobench_testkit::scripted::Scripted;
 
 use crate::cli::assert_fails;
-use crate::scripted::Scripted;
-use crate::support::{Ran, cache, sobench};
+use crate::support::{Ran, cache, sobench, wait_until};
 
 const CONTRACT: &str = include_str!("../../schemas/contracts/matrix.schema.json");
 
@@ -201,17 +201,13 @@ fn a_program_that_is_killed_leaves_no_server_behind() {
     let mut lines = BufReader::new(running.stderr.take().unwrap()).lines().map(Result::unwrap);
     let started = lines.by_ref().find(|line| line.contains("which prints to")).expect("it says where the server prints to");
     let log = &logs_of_servers(&started)[0];
-    while !std::fs::read_to_string(log).unwrap().contains("http://127.0.0.1:") {
-        std::thread::yield_now();
-    }
+    wait_until("the server says where it serves", || std::fs::read_to_string(log).unwrap().contains("http://127.0.0.1:"));
     let port = port_in(log);
     assert!(TcpStream::connect(("127.0.0.1", port)).is_ok(), "the server runs");
     // What no program can hear.
     running.kill().unwrap();
     running.wait().unwrap();
-    while TcpStream::connect(("127.0.0.1", port)).is_ok() {
-        std::thread::yield_now();
-    }
+    wait_until("the server is gone", || TcpStream::connect(("127.0.0.1", port)).is_err());
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! Several datasets in one run: each has its requests and its figures, and they add up to the run's. Knows no loader.
 
 use serde_json::Value;
+use sobench_testkit::in_package;
 
 use crate::cli::assert_fails;
-use crate::contracts;
-use crate::support::{in_package, sobench, sobench_result};
+use crate::support::{check_result, sobench, sobench_result};
 
 fn mixed(arguments: &[&str]) -> (crate::support::Ran, Value) {
     let chats = in_package("fixtures/datasets/sharegpt.json");
@@ -20,7 +20,7 @@ fn each_dataset_has_its_requests_and_its_figures() {
     let log = folder.path().join("run.jsonl");
     let (ran, result) = mixed(&["--run-log", log.to_str().unwrap(), "--save-detailed"]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
-    assert_eq!(contracts::check(&result), Ok(()));
+    assert_eq!(check_result(&result), Ok(()));
     let own = &result["sobench"];
     let mut parts: Vec<(&str, u64, Option<u64>)> = Vec::new();
     for part in own["datasets"].as_array().unwrap() {

@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use serde_json::Value;
+use sobench_testkit::in_package;
 
-use crate::support::{Ran, in_package, sobench};
+use crate::support::{Ran, sobench};
 
 const REPORT: &str = include_str!("../../schemas/contracts/proof.schema.json");
 const WITNESS: &str = include_str!("../../schemas/contracts/witness.schema.json");

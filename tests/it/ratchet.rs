@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use sobench::commands::mask::report::outcome::{Class, InstanceClass, SchemaOutcome};
-use sobench::mask::row::{Row, Spelling};
+use sobench_mask::row::{Row, Spelling};
+use sobench_testkit::in_package;
 
-use crate::support::{in_package, sobench};
+use crate::support::sobench;
 
 /// Entry and engine, and the outcomes of its instances in order; of a schema that was declined or stopped the one outcome.
 type Outcomes = BTreeMap<(String, String), Vec<String>>;

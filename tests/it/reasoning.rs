@@ -4,8 +4,8 @@
 use std::io::Write;
 
 use serde_json::{Value, json};
+use sobench_testkit::scripted::{Request, Scripted, Then, chunk, models};
 
-use crate::scripted::{Request, Scripted, Then, chunk, models};
 use crate::support::sobench_result;
 
 /// What a server answers to the requests in turn: its name for reasoning, what it reasons, what it answers, how it ends.

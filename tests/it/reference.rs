@@ -6,9 +6,8 @@ mod formats;
 
 use std::fs;
 
-use sobench::exit_codes;
-
-use crate::support::in_package;
+use sobench_core::exit_codes;
+use sobench_testkit::in_package;
 
 /// What every page says of itself.
 const MADE: &str = "<!-- Made by `UPDATE_REFERENCE=1 cargo test --test it reference::`. Do not edit. -->\n";

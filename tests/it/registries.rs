@@ -6,12 +6,12 @@ use std::path::Path;
 
 use serde::Serialize;
 use serde_json::Value;
-use sobench::backend::{ConstraintDialect, Product, ServerKind};
-use sobench::constraint::GrammarDialect;
-use sobench::engine::{Departure, EngineName};
-use sobench::mask::prove::finding::Proof;
-use sobench::mask::record::CorpusKind;
-use sobench::preflight::{Class, Kind};
+use sobench_backend::{ConstraintDialect, Product, ServerKind};
+use sobench_core::constraint::GrammarDialect;
+use sobench_engine::{Departure, EngineName};
+use sobench_mask::prove::finding::Proof;
+use sobench_mask::record::CorpusKind;
+use sobench_preflight::{Class, Kind};
 
 /// Registries whose names contracts list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,21 +4,17 @@
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 use serde_json::Value;
-use sobench::observation::Outcome;
-use sobench::runlog::{Keep, RunLog};
-use sobench::server::{EmbeddedOptions, EmbeddedServer, Fault};
+use sobench_core::observation::Outcome;
+use sobench_embedded::{EmbeddedOptions, EmbeddedServer, Fault};
+use sobench_results::runlog::{Keep, RunLog};
+use sobench_testkit::in_package;
+use sobench_testkit::scripted::{Scripted, Then, models, until_closed, whole};
 
-use crate::contracts;
-use crate::scripted::{Scripted, Then, models, until_closed, whole};
-use crate::support::{Ran, cache, in_package, sobench};
+use crate::support::{Ran, cache, check_result, sobench, wait_until};
 
 const LOG_SCHEMA: &str = include_str!("../../schemas/contracts/run-log.schema.json");
-
-/// A poll that finds nothing for this long has waited in vain.
-const POLLS: usize = 3000;
 
 pub(crate) fn check_lines(path: &Path) {
     let schema: Value = serde_json::from_str(LOG_SCHEMA).unwrap();
@@ -80,7 +76,7 @@ fn a_finished_run_is_reported_again_to_the_byte() {
         let saved = std::fs::read_to_string(folder.path().join("run.json")).unwrap();
         assert_eq!(report(&log, "json").stdout, saved, "{arguments:?}");
         let value: Value = serde_json::from_str(&saved).unwrap();
-        assert_eq!(contracts::check(&value), Ok(()), "{arguments:?}");
+        assert_eq!(check_result(&value), Ok(()), "{arguments:?}");
         let has_failures = !value["sobench"]["failures"].as_array().unwrap().is_empty();
         assert!(has_failures || !arguments.contains(&"--base-url"), "the planted faults show");
     }
@@ -227,15 +223,12 @@ impl Running {
 
     /// Waits until the log has so many lines that begin thus.
     fn wait_for(&mut self, begin: &str, count: usize) {
-        for _ in 0..POLLS {
+        wait_until(&format!("the log has {count} lines that begin with {begin}"), || {
             let text = std::fs::read_to_string(&self.log).unwrap_or_default();
-            if text.lines().filter(|line| line.starts_with(begin)).count() >= count {
-                return;
-            }
-            assert!(self.child.try_wait().unwrap().is_none(), "the run ended too early");
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        panic!("the log never had {count} lines that begin with {begin}");
+            let is_there = text.lines().filter(|line| line.starts_with(begin)).count() >= count;
+            assert!(is_there || self.child.try_wait().unwrap().is_none(), "the run ended too early");
+            is_there
+        });
     }
 
     #[cfg(unix)]
@@ -277,7 +270,7 @@ fn kill_9_loses_what_was_under_way_and_nothing_else() {
     assert!(again.contains("correct rate   | 100.00"), "{again}");
     let path = log.source().path().unwrap();
     let value: Value = serde_json::from_str(&report(path, "json").stdout).unwrap();
-    assert_eq!(contracts::check(&value), Ok(()));
+    assert_eq!(check_result(&value), Ok(()));
     assert_eq!((value["num_prompts"].as_u64(), &value["sobench"]["partial"]), (Some(ended as u64), &Value::Bool(true)));
     assert!(value["sobench"]["client"].is_null() && value["duration"].as_f64().unwrap() > 0.0);
     // A torn last line is told, and left out.
@@ -360,8 +353,9 @@ fn interrupted(drain_timeout: &str, signals: usize) {
     }
     let (ran, log, again, _folder) = running.end();
     assert_eq!((ran.code, &again), (130, &ran.stdout));
-    let cut =
-        |request: &sobench::metrics::Sample<'_>| *request.outcome() == Outcome::Cancelled && request.moments().sent_ns.is_some();
+    let cut = |request: &sobench_results::metrics::Sample<'_>| {
+        *request.outcome() == Outcome::Cancelled && request.moments().sent_ns.is_some()
+    };
     assert_eq!((log.requests.len(), log.requests.iter().filter(cut).count()), (20, 3), "those under way were cut off");
 }
 

@@ -1,8 +1,9 @@
 //! `sobench score` as a program: files of other tools, and run logs.
 
 use serde_json::Value;
+use sobench_testkit::in_package;
 
-use crate::support::{in_package, sobench};
+use crate::support::sobench;
 
 const SCORE_SCHEMA: &str = include_str!("../../schemas/contracts/score.schema.json");
 

@@ -7,15 +7,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use sobench::record::ShardRecord;
-use sobench::runlog::{Keep, RunLog, VERSION};
-use sobench::shard::Shard;
+use sobench_core::shard::Shard;
+use sobench_results::record::ShardRecord;
+use sobench_results::runlog::{Keep, RunLog, VERSION};
+use sobench_testkit::scripted::{Request, Scripted, models, whole};
 
 use crate::cli::assert_fails;
-use crate::contracts;
 use crate::runlog::check_lines;
-use crate::scripted::{Request, Scripted, models, whole};
-use crate::support::{Ran, sobench};
+use crate::support::{Ran, check_result, sobench};
 
 /// A load with everything in it that is drawn: unique schemas, a control arm, bursts, LoRA modules; and a cap that does not divide evenly.
 const LOAD: [&str; 22] = [
@@ -95,7 +94,7 @@ fn run_shards(server: &Scripted, of: usize, folder: &Path) -> Vec<RunLog> {
 
 /// Everything of a request that does not depend on when it happened.
 fn facts(log: &RunLog) -> BTreeMap<usize, [String; 5]> {
-    let of_one = |request: sobench::metrics::Sample<'_>| {
+    let of_one = |request: sobench_results::metrics::Sample<'_>| {
         let case = request.case();
         [
             format!("{} {:?} {:?} due {} ns", case.id, case.arm, case.model, request.moments().due_ns),
@@ -187,7 +186,7 @@ fn merged_they_say_the_same(folder: &Path, expected: &BTreeMap<usize, [String; 5
     let but_due = |facts: &BTreeMap<usize, [String; 5]>| facts.values().map(|it| it[1..].to_vec()).collect::<Vec<_>>();
     assert_eq!(but_due(&instants_moved), but_due(expected));
     let result: Value = serde_json::from_str(&ran.stdout).unwrap();
-    assert_eq!(contracts::check(&result), Ok(()));
+    assert_eq!(check_result(&result), Ok(()));
     let own = &result["sobench"];
     assert_eq!(
         (result["num_prompts"].as_u64(), result["max_concurrency"].as_u64(), result["request_rate"].as_f64()),
@@ -339,7 +338,7 @@ fn what_does_not_belong_together_is_not_merged() {
     assert!(ran.stderr.contains("the last line of the run log is torn"), "{}", ran.stderr);
     check_lines(&merged);
     let result: Value = serde_json::from_str(&ran.stdout).unwrap();
-    assert_eq!(contracts::check(&result), Ok(()));
+    assert_eq!(check_result(&result), Ok(()));
     let own = &result["sobench"];
     assert_eq!(
         (&own["partial"], &own["shards"][1]["end"], &own["shards"][1]["client"]),

@@ -5,9 +5,9 @@ use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
+use sobench_testkit::scripted::{Scripted, Then, models, until_closed, whole};
 
-use crate::scripted::{Scripted, Then, models, until_closed, whole};
-use crate::support::cache;
+use crate::support::{cache, wait_until};
 
 /// The program, with its stderr as it comes.
 struct Running {
@@ -81,10 +81,10 @@ fn hanging_matrix(order: &str) -> (Running, [Scripted; 2]) {
         server.requests().iter().any(|asked| asked.header("x-request-id").is_some_and(|id| id.starts_with("r-0")))
     };
     let most = if order == "blocks" { 1 } else { 2 };
-    while servers.iter().filter(|server| hangs(server)).count() < most {
+    wait_until("the requests of the run come", || {
         assert!(running.is_running(), "it ended before its requests came");
-        std::thread::yield_now();
-    }
+        servers.iter().filter(|server| hangs(server)).count() >= most
+    });
     (running, servers)
 }
 
@@ -122,10 +122,10 @@ fn engines_are_measured_until_the_first_signal() {
     // More masks than the test could wait for.
     let endless = ["--prove", "--budget", "100000000", "--timeout", "86400"];
     let mut running = Running::start(&[&flags[..], &endless].concat());
-    while !has_lines(&rows) {
+    wait_until("the file of rows has a line", || {
         assert!(running.is_running(), "it ended before it began");
-        std::thread::yield_now();
-    }
+        has_lines(&rows)
+    });
     running.signal(Signal::TERM);
     running.wait_for("stopping: what was measured is reported");
     let (code, stdout, stderr) = running.end();

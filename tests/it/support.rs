@@ -1,11 +1,10 @@
-//! What the integration tests share: running the program, and finding the files that ship. Knows no server.
+//! Shared by the integration tests: running the program, finding the files that ship, checking results, waiting for events.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use sobench::record::RunRecord;
-use sobench::runlog::{Keep, RunLog};
 
 /// What a run of the program left behind.
 pub(crate) struct Ran {
@@ -47,12 +46,22 @@ pub(crate) fn sobench_result(arguments: &[&str]) -> (Ran, Value) {
     (ran, serde_json::from_str(&text).expect("the result is JSON"))
 }
 
-/// A path below the package's root.
-pub(crate) fn in_package(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+/// Checks a result file against its contract; the error lists what breaks it.
+pub(crate) fn check_result(file: &Value) -> Result<(), String> {
+    let schema: Value =
+        serde_json::from_str(include_str!("../../schemas/contracts/result.schema.json")).expect("the contract is JSON");
+    jsonschema::draft202012::meta::validate(&schema).map_err(|error| format!("the contract itself: {error}"))?;
+    let validator = jsonschema::draft202012::new(&schema).expect("the contract is a schema");
+    let errors: Vec<String> = validator.iter_errors(file).map(|it| format!("{}: {it}", it.instance_path())).collect();
+    if errors.is_empty() { Ok(()) } else { Err(errors.join("\n")) }
 }
 
-/// The record of the frozen run.
-pub(crate) fn record() -> RunRecord {
-    RunLog::read(&in_package("fixtures/runs/v2.jsonl"), Keep::WithoutTexts).expect("the frozen run is a run log").record
+/// Polls until the condition holds. Fails after a minute, which no test that passes takes.
+#[track_caller]
+pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !holds() {
+        assert!(started.elapsed() < Duration::from_secs(60), "waited in vain: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }

@@ -2,9 +2,9 @@
 //! nothing there, and without a constraint.
 
 use serde_json::{Value, json};
+use sobench_testkit::scripted::{Request, Scripted, models, whole};
 
 use crate::cli::assert_fails;
-use crate::scripted::{Request, Scripted, models, whole};
 use crate::support::{Ran, sobench, sobench_result};
 
 /// A server that lists a model and answers every other request with `body`.

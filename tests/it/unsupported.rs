@@ -4,8 +4,8 @@
 use std::io::Write;
 
 use serde_json::{Value, json};
+use sobench_testkit::scripted::{Request, Scripted, models, whole};
 
-use crate::scripted::{Request, Scripted, models, whole};
 use crate::support::{Ran, sobench_result};
 
 /// Ollama's way to say `{"a": 1}`; Ollama has a field for schemas and for nothing else.

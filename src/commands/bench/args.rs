@@ -12,7 +12,7 @@ use crate::commands::bench::options::server::ServerArgs;
 use crate::commands::bench::options::shard::ShardArgs;
 use crate::commands::bench::options::traffic::TrafficArgs;
 use crate::commands::flags::engine::{EmbeddedArgs, EngineArgs};
-use crate::dataset::DatasetArgs;
+use sobench_data::dataset::DatasetArgs;
 
 /// Everything that a benchmark run can be told.
 #[derive(Args, Clone, Debug)]

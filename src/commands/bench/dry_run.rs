@@ -6,13 +6,14 @@ use std::fmt::Write as _;
 use serde_json::Value;
 
 use super::options::{RunPlan, Target};
-use crate::backend::identify::{Server, identify};
-use crate::backend::{self, RequestOptions};
-use crate::case::{Arm, Case};
-use crate::dataset::{self, DatasetPlan};
-use crate::error::Result;
-use crate::server::SYNTHETIC_MODEL;
-use crate::tokenizer::Tokenizer;
+use super::session::request_options;
+use sobench_backend::identify::{Server, identify};
+use sobench_backend::{self as backend, RequestOptions};
+use sobench_core::case::{Arm, Case};
+use sobench_core::error::Result;
+use sobench_data::dataset::{self, DatasetPlan};
+use sobench_data::tokenizer::Tokenizer;
+use sobench_embedded::SYNTHETIC_MODEL;
 
 /// The model where none was named.
 const UNKNOWN_MODEL: &str = "<the first model that /v1/models lists>";
@@ -48,15 +49,7 @@ impl<'a> DryRun<'a> {
         };
         let tokenizer = plan.settings.tokenizer.as_deref().map_or_else(|| Ok(Tokenizer::embedded()), Tokenizer::open)?;
         let tokenizer = tokenizer.with_template_variables(plan.settings.request.template_variables.clone().unwrap_or_default());
-        let options = RequestOptions {
-            model,
-            stream: plan.settings.request.stream,
-            sampling: plan.settings.request.sampling.clone(),
-            ignore_eos: plan.settings.request.ignore_eos,
-            dialect,
-            guided_decoding_backend: plan.settings.constraint.guided_decoding_backend.clone(),
-            extra_body: plan.settings.request.extra_body.clone(),
-        };
+        let options = request_options(&plan.settings, model, dialect);
         let mut cases = dataset::load(&dataset, &tokenizer)?.cases;
         if let Some(lora) = &plan.settings.request.lora {
             super::run::lora::assign(&mut cases, lora, plan.settings.dataset.seed);
@@ -83,11 +76,11 @@ impl<'a> DryRun<'a> {
         let adapter = backend::adapter(self.plan.settings.backend);
         let body = adapter.encode(case, &self.options).map_err(|unsendable| unsendable.into_error(case))?;
         let _ = writeln!(page, "POST {}\ncontent-type: {}", self.url(), adapter.content_type());
-        if let Target::Server(target) = &self.plan.target {
-            if target.endpoint.api_key.is_some() {
+        if let Some(endpoint) = self.plan.endpoint() {
+            if endpoint.api_key.is_some() {
                 let _ = writeln!(page, "authorization: Bearer ***");
             }
-            target.endpoint.headers.iter().for_each(|(name, _)| {
+            endpoint.headers.iter().for_each(|(name, _)| {
                 let _ = writeln!(page, "{name}: ***");
             });
         }
@@ -103,11 +96,9 @@ impl<'a> DryRun<'a> {
 
     /// Where it would go. A base URL that ends in `/v1` is not given a second one.
     fn url(&self) -> String {
-        let (base, path) = match &self.plan.target {
-            Target::Embedded { .. } => {
-                ("http://127.0.0.1:<a free port>".to_owned(), self.plan.settings.backend.default_path().to_owned())
-            }
-            Target::Server(target) => (target.endpoint.public_base_url(), target.endpoint.path.clone()),
+        let (base, path) = match self.plan.endpoint() {
+            None => ("http://127.0.0.1:<a free port>".to_owned(), self.plan.settings.backend.default_path()),
+            Some(endpoint) => (endpoint.public_base_url(), endpoint.path.as_str()),
         };
         let (root, path) = (base.trim_end_matches('/'), path.trim_start_matches('/'));
         let path = if root.ends_with("/v1") { path.strip_prefix("v1/").unwrap_or(path) } else { path };

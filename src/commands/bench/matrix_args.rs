@@ -53,14 +53,3 @@ pub enum WantedOrder {
     /// Whole runs, one after the other, in balanced order
     Blocks,
 }
-
-impl WantedOrder {
-    /// As it is typed.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Interleaved => "interleaved",
-            Self::Blocks => "blocks",
-        }
-    }
-}

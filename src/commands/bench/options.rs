@@ -15,16 +15,15 @@ pub(crate) mod traffic;
 use std::time::Duration;
 
 use crate::commands::bench::args::BenchArgs;
-use crate::commands::flags::embedded::Pace;
-use crate::driver::Endpoint;
-use crate::engine::{EngineName, EnginePolicy};
-use crate::error::Result;
-use crate::evaluate::EvaluateOptions;
-use crate::notice::{BenchNotice, Notice};
-use crate::record::{ConstraintSettings, Settings};
-use crate::shard::Shard;
 pub use output::{OutputPlan, RunLogPlan};
 pub use shard::StartPlan;
+use sobench_client::Endpoint;
+use sobench_core::error::Result;
+use sobench_core::shard::Shard;
+use sobench_embedded::EmbeddedOptions;
+use sobench_judge::EvaluateOptions;
+use sobench_notices::notice::{BenchNotice, Notice};
+use sobench_results::record::{ConstraintSettings, Settings};
 
 /// What a run does, complete before anything is sent.
 #[derive(Clone, Debug)]
@@ -43,7 +42,7 @@ pub struct RunPlan {
 #[derive(Clone, Debug)]
 pub enum Target {
     /// The embedded engine, started for this run.
-    Embedded { engine: EngineName, policy: EnginePolicy, pace: Pace },
+    Embedded(EmbeddedOptions),
     /// A server that runs already.
     Server(ServerTarget),
 }
@@ -99,25 +98,31 @@ impl RunPlan {
     /// Things that are allowed, and that their user would want to be told of.
     pub fn warnings(&self) -> Vec<Notice> {
         let mut warnings = self.foreign.clone();
-        if self.settings.request.ignore_eos && self.settings.dataset.constrained_ratio > 0.0 {
-            warnings.push(BenchNotice::IgnoreEosWithConstraints.into());
+        let mut add = |applies: bool, notice: BenchNotice| warnings.extend(applies.then(|| Notice::from(notice)));
+        let (request, backend, name) = (&self.settings.request, self.settings.backend, self.settings.dataset.name());
+        let dataset = name.to_string();
+        add(request.ignore_eos && self.settings.dataset.constrained_ratio > 0.0, BenchNotice::IgnoreEosWithConstraints);
+        add(self.settings.dataset.source.has_own_constraint(), BenchNotice::ShippedPrompt);
+        if let Some(endpoint) = self.endpoint() {
+            let endpoint = endpoint.path.clone();
+            add(!backend.fits(&endpoint), BenchNotice::EndpointUnlikeBackend { endpoint, backend });
         }
-        if self.settings.dataset.source.has_own_constraint() {
-            warnings.push(BenchNotice::ShippedPrompt.into());
-        }
-        warnings.extend(self.endpoint_warning());
-        warnings.extend(self.going_on());
-        let dataset = self.settings.dataset.name();
-        if self.settings.request.template_variables.is_some() && !dataset.is_templated() {
-            warnings.push(BenchNotice::ChatTemplateKwargsUnused { dataset: dataset.to_string() }.into());
-        }
-        let named =
-            self.output.directory.is_some() || self.output.filename.is_some() || !self.settings.report.metadata.is_empty();
-        let beside = self.output.failures || self.output.timeline.is_some() || self.output.lengths;
-        if named && !self.output.save && !beside {
-            warnings.push(BenchNotice::ResultFlagsUnused.into());
-        }
+        add(request.ignore_eos && name.ignores_eos(), BenchNotice::IgnoreEosByDataset { dataset: dataset.clone() });
+        let is_unused = request.template_variables.is_some() && !name.is_templated();
+        add(is_unused, BenchNotice::ChatTemplateKwargsUnused { dataset });
+        let output = &self.output;
+        let named = output.directory.is_some() || output.filename.is_some() || !self.settings.report.metadata.is_empty();
+        let beside = output.failures || output.timeline.is_some() || output.lengths;
+        add(named && !output.save && !beside, BenchNotice::ResultFlagsUnused);
         warnings
+    }
+
+    /// Where requests go, if that is known before the run.
+    pub fn endpoint(&self) -> Option<&Endpoint> {
+        match &self.target {
+            Target::Embedded(_) => None,
+            Target::Server(target) => Some(&target.endpoint),
+        }
     }
 
     /// The part of the load that this client carries.
@@ -128,21 +133,6 @@ impl RunPlan {
     /// The most requests that this client may have under way; `None` without a cap.
     pub fn own_cap(&self) -> Option<usize> {
         self.settings.load.max_concurrency.map(|cap| self.part().share(cap))
-    }
-
-    /// What is asked of servers because the dataset is what it is.
-    fn going_on(&self) -> Option<Notice> {
-        let name = self.settings.dataset.name();
-        (self.settings.request.ignore_eos && name.ignores_eos())
-            .then(|| BenchNotice::IgnoreEosByDataset { dataset: name.to_string() }.into())
-    }
-
-    /// A path that the backend's requests do not fit.
-    fn endpoint_warning(&self) -> Option<Notice> {
-        let Target::Server(ServerTarget { endpoint, .. }) = &self.target else { return None };
-        (!self.settings.backend.fits(&endpoint.path)).then(|| {
-            BenchNotice::EndpointUnlikeBackend { endpoint: endpoint.path.clone(), backend: self.settings.backend }.into()
-        })
     }
 }
 

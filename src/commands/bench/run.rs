@@ -30,47 +30,42 @@ use std::thread;
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 
-use self::beside::{Probe, Profile, spec_decode};
+use self::beside::{Probe, profiled, spec_decode};
 pub use self::first_use::FirstUse;
 use self::first_use::first_use;
 use self::judge::Judging;
 use self::preflight::Settling;
 use self::room::room_notices;
 use self::sending::Sending;
-use self::sending::Warmups;
 use self::setting::stopped_early;
 pub use self::setting::{Company, Past, Setting, report_stage};
-use crate::backend::{self, Adapter};
-use crate::case::Case;
-use crate::commands::bench::options::{OutputPlan, RunPlan, Target};
+use crate::commands::bench::options::{OutputPlan, RunPlan};
 use crate::commands::bench::session::Session;
 use crate::commands::output::CommandOutput;
-use crate::compare;
-use crate::dataset::{self, Dataset, DatasetPlan};
-use crate::dates;
-use crate::driver::{Beginning, Coordination, Ran};
-use crate::enforcement::Enforcement;
-use crate::error::{Error, Result};
-use crate::evaluate::Evaluator;
-use crate::exit_codes;
-use crate::metrics::client::ClientVerdict;
-use crate::metrics::probe::Probed;
-use crate::metrics::spec_decode::SpecDecode;
-use crate::notice::{BenchNotice, Notice};
-use crate::output_format::OutputFormat;
-use crate::record::RunRecord;
-use crate::report::format;
-use crate::report::from_log;
-use crate::report::{Report, client_sentence};
-use crate::run_event::Tripped;
-use crate::runlog::write::{Secrets, Sink, Writing, event_channel};
-use crate::runlog::{Keep, RunLog};
-use crate::schedule::{Schedule, due_times};
-use crate::shard::{ClockOffset, Shard};
-use crate::shutdown::{Shutdown, unless_left};
-use crate::terminal;
-use crate::terminal::Mode;
-use crate::tokenizer::Tokenizer;
+use crate::terminal::{self, Mode};
+use sobench_backend::{self as backend, Adapter};
+use sobench_client::{Beginning, Coordination, Ran};
+use sobench_core::case::Case;
+use sobench_core::error::{Error, Result};
+use sobench_core::output_format::OutputFormat;
+use sobench_core::run_event::Tripped;
+use sobench_core::schedule::{Schedule, due_times};
+use sobench_core::shard::Shard;
+use sobench_core::{dates, exit_codes};
+use sobench_data::dataset::{self, Dataset, DatasetPlan};
+use sobench_data::tokenizer::Tokenizer;
+use sobench_judge::Evaluator;
+use sobench_notices::enforcement::Enforcement;
+use sobench_notices::notice::{BenchNotice, Notice};
+use sobench_report::{Report, client_sentence, format, from_log};
+use sobench_results::compare;
+use sobench_results::metrics::client::ClientVerdict;
+use sobench_results::metrics::probe::Probed;
+use sobench_results::metrics::spec_decode::SpecDecode;
+use sobench_results::record::RunRecord;
+use sobench_results::runlog::write::{Secrets, Sink, Writing, event_channel};
+use sobench_results::runlog::{Footer, Keep, RunLog};
+use sobench_shutdown::{Shutdown, unless_left};
 
 /// Answers that waited to be written may take this much memory before the reader is told.
 const MUCH_WAITING_BYTES: usize = 64 << 20;
@@ -215,34 +210,28 @@ pub fn run_in(plan: &RunPlan, setting: &Setting, look: &mut dyn FnMut(&RunLog)) 
     drop(dataset);
     let gathered = driven.gathered.take();
     let judging = Judging { evaluator, tokenizer, runtime: &runtime, shutdown: &setting.shutdown };
-    let finished = finish(plan, &session, driven, judging, look);
+    let finished = finish(plan, driven, judging, look);
     start::part(gathered, setting, &runtime);
     finished
 }
 
 /// Reads the log back, judges, reports, and completes the log.
-fn finish(
-    plan: &RunPlan,
-    session: &Session,
-    mut driven: Driven,
-    judging: Judging<'_>,
-    look: &mut dyn FnMut(&RunLog),
-) -> Result<Finished> {
-    let footer = record::footer(session, &driven);
-    let mut log = RunLog::from_source(driven.sink.source(), Keep::AsSaved)?;
+fn finish(plan: &RunPlan, driven: Driven, judging: Judging<'_>, look: &mut dyn FnMut(&RunLog)) -> Result<Finished> {
+    let Driven { footer, mut sink, first_use, .. } = driven;
+    let mut log = RunLog::from_source(sink.source(), Keep::AsSaved)?;
     if log.requests.len() != footer.requests {
         let (found, came) = (log.requests.len(), footer.requests);
         return Err(Error::internal(format!("{found} requests are in the run log of a run that came to {came}")));
     }
     log.footer = Some(footer.clone());
-    let log = judging.judge(log, driven.sink.path().map(ToOwned::to_owned))?;
+    let log = judging.judge(log, sink.path().map(ToOwned::to_owned))?;
     look(&log);
-    let report = from_log::report(&log, plan.settings.report.detailed)?;
+    let report = from_log::report(&log)?;
     let judged = log.requests.iter().map(|request| (request.case_index(), request.judged()));
-    if let Some(error) = driven.sink.finish(judged, &footer) {
+    if let Some(error) = sink.finish(judged, &footer) {
         terminal::say(&format!("error: {error}"));
     }
-    let own_log = driven.sink.path().map(ToOwned::to_owned);
+    let own_log = sink.path().map(ToOwned::to_owned);
     let mut console = Vec::new();
     let (saved, written) = from_log::with_view(&log, &report, |view| {
         let saved = if plan.output.save { result_file::save(&plan.output, view, own_log.as_deref()).map(Some) } else { Ok(None) };
@@ -253,7 +242,7 @@ fn finish(
     })?;
     // Only now: answers are read from the log where it is.
     if let Ok(Some(result)) = &saved {
-        place::follow(&plan.output, &mut driven.sink, result);
+        place::follow(&plan.output, &mut sink, result);
     }
     Ok(Finished {
         console: String::from_utf8(console).map_err(|_| Error::internal("a report that is no text"))?,
@@ -262,11 +251,11 @@ fn finish(
         written: written.lines,
         write_failures: written.failures,
         saved,
-        run_log: driven.sink.path().map(ToOwned::to_owned),
-        log_failure: driven.sink.failure().cloned(),
-        interrupted: driven.interrupted,
-        broken_off: driven.broken_off,
-        first_use: driven.first_use,
+        run_log: sink.path().map(ToOwned::to_owned),
+        log_failure: sink.failure().cloned(),
+        interrupted: footer.interrupted,
+        broken_off: footer.broken_off,
+        first_use,
         strict_client: plan.settings.load.strict_client,
     })
 }
@@ -290,21 +279,12 @@ struct Before {
 
 /// What came of sending.
 struct Driven {
-    ran: Ran,
+    /// How the run ended.
+    footer: Footer,
     /// The log, with every request.
     sink: Sink,
-    /// The small requests beside the run, where they were asked for.
-    probed: Option<Probed>,
-    /// What speculative decoding did, where the server tells.
-    spec_decode: Option<SpecDecode>,
-    interrupted: bool,
-    /// Why the run gave up, if it did.
-    broken_off: Option<String>,
     first_use: Option<FirstUse>,
-    /// What happened in the run that the reader has to know.
-    notices: Vec<Notice>,
-    /// What the clock was off shard 1's afterwards, and where the shards found each other, where they did.
-    clock: Option<ClockOffset>,
+    /// Where the shards found each other, where they did.
     gathered: Option<Coordination>,
 }
 
@@ -322,13 +302,12 @@ fn load(
     let loading = unless_left("a run", move || dataset::load(&plan, &tokenizer), setting.shutdown.drain_requested());
     let loaded = runtime.block_on(loading)?;
     let dataset = loaded.unwrap_or_else(|| Err(stopped_early()))?;
-    match dataset.cases.len() {
-        cases if part.share(cases) == 0 => {
-            Err(Error::usage(format!("{cases} requests are in the dataset, none for --shard {part}"))
-                .hint("take fewer shards, so that each has a request at least"))
-        }
-        _ => Ok(dataset),
+    let cases = dataset.cases.len();
+    if part.share(cases) == 0 {
+        return Err(Error::usage(format!("{cases} requests are in the dataset, none for --shard {part}"))
+            .hint("take fewer shards, so that each has a request at least"));
     }
+    Ok(dataset)
 }
 
 fn drive(
@@ -367,14 +346,13 @@ fn drive(
     let trial = settled.trial;
     notices.extend(setting.notice());
     setting.meet(runtime);
-    let warmups = runtime.block_on(sending.warm_up(&warmup::cases(cases, traffic.warmups, plan.settings.dataset.seed), part))?;
+    let warmups = warmup::cases(cases, traffic.warmups, plan.settings.dataset.seed);
+    let (warmups, failed) = runtime.block_on(sending.warm_up(&warmups, part))?;
     notices.extend(trial.notices);
-    notices.extend(runtime.block_on(profiled(plan.settings.request.profile, session, Profile::Start)));
-    let Warmups { sent, failed } = warmups;
-    notices.extend((failed > 0).then(|| BenchNotice::WarmupsFailed { failed, sent }.into()));
-    let known = &trial.constraints | setting.past.constraints();
-    let (trials, warmups, enforcement) = (trial.requests + tried_first, sent, settled.enforcement);
-    let before = Before { trials, known, warmups, enforcement, notices };
+    notices.extend(runtime.block_on(profiled(plan.settings.request.profile, session, "/start_profile")));
+    notices.extend((failed > 0).then(|| BenchNotice::WarmupsFailed { failed, sent: warmups }.into()));
+    let known = &trial.constraints | &setting.past.sent;
+    let before = Before { trials: trial.requests + tried_first, known, warmups, enforcement: settled.enforcement, notices };
     let record = record::record(plan, session, dataset, &schedule, tokenizer, before);
     let drafted_before = runtime.block_on(spec_decode(session));
     let mut gathered = start::gather(&plan.start, &record, &sending.shutdown, runtime)?;
@@ -384,14 +362,26 @@ fn drive(
     notices.extend(unmeasured);
     let drafted = runtime.block_on(spec_decode(session));
     let drafted = drafted_before.zip(drafted).and_then(|(before, after)| SpecDecode::between(&before, &after));
-    notices.extend(runtime.block_on(profiled(plan.settings.request.profile, session, Profile::Stop)));
+    notices.extend(runtime.block_on(profiled(plan.settings.request.profile, session, "/stop_profile")));
     // A run that tripped was not asked to end before.
     let interrupted = sending.shutdown.is_requested() && ran.tripped.is_none();
     drop(listener);
-    let broken_off = ran.tripped.as_ref().map(|tripped| broken_off(&secrets(&plan.target), tripped, cases));
+    let broken_off = ran.tripped.as_ref().map(|tripped| broken_off(&secrets(plan), tripped, cases));
     notices.extend(ran.cost.refused_stamps.map(|count| BenchNotice::ReceiveStampsRefused { count }.into()));
     notices.extend(extent::notice(plan.settings.dataset.name(), schedule.until, part.share(cases.len()), ran.cases));
-    Ok(Driven { ran, sink, probed, spec_decode: drafted, interrupted, broken_off, first_use, notices, clock, gathered })
+    let footer = Footer {
+        requests: ran.cases,
+        duration_ns: ran.duration_ns,
+        cost: record::cost(&ran.cost, session.is_embedded()),
+        probe: probed,
+        spec_decode: drafted,
+        engine: session.engine(),
+        interrupted,
+        broken_off,
+        notices,
+        clock,
+    };
+    Ok(Driven { footer, sink, first_use, gathered })
 }
 
 /// Sends what is measured, and has it written down on a thread of its own meanwhile.
@@ -407,7 +397,7 @@ fn logged(
     // One is enough beside a load, however many clients carry it.
     let rate = plan.settings.load.probe_request_rate.filter(|_| schedule.part.number == 1);
     let probe = rate.map(|rate| Probe::new(sending, rate)).transpose()?;
-    let secrets = secrets(&plan.target);
+    let secrets = secrets(plan);
     let warning = Mutex::new(None);
     let open = |record: &RunRecord| {
         let opened = place::open(&plan.output, record);
@@ -452,22 +442,12 @@ fn logged(
 }
 
 /// What must not reach a file.
-fn secrets(target: &Target) -> Secrets {
-    match target {
-        Target::Embedded { .. } => Secrets::default(),
-        Target::Server(target) => Secrets::new(target.endpoint.secrets()),
-    }
+fn secrets(plan: &RunPlan) -> Secrets {
+    plan.endpoint().map_or_else(Secrets::default, |endpoint| Secrets::new(endpoint.secrets()))
 }
 
 /// Why the run gave up, in words; a server's own are among them.
 fn broken_off(secrets: &Secrets, tripped: &Tripped, cases: &[Case]) -> String {
     let id = extent::asked(cases, tripped.index).map_or_else(String::new, |(_, id)| id);
     tripped.sentence(&id, |words| secrets.redacted(words).unwrap_or_else(|| words.to_owned()))
-}
-
-/// Has the server begin or end its profile, where it is to.
-async fn profiled(is_wanted: bool, session: &Session, end: Profile) -> Option<Notice> {
-    let notice = if is_wanted { end.order(&session.client).await } else { None };
-    notice.iter().for_each(|notice| terminal::warn(&notice.to_string()));
-    notice
 }

@@ -6,18 +6,17 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use tokio::runtime::Runtime;
 
-use crate::backend::identify::{Server, identify};
-use crate::backend::{ConstraintDialect, RequestOptions};
 use crate::commands::bench::options::{RunPlan, ServerTarget, Target};
-use crate::commands::flags::embedded::Pace;
-use crate::constraint::{Constraint, GrammarDialect, GrammarSpelling};
-use crate::driver::{self, Client, DriverOptions, Endpoint, Limits, ModelInfo};
-use crate::engine::{EngineName, EnginePolicy, Route};
-use crate::error::{Error, Result};
-use crate::notice::{BenchNotice, Notice};
-use crate::record::{ConstraintSettings, Engine, EngineChoice, EngineWork, Settings};
-use crate::server::{self, EmbeddedOptions, EmbeddedServer, SYNTHETIC_MODEL};
-use crate::shutdown::Shutdown;
+use sobench_backend::identify::{Server, identify};
+use sobench_backend::{ConstraintDialect, RequestOptions};
+use sobench_client::{self as driver, Client, DriverOptions, Endpoint, Limits, ModelInfo};
+use sobench_core::constraint::{Constraint, GrammarDialect, GrammarSpelling};
+use sobench_core::error::{Error, Result};
+use sobench_embedded::{self as server, EmbeddedOptions, EmbeddedServer, SYNTHETIC_MODEL};
+use sobench_engine::Route;
+use sobench_notices::notice::{BenchNotice, Notice};
+use sobench_results::record::{ConstraintSettings, Engine, EngineChoice, EngineWork, Settings};
+use sobench_shutdown::Shutdown;
 
 /// Requests to the embedded server carry their number, so that the same run gets the same answer to each of them.
 const EMBEDDED_REQUEST_ID_PREFIX: &str = "sobench-";
@@ -54,7 +53,7 @@ impl Session {
     /// Nobody does, or the plan asks for what this server cannot be sent; it was stopped.
     pub fn open(plan: &RunPlan, runtime: &Runtime, shutdown: &Shutdown) -> Result<Self> {
         match &plan.target {
-            Target::Embedded { engine, policy, pace } => Self::embedded(plan, *engine, policy, *pace),
+            Target::Embedded(options) => Self::embedded(plan, options),
             Target::Server(target) => {
                 let client = client(plan, target.endpoint.clone(), None)?;
                 runtime.block_on(async {
@@ -116,37 +115,12 @@ impl Session {
         })
     }
 
-    /// What every request of the run has in common.
-    pub fn request_options(&self, settings: &Settings) -> RequestOptions {
-        RequestOptions {
-            model: self.model.clone(),
-            stream: settings.request.stream,
-            sampling: settings.request.sampling.clone(),
-            ignore_eos: settings.request.ignore_eos,
-            dialect: self.dialect,
-            guided_decoding_backend: settings.constraint.guided_decoding_backend.clone(),
-            extra_body: settings.request.extra_body.clone(),
-        }
-    }
-
-    fn embedded(plan: &RunPlan, engine: EngineName, policy: &EnginePolicy, pace: Pace) -> Result<Self> {
-        let embedded = EmbeddedServer::start(EmbeddedOptions {
-            engine,
-            seed: plan.settings.dataset.seed,
-            policy: policy.clone(),
-            ttft_ms: pace.ttft_ms,
-            itl_ms: pace.itl_ms,
-            step_ms: pace.step_ms,
-            max_batch: pace.max_batch,
-            compile_timeout_s: pace.compile_timeout_s,
-            ..EmbeddedOptions::default()
-        })?;
+    fn embedded(plan: &RunPlan, options: &EmbeddedOptions) -> Result<Self> {
+        let embedded = EmbeddedServer::start(EmbeddedOptions { seed: plan.settings.dataset.seed, ..options.clone() })?;
         let endpoint = Endpoint {
             base_url: embedded.base_url().to_owned(),
             path: plan.settings.backend.default_path().to_owned(),
-            headers: Vec::new(),
-            api_key: None,
-            insecure: false,
+            ..Endpoint::default()
         };
         let dialect = plan.settings.constraint.dialect.unwrap_or(Server::Embedded.constraint_dialect());
         let notation = embedded.grammar_dialect().unwrap_or(Server::Embedded.grammar_dialect());
@@ -205,6 +179,19 @@ impl Session {
     }
 }
 
+/// What every request of a run has in common.
+pub(crate) fn request_options(settings: &Settings, model: String, dialect: ConstraintDialect) -> RequestOptions {
+    RequestOptions {
+        model,
+        stream: settings.request.stream,
+        sampling: settings.request.sampling.clone(),
+        ignore_eos: settings.request.ignore_eos,
+        dialect,
+        guided_decoding_backend: settings.constraint.guided_decoding_backend.clone(),
+        extra_body: settings.request.extra_body.clone(),
+    }
+}
+
 fn client(plan: &RunPlan, endpoint: Endpoint, request_id_prefix: Option<&str>) -> Result<Client> {
     Client::new(DriverOptions {
         endpoint,
@@ -223,8 +210,8 @@ impl RunPlan {
     /// # Errors
     /// The run has no server with an address of its own.
     pub(crate) fn plain_client(&self) -> Result<Client> {
-        let Target::Server(target) = &self.target else { return Err(Error::internal("a server that is started has an address")) };
-        Client::new(DriverOptions::plain(target.endpoint.clone()))
+        let endpoint = self.endpoint().ok_or_else(|| Error::internal("a server that is started has an address"))?;
+        Client::new(DriverOptions::plain(endpoint.clone()))
     }
 }
 
@@ -245,9 +232,8 @@ async fn served_engine(client: &Client) -> Option<Engine> {
 /// The first model listed. Where the user named one, a server that lists none is still worth asking.
 async fn listed_model(client: &Client, named: Option<&str>) -> Result<Option<ModelInfo>> {
     match (driver::models(client).await, named) {
-        (Ok(models), None) => Ok(models.into_iter().next()),
-        (Ok(models), Some(name)) => {
-            let known = models.iter().position(|model| model.id == name).unwrap_or(0);
+        (Ok(models), named) => {
+            let known = models.iter().position(|model| Some(model.id.as_str()) == named).unwrap_or(0);
             Ok(models.into_iter().nth(known))
         }
         (Err(_), Some(_)) => Ok(None),
@@ -257,7 +243,8 @@ async fn listed_model(client: &Client, named: Option<&str>) -> Result<Option<Mod
 
 /// What becomes of the engine that the user named, and what is known beforehand of the dialect.
 fn known_of(engine: Option<&str>, server: Server, dialect: ConstraintDialect) -> (EngineChoice, Vec<Notice>) {
-    let ignored = ignored_dialect(server, dialect);
+    // A field that this version is known to drop is worth a word before the numbers are read.
+    let ignored: Option<Notice> = server.ignoring(dialect).map(|server| BenchNotice::DialectIgnored { server, dialect }.into());
     let honoured = ignored.is_none() && server.honours_engine();
     let (choice, declared) = declared_engine(engine, dialect, honoured);
     let ours = (server == Server::Embedded).then(|| BenchNotice::SyntheticModel { embedded: false }.into());
@@ -274,10 +261,4 @@ fn declared_engine(engine: Option<&str>, dialect: ConstraintDialect, honoured: b
             (EngineChoice::Declared(engine.to_owned()), Some(notice.into()))
         }
     }
-}
-
-/// A field that this version is known to drop is worth a word before the numbers are read.
-fn ignored_dialect(server: Server, dialect: ConstraintDialect) -> Option<Notice> {
-    let ignoring = server.ignoring(dialect)?;
-    Some(BenchNotice::DialectIgnored { server: ignoring, dialect }.into())
 }

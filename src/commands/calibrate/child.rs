@@ -1,9 +1,8 @@
 //! Runs a client as a process of its own and says what it took. Knows no client.
 
-use std::io;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::thread;
 use std::time::Duration;
+use std::{io, thread};
 
 /// How often the client's memory is looked at. What the kernel tells is the most so far, so that only what it takes in its last
 /// moments is missed.

@@ -9,16 +9,16 @@ use serde_json::Value;
 
 use super::child::{self, Ended};
 use super::errors::{Reported, compare, read_reports};
-use super::options::CalibrateOptions;
+use super::options::CalibrateArgs;
 use super::server::{Ask, Log, MODEL, Timetable};
 use super::{Calibration, FLOOR, Load, Measured, Point, Row};
 use crate::commands::calibrate::report;
 use crate::commands::output::{CommandOutput, pretty};
-use crate::error::{Error, Result};
-use crate::exit_codes::{COULD_NOT, DONE};
-use crate::output_format::OutputFormat;
-use crate::render::text;
 use crate::terminal;
+use sobench_core::error::{Error, Result};
+use sobench_core::exit_codes::{COULD_NOT, DONE};
+use sobench_core::output_format::OutputFormat;
+use sobench_render::text;
 
 /// The file in which a client saves its result.
 const RESULT_FILE: &str = "result.json";
@@ -29,12 +29,13 @@ const NO_CAP: usize = 1_000_000;
 /// Measures every point and says what came of it.
 ///
 /// # Errors
-/// The server of known timing does not start. What a client does is part of the result.
-pub fn run(options: &CalibrateOptions) -> Result<CommandOutput> {
+/// Usage errors of the flags; the server of known timing does not start. What a client does is part of the result.
+pub fn run(options: &CalibrateArgs) -> Result<CommandOutput> {
+    let points = options.points()?;
     let mut server = Server::start()?;
     let mut rows = Vec::new();
     for _ in 0..options.repeat {
-        for point in &options.points {
+        for point in &points {
             for client in clients(options, point.load) {
                 terminal::say(&format!("calibrate: {} at {}", client.name(), point.load));
                 let (measured, failure) = match measure(&mut server, options, *point, &client) {
@@ -82,7 +83,7 @@ impl Client<'_> {
 }
 
 /// Those that a load is put on. The bare loop has streams alone.
-fn clients(options: &CalibrateOptions, load: Load) -> impl Iterator<Item = Client<'_>> {
+fn clients(options: &CalibrateArgs, load: Load) -> impl Iterator<Item = Client<'_>> {
     let other = options.against.as_deref().map(|template| Client::Other { name: &options.against_name, template });
     let floor = (options.floor && matches!(load, Load::Streams(_))).then_some(Client::Floor);
     std::iter::once(Client::Ours).chain(other).chain(floor)
@@ -91,7 +92,7 @@ fn clients(options: &CalibrateOptions, load: Load) -> impl Iterator<Item = Clien
 /// One client at one point; the error is in words.
 fn measure(
     server: &mut Server,
-    options: &CalibrateOptions,
+    options: &CalibrateArgs,
     point: Point,
     client: &Client<'_>,
 ) -> std::result::Result<Measured, String> {

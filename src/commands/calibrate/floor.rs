@@ -11,7 +11,7 @@ use nix::sys::time::TimeSpec;
 
 use super::options::FloorArgs;
 use super::server::MODEL;
-use crate::error::{Error, Result};
+use sobench_core::error::{Error, Result};
 
 /// How many sockets are looked at after one wait, as in tokio.
 const EVENTS: usize = 1024;
@@ -30,6 +30,7 @@ pub(super) fn run(floor: &FloorArgs) -> Result<()> {
     drive(floor).map_err(|error| Error::environment(format!("the bare loop broke: {error}")))
 }
 
+#[expect(clippy::disallowed_methods, reason = "a bare loop of system calls, to compare with")]
 fn drive(floor: &FloorArgs) -> io::Result<()> {
     let request = request(floor);
     let streams = floor.streams.min(floor.requests);

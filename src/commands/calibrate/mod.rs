@@ -18,10 +18,10 @@ use std::io::BufReader;
 
 use serde::Serialize;
 
-use self::options::{CalibrateArgs, CalibrateOptions, FloorArgs};
+use self::options::{CalibrateArgs, FloorArgs};
 use super::output::CommandOutput;
-use crate::error::Result;
-use crate::shutdown::Shutdown;
+use sobench_core::error::Result;
+use sobench_shutdown::Shutdown;
 
 pub use errors::{Compared, Spread};
 
@@ -30,13 +30,14 @@ pub use errors::{Compared, Spread};
 /// # Errors
 /// As [`command::run`].
 pub fn run(flags: CalibrateArgs, shutdown: &Shutdown) -> Result<CommandOutput> {
-    shutdown.or_abandon(move || command::run(&CalibrateOptions::new(&flags)?))
+    shutdown.or_abandon(move || command::run(&flags))
 }
 
 /// The server of known timing: JSON lines over its standard streams.
 ///
 /// # Errors
 /// A stream that cannot be read or written.
+#[expect(clippy::disallowed_methods, reason = "a child process answers its parent over standard output")]
 pub fn run_server() -> Result<CommandOutput> {
     server::serve(BufReader::new(std::io::stdin()), std::io::stdout()).map(|()| CommandOutput::default())
 }
@@ -100,7 +101,7 @@ pub fn run_floor(flags: &FloorArgs) -> Result<CommandOutput> {
     #[cfg(target_os = "linux")]
     return floor::run(flags).map(|()| CommandOutput::default());
     #[cfg(not(target_os = "linux"))]
-    Err(crate::error::Error::usage(format!("the bare loop is for Linux: port {}", flags.port)).hint("leave --floor out"))
+    Err(sobench_core::error::Error::usage(format!("the bare loop is for Linux: port {}", flags.port)).hint("leave --floor out"))
 }
 
 /// The whole of it.

@@ -4,8 +4,8 @@ use clap::Args;
 
 use crate::commands::calibrate::{Load, Point};
 use crate::commands::flags::values::formats;
-use crate::error::{Error, Result};
-use crate::output_format::OutputFormat;
+use sobench_core::error::{Error, Result};
+use sobench_core::output_format::OutputFormat;
 
 /// Tokens of an answer where a rate is offered: what is measured is how requests go out.
 const RATE_OUTPUT_LEN: usize = 5;
@@ -68,69 +68,40 @@ pub struct FloorArgs {
     pub output_len: usize,
 }
 
-/// What is to be measured.
-#[derive(Clone, Debug, PartialEq)]
-pub struct CalibrateOptions {
-    pub points: Vec<Point>,
-    /// From a request's arrival at the server to the first token.
-    pub ttft_ms: f64,
-    /// From each token to the next.
-    pub itl_ms: f64,
-    /// Every point is measured so often, the clients taking turns.
-    pub repeat: usize,
-    /// The command line of another client, with its places for `{base_url}` and the rest; see docs/calibrate.md.
-    pub against: Option<String>,
-    /// The name under which it is shown.
-    pub against_name: String,
-    /// Whether a bare loop of the same system calls is measured as well.
-    pub floor: bool,
-    /// Text or JSON.
-    pub format: OutputFormat,
-}
-
-impl CalibrateOptions {
-    /// Checks the flags.
+impl CalibrateArgs {
+    /// Checks the flags, and lists the points to measure.
     ///
     /// # Errors
     /// Usage errors that name the flag and its value.
-    pub fn new(flags: &CalibrateArgs) -> Result<Self> {
-        for (flag, ms) in [("--ttft-ms", flags.ttft_ms), ("--itl-ms", flags.itl_ms)] {
+    pub fn points(&self) -> Result<Vec<Point>> {
+        for (flag, ms) in [("--ttft-ms", self.ttft_ms), ("--itl-ms", self.itl_ms)] {
             if !(0.0..=MAX_MS).contains(&ms) {
                 return Err(
                     Error::usage(format!("{flag} is no time that a server takes: {ms}")).hint("give 0 to 60000 milliseconds")
                 );
             }
         }
-        for (flag, number) in [("--output-len", flags.output_len), ("--rounds", flags.rounds), ("--repeat", flags.repeat)] {
+        for (flag, number) in [("--output-len", self.output_len), ("--rounds", self.rounds), ("--repeat", self.repeat)] {
             if number == 0 {
                 return Err(Error::usage(format!("nothing can be measured with {flag} 0")).hint("give at least 1"));
             }
         }
-        if flags.floor && cfg!(not(target_os = "linux")) {
+        if self.floor && cfg!(not(target_os = "linux")) {
             return Err(Error::usage("--floor is for Linux").hint("leave it out: it loops over Linux' own system calls"));
         }
         let mut points = Vec::new();
-        for streams in flags.streams.iter().copied().filter(|streams| *streams > 0) {
-            let requests = bounded("--streams", streams as f64, streams as f64 * flags.rounds as f64)?;
-            points.push(Point { load: Load::Streams(streams), requests, output_len: flags.output_len });
+        for streams in self.streams.iter().copied().filter(|streams| *streams > 0) {
+            let requests = bounded("--streams", streams as f64, streams as f64 * self.rounds as f64)?;
+            points.push(Point { load: Load::Streams(streams), requests, output_len: self.output_len });
         }
-        for rate in flags.request_rate.iter().copied().filter(|rate| *rate != 0.0) {
-            let requests = bounded("--request-rate", rate, rate * flags.rate_duration)?;
+        for rate in self.request_rate.iter().copied().filter(|rate| *rate != 0.0) {
+            let requests = bounded("--request-rate", rate, rate * self.rate_duration)?;
             points.push(Point { load: Load::PerSecond(rate), requests, output_len: RATE_OUTPUT_LEN });
         }
         if points.is_empty() {
             return Err(Error::usage("nothing to measure").hint("give --streams or --request-rate"));
         }
-        Ok(Self {
-            points,
-            ttft_ms: flags.ttft_ms,
-            itl_ms: flags.itl_ms,
-            repeat: flags.repeat,
-            against: flags.against.clone(),
-            floor: flags.floor,
-            against_name: flags.against_name.clone(),
-            format: flags.format,
-        })
+        Ok(points)
     }
 }
 
@@ -149,18 +120,18 @@ mod tests {
     use super::*;
     use crate::cli::{Cli, Command};
 
-    fn options(flags: &[&str]) -> Result<CalibrateOptions> {
+    fn points(flags: &[&str]) -> Result<Vec<Point>> {
         let typed = ["sobench", "calibrate"].iter().chain(flags);
         match Cli::try_parse_from(typed).unwrap().into_command() {
-            Command::Calibrate(flags) => CalibrateOptions::new(&flags),
+            Command::Calibrate(flags) => flags.points(),
             other => panic!("{other:?}"),
         }
     }
 
     #[test]
     fn points_follow_from_flags_and_nonsense_is_refused() {
-        let found = options(&["--streams", "10,20", "--request-rate", "30", "--rounds", "3"]).unwrap();
-        let counts: Vec<_> = found.points.iter().map(|point| (point.load, point.requests, point.output_len)).collect();
+        let found = points(&["--streams", "10,20", "--request-rate", "30", "--rounds", "3"]).unwrap();
+        let counts: Vec<_> = found.iter().map(|point| (point.load, point.requests, point.output_len)).collect();
         let expected = [(Load::Streams(10), 30, 50), (Load::Streams(20), 60, 50), (Load::PerSecond(30.0), 150, 5)];
         assert_eq!(counts, expected);
         for (flags, what) in [
@@ -170,7 +141,7 @@ mod tests {
             (&["--request-rate", "-2"], "--request-rate -2 comes to -10 requests"),
             (&["--request-rate", "nan"], "--request-rate NaN comes to NaN requests"),
         ] {
-            let error = options(flags).unwrap_err();
+            let error = points(flags).unwrap_err();
             assert_eq!((error.what.as_str(), error.exit_code()), (what, 2));
         }
     }

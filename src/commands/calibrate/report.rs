@@ -1,8 +1,9 @@
 //! The page of `sobench calibrate`.
 
 use crate::commands::calibrate::{Calibration, FLOOR, Load, Measured, Row};
-use crate::render::{Document, Table};
-use crate::statistics::percentile;
+use crate::commands::distinct::distinct;
+use sobench_render::{Document, Table};
+use sobench_statistics::percentile;
 
 /// The heads of the table; the first two columns hold words.
 const COLUMNS: [&str; 11] = [
@@ -90,12 +91,7 @@ fn ratios(calibration: &Calibration) -> Vec<(String, String)> {
     names.dedup();
     names.retain(|name| *name != FLOOR);
     let (Some(first), Some(second)) = (names.first(), names.get(1)) else { return Vec::new() };
-    let mut loads: Vec<Load> = Vec::new();
-    for row in &calibration.rows {
-        if !loads.contains(&row.point.load) {
-            loads.push(row.point.load);
-        }
-    }
+    let loads = distinct(calibration.rows.iter().map(|row| row.point.load));
     let ratios = |load: &Load| {
         let median = |client: &str, get: &dyn Fn(&Measured) -> Option<f64>| {
             let rows = calibration.rows.iter().filter(|row| row.client == client && row.point.load == *load);

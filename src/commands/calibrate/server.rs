@@ -18,8 +18,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::sleep_until;
 
 use super::errors::{Record, first_token};
-use crate::driver::{Socket, clock};
-use crate::error::{Error, Result};
+use sobench_client::{Socket, clock};
+use sobench_core::error::{Error, Result};
 
 /// The name of the model that it has.
 pub const MODEL: &str = "calibrate";
@@ -189,12 +189,8 @@ fn parse(bytes: &[u8]) -> Option<(Request, usize)> {
     }
     let head_len = bytes.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
     let head = String::from_utf8_lossy(&bytes[..head_len]).to_ascii_lowercase();
-    let mut length = 0;
-    for line in head.lines() {
-        if let Some(value) = line.strip_prefix("content-length:") {
-            length = value.trim().parse().ok()?;
-        }
-    }
+    let length = head.lines().rev().find_map(|line| line.strip_prefix("content-length:"));
+    let length: usize = length.map_or(Some(0), |length| length.trim().parse().ok())?;
     let body = bytes.get(head_len..head_len + length)?;
     let body: Option<Body> = serde_json::from_slice(body).ok();
     let output_len = body.and_then(|body| body.max_tokens.or(body.max_completion_tokens)).unwrap_or(DEFAULT_OUTPUT_LEN);

@@ -5,12 +5,12 @@ use clap::Args;
 use crate::commands::flags::gate::{UNDECIDED, limits};
 use crate::commands::flags::paths::{InputNames, OutputPath};
 use crate::commands::flags::values::{described, formats};
-use crate::compare::gate::Undecided;
-use crate::compare::rules::Change;
-use crate::compare::{Gate, LEAST_RESAMPLES, MAX_RESAMPLES, Options};
-use crate::error::{Error, Result};
-use crate::output_format::OutputFormat;
-use crate::record::condition::{Field, Weight};
+use sobench_core::error::{Error, Result};
+use sobench_core::output_format::OutputFormat;
+use sobench_results::compare::gate::Undecided;
+use sobench_results::compare::rules::Change;
+use sobench_results::compare::{Gate, LEAST_RESAMPLES, MAX_RESAMPLES, Options};
+use sobench_results::record::condition::{Field, Weight};
 
 /// The most sides of one comparison.
 const MAX_SIDES: usize = 16;
@@ -64,26 +64,14 @@ pub struct CompareArgs {
     pub write_baseline: Option<OutputPath>,
 }
 
-/// What `sobench compare` does.
-#[derive(Clone, Debug)]
-pub struct CompareOptions {
-    /// Files, folders or lists of files, the baseline first.
-    pub sides: Vec<InputNames>,
-    pub options: Options,
-    /// Text, JSON or Markdown.
-    pub format: OutputFormat,
-    /// Where the first side goes as a baseline.
-    pub write_baseline: Option<OutputPath>,
-}
-
-impl CompareOptions {
-    /// Checks the flags.
+impl CompareArgs {
+    /// Checks the flags, and says how to compare.
     ///
     /// # Errors
     /// Usage errors that name the flag and its value.
-    pub fn new(flags: &CompareArgs) -> Result<Self> {
-        let sides = flags.sides.len();
-        if sides < 2 && flags.write_baseline.is_none() {
+    pub fn options(&self) -> Result<Options> {
+        let sides = self.sides.len();
+        if sides < 2 && self.write_baseline.is_none() {
             return Err(Error::usage("nothing to compare with").hint("give a second run; or --write-baseline to keep this one"));
         }
         if sides > MAX_SIDES {
@@ -91,41 +79,35 @@ impl CompareOptions {
                 Error::usage(format!("too many sides: {sides}")).hint(format!("at most {MAX_SIDES} are compared at once"))
             );
         }
-        if !(50.0..=99.99).contains(&flags.confidence) {
-            return Err(Error::usage(format!("no level that an interval has: {}", flags.confidence))
-                .hint("give --confidence 50 to 99.99"));
+        if !(50.0..=99.99).contains(&self.confidence) {
+            return Err(
+                Error::usage(format!("no level that an interval has: {}", self.confidence)).hint("give --confidence 50 to 99.99")
+            );
         }
-        if let Some(resamples) = flags.resamples.filter(|it| !(LEAST_RESAMPLES..=MAX_RESAMPLES).contains(it)) {
+        if let Some(resamples) = self.resamples.filter(|it| !(LEAST_RESAMPLES..=MAX_RESAMPLES).contains(it)) {
             return Err(Error::usage(format!("--resamples is out of bounds: {resamples}"))
                 .hint(format!("give {LEAST_RESAMPLES} to {MAX_RESAMPLES}")));
         }
-        if !(0.0..=100.0).contains(&flags.run_spread) {
+        if !(0.0..=100.0).contains(&self.run_spread) {
+            return Err(Error::usage(format!("--run-spread is out of bounds: {}", self.run_spread)).hint("give 0 to 100 percent"));
+        }
+        if self.changed > MAX_CHANGED {
             return Err(
-                Error::usage(format!("--run-spread is out of bounds: {}", flags.run_spread)).hint("give 0 to 100 percent")
+                Error::usage(format!("--changed is too large: {}", self.changed)).hint(format!("give at most {MAX_CHANGED}"))
             );
         }
-        if flags.changed > MAX_CHANGED {
-            return Err(
-                Error::usage(format!("--changed is too large: {}", flags.changed)).hint(format!("give at most {MAX_CHANGED}"))
-            );
-        }
-        let gate = gate(flags)?;
+        let gate = gate(self)?;
         if sides < 2 && gate.is_some() {
             return Err(Error::usage("a gate needs two sides").hint("give the baseline and the new run"));
         }
-        Ok(Self {
-            sides: flags.sides.clone(),
-            options: Options {
-                level: flags.confidence / 100.0,
-                resamples: flags.resamples,
-                seed: flags.seed,
-                run_spread: flags.run_spread,
-                allowed: flags.allow_different.iter().map(|name| field(name)).collect::<Result<Vec<Field>>>()?,
-                changed: flags.changed,
-                gate,
-            },
-            format: flags.format,
-            write_baseline: flags.write_baseline.clone(),
+        Ok(Options {
+            level: self.confidence / 100.0,
+            resamples: self.resamples,
+            seed: self.seed,
+            run_spread: self.run_spread,
+            allowed: self.allow_different.iter().map(|name| field(name)).collect::<Result<Vec<Field>>>()?,
+            changed: self.changed,
+            gate,
         })
     }
 }
@@ -167,21 +149,21 @@ mod tests {
     use super::*;
     use crate::cli::{Cli, Command};
 
-    fn options(flags: &[&str]) -> Result<CompareOptions> {
+    fn options(flags: &[&str]) -> Result<Options> {
         let typed = ["sobench", "compare"].iter().chain(flags);
         match Cli::try_parse_from(typed).unwrap().into_command() {
-            Command::Compare(flags) => CompareOptions::new(&flags),
+            Command::Compare(flags) => flags.options(),
             other => panic!("{other:?}"),
         }
     }
 
     #[test]
     fn a_gate_has_rules() {
-        assert_eq!(options(&["a", "b"]).unwrap().options.gate, None);
-        assert_eq!(options(&["a", "b", "--gate"]).unwrap().options.gate.unwrap().changes, Change::defaults().unwrap());
+        assert_eq!(options(&["a", "b"]).unwrap().gate, None);
+        assert_eq!(options(&["a", "b", "--gate"]).unwrap().gate.unwrap().changes, Change::defaults().unwrap());
         let own =
             options(&["a", "b", "--gate", "--fail-on", "failed>+3", "--require", "failed<=9", "--undecided", "fail"]).unwrap();
-        let gate = own.options.gate.unwrap();
+        let gate = own.gate.unwrap();
         assert_eq!((gate.changes.len(), gate.limits.len(), gate.undecided), (1, 1, Undecided::Fail));
     }
 
@@ -201,7 +183,7 @@ mod tests {
             let error = options(flags).unwrap_err();
             assert_eq!((error.what.as_str(), error.exit_code()), (what, 2));
         }
-        assert_eq!(options(&["a", "b", "--allow-different", "output-len"]).unwrap().options.allowed, [Field::OutputLen]);
+        assert_eq!(options(&["a", "b", "--allow-different", "output-len"]).unwrap().allowed, [Field::OutputLen]);
         assert!(options(&["a", "--write-baseline", "x"]).is_ok());
     }
 }

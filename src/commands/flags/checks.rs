@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use crate::error::{Error, Result};
+use sobench_core::constraint::GrammarDialect;
+use sobench_core::error::{Error, Result};
 
 /// A URL of `--base-url`.
 ///
@@ -42,6 +43,11 @@ pub(crate) fn json_object(flag: &str, text: &str) -> Result<Map<String, Value>> 
     serde_json::from_str(text).map_err(|error| {
         Error::usage(format!("{flag} is not a JSON object ({error}): {text}")).hint(format!(r#"try {flag} '{{"seed": 1}}'"#))
     })
+}
+
+/// The notation of `--grammar-dialect`; `None` for `auto`.
+pub(crate) fn grammar_notation(typed: &str) -> Option<GrammarDialect> {
+    [GrammarDialect::Lark, GrammarDialect::Ebnf].into_iter().find(|dialect| dialect.name() == typed)
 }
 
 /// A time above zero.

@@ -1,8 +1,10 @@
 //! The flags of decoding engines and of the synthetic model, checked. Knows no engine's library.
 
 use crate::commands::flags::engine::{EmbeddedArgs, EngineArgs};
-use crate::engine::EnginePolicy;
-use crate::error::{Error, Result};
+use sobench_backend::{ConstraintDialect, ServerKind};
+use sobench_core::error::{Error, Result};
+use sobench_embedded::EmbeddedOptions;
+use sobench_engine::{EngineName, EnginePolicy};
 
 /// The policy that the flags describe.
 pub(crate) fn policy(flags: &EngineArgs) -> EnginePolicy {
@@ -17,26 +19,29 @@ pub(crate) fn policy(flags: &EngineArgs) -> EnginePolicy {
     }
 }
 
-/// How the embedded server keeps time.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Pace {
-    pub ttft_ms: f64,
-    pub itl_ms: f64,
-    pub step_ms: f64,
-    /// Sequences that run at once.
-    pub max_batch: usize,
-    /// Seconds that one compile may take.
-    pub compile_timeout_s: f64,
+/// The options of an embedded server, as far as these flags go.
+pub(crate) fn options(engine: EngineName, pace: &EmbeddedArgs, flags: &EngineArgs) -> Result<EmbeddedOptions> {
+    Ok(EmbeddedOptions {
+        engine,
+        policy: policy(flags),
+        ttft_ms: milliseconds("--embedded-ttft-ms", pace.embedded_ttft_ms)?,
+        itl_ms: milliseconds("--embedded-itl-ms", pace.embedded_itl_ms)?,
+        step_ms: milliseconds("--embedded-step-ms", pace.embedded_step_ms)?,
+        max_batch: usize::try_from(pace.embedded_max_batch).unwrap_or(usize::MAX),
+        compile_timeout_s: compile_timeout(pace.embedded_compile_timeout_s)?,
+        ..EmbeddedOptions::default()
+    })
 }
 
-/// The pace that the flags describe.
-pub(crate) fn pace(flags: &EmbeddedArgs) -> Result<Pace> {
-    Ok(Pace {
-        ttft_ms: milliseconds("--embedded-ttft-ms", flags.embedded_ttft_ms)?,
-        itl_ms: milliseconds("--embedded-itl-ms", flags.embedded_itl_ms)?,
-        step_ms: milliseconds("--embedded-step-ms", flags.embedded_step_ms)?,
-        max_batch: usize::try_from(flags.embedded_max_batch).unwrap_or(usize::MAX),
-        compile_timeout_s: compile_timeout(flags.embedded_compile_timeout_s)?,
+/// Refuses what only other servers read: the embedded one would answer 404, or not see the constraint.
+pub(crate) fn refuse_unembedded(backend: ServerKind, dialect: Option<ConstraintDialect>) -> Result<()> {
+    if !backend.is_embedded() {
+        return Err(Error::usage(format!("no server is named, and the embedded engine is no such backend: {backend}"))
+            .hint("name a server with --base-url, or leave --backend out"));
+    }
+    dialect.filter(|dialect| !dialect.is_embedded()).map_or(Ok(()), |dialect| {
+        Err(Error::usage(format!("no server is named, and the embedded engine reads no such dialect: {dialect}"))
+            .hint("name a server with --base-url, or leave --constraint-dialect out"))
     })
 }
 

@@ -1,9 +1,9 @@
 //! The flags of bounds that a run has to keep.
 
 use crate::commands::flags::values::Described;
-use crate::compare::gate::Undecided;
-use crate::compare::rules::Limit;
-use crate::error::Result;
+use sobench_core::error::Result;
+use sobench_results::compare::gate::Undecided;
+use sobench_results::compare::rules::Limit;
 
 /// What a bound counts as where the samples are too few, as it is typed.
 pub(crate) const UNDECIDED: [Described<Undecided>; 2] =

@@ -8,5 +8,5 @@ pub(crate) mod gate;
 pub mod rendering;
 pub(crate) mod shard;
 
-pub use crate::arguments::paths;
-pub(crate) use crate::arguments::values;
+pub use sobench_data::arguments::paths;
+pub(crate) use sobench_data::arguments::values;

@@ -3,8 +3,8 @@
 use clap::Args;
 
 use crate::commands::flags::values::{formats, named};
-use crate::output_format::OutputFormat;
-use crate::report::junit::JunitPer;
+use sobench_core::output_format::OutputFormat;
+use sobench_report::junit::JunitPer;
 
 /// The form of a report.
 #[derive(Args, Clone, Debug)]

@@ -1,7 +1,7 @@
 //! `--shard`: which part of a load, or of a corpus, is this process's own.
 
-use crate::error::{Error, Result};
-use crate::shard::{MAX_SHARDS, Shard};
+use sobench_core::error::{Error, Result};
+use sobench_core::shard::{MAX_SHARDS, Shard};
 
 /// The value that leaves the part to the environment.
 const AUTO: &str = "auto";

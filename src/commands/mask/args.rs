@@ -8,9 +8,9 @@ use clap::Args;
 use crate::commands::flags::engine::EngineArgs;
 use crate::commands::flags::paths::{InputNames, InputPath, OutputPath};
 use crate::commands::flags::values::{formats, named};
-use crate::engine::EngineName;
-use crate::mask::row::Spelling;
-use crate::output_format::OutputFormat;
+use sobench_core::output_format::OutputFormat;
+use sobench_engine::EngineName;
+use sobench_mask::row::Spelling;
 
 /// The engines that are measured unless some are named, as they are typed.
 static MEASURED: LazyLock<String> = LazyLock::new(|| EngineName::measured().map(EngineName::name).collect::<Vec<_>>().join(","));

@@ -10,19 +10,19 @@ use crate::commands::mask::options::MaskOptions;
 use crate::commands::mask::report::page::{self, Order};
 use crate::commands::mask::report::{Measurement, Summary, csv, json};
 use crate::commands::output::{CommandOutput, pretty};
-use crate::dates::date;
-use crate::engine::EngineName;
-use crate::error::{Error, Result};
-use crate::exit_codes::{DONE, INTERRUPTED};
-use crate::mask::row::Row;
-use crate::mask::{self, MaskEvent, MaskRun, MergedRows, WorkerCommand};
-use crate::notice::MaskNotice;
-use crate::output_format::OutputFormat;
-use crate::printable::printable;
-use crate::render::{Block, Document, html, text};
-use crate::shutdown::Shutdown;
 use crate::terminal;
 use crate::terminal::{Mode, Progress, Words};
+use sobench_core::dates::date;
+use sobench_core::error::{Error, Result};
+use sobench_core::exit_codes::{DONE, INTERRUPTED};
+use sobench_core::output_format::OutputFormat;
+use sobench_core::printable::printable;
+use sobench_engine::EngineName;
+use sobench_mask::row::Row;
+use sobench_mask::{self as mask, MaskEvent, MaskRun, MergedRows, WorkerCommand};
+use sobench_notices::notice::MaskNotice;
+use sobench_render::{Block, Document, html, text};
+use sobench_shutdown::Shutdown;
 
 /// Characters of a refusal's words that one line shows.
 const WORDS_MAX_CHARS: usize = 300;
@@ -132,7 +132,6 @@ fn measure(options: &MaskOptions, shutdown: &Shutdown) -> Result<MaskRun> {
                 progress.ended(row.stopped.is_none());
             }
         }
-        MaskEvent::Engine { .. } | MaskEvent::Batch { .. } => {}
     });
     progress.get().inspect(|progress| progress.finish());
     let measured = measured?;

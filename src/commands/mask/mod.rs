@@ -12,10 +12,10 @@ use std::io::BufReader;
 use self::args::MaskArgs;
 use self::options::MaskOptions;
 use super::output::CommandOutput;
-use crate::error::Result;
-use crate::mask::worker;
-use crate::shutdown::{Listener, Shutdown};
 use crate::terminal;
+use sobench_core::error::Result;
+use sobench_mask::worker;
+use sobench_shutdown::{Listener, Shutdown};
 
 /// Measures decoding engines, proves their mask errors, or replays a witness.
 ///
@@ -43,6 +43,7 @@ fn listen(shutdown: &Shutdown) -> Result<Listener> {
 ///
 /// # Errors
 /// A stream that cannot be read or written.
+#[expect(clippy::disallowed_methods, reason = "a child process answers its parent over standard output")]
 pub fn work() -> Result<CommandOutput> {
     worker::serve(BufReader::new(std::io::stdin()), std::io::stdout()).map(|()| CommandOutput::default())
 }

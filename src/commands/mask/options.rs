@@ -6,12 +6,12 @@ use std::thread;
 use crate::commands::flags::environment::variable;
 use crate::commands::flags::{embedded, shard};
 use crate::commands::mask::args::{MaskArgs, MaskOutputArgs, ProofArgs};
-use crate::engine::EngineName;
-use crate::error::{Error, Result};
-use crate::mask::plan::{CorpusSource, Effort, MAX_JOBS, MaskPlan};
-use crate::mask::record::Sample;
-use crate::output_format::OutputFormat;
-use crate::shard::Shard;
+use sobench_core::error::{Error, Result};
+use sobench_core::output_format::OutputFormat;
+use sobench_core::shard::Shard;
+use sobench_engine::EngineName;
+use sobench_mask::plan::{CorpusSource, Effort, MAX_JOBS, MaskPlan};
+use sobench_mask::record::Sample;
 
 /// What is measured or proved, and what is written.
 #[derive(Clone, Debug)]

@@ -5,23 +5,22 @@ use std::sync::OnceLock;
 
 use crate::commands::mask::measure::{try_file, write_file};
 use crate::commands::mask::options::MaskOptions;
-use crate::commands::mask::proof_report::{Proving, Summary, issue, json, page, replay as replayed};
+use crate::commands::mask::proof_report::{Summary, issue, json, page, replay as replayed};
 use crate::commands::output::{CommandOutput, pretty};
-use crate::dates::date;
-use crate::error::{Error, Result};
-use crate::exit_codes::{COULD_NOT, DONE, INTERRUPTED};
-use crate::input;
-use crate::input::json::in_line;
-use crate::input::lines;
-use crate::mask::WorkerCommand;
-use crate::mask::plan::Effort;
-use crate::mask::proof_run::{self, ProofEvent, ProofRun};
-use crate::mask::prove::witness::{self, Witness};
-use crate::output_format::OutputFormat;
-use crate::render::text;
-use crate::shutdown::Shutdown;
 use crate::terminal;
 use crate::terminal::{Mode, Progress, Words};
+use sobench_core::error::{Error, Result};
+use sobench_core::exit_codes::{COULD_NOT, DONE, INTERRUPTED};
+use sobench_core::input;
+use sobench_core::input::json::in_line;
+use sobench_core::input::lines;
+use sobench_core::output_format::OutputFormat;
+use sobench_mask::WorkerCommand;
+use sobench_mask::plan::Effort;
+use sobench_mask::proof_run::{self, ProofEvent, ProofRun};
+use sobench_mask::prove::witness::{self, Witness};
+use sobench_render::text;
+use sobench_shutdown::Shutdown;
 
 /// Bytes of a file of witnesses.
 const MAX_WITNESSES_BYTES: u64 = 1 << 30;
@@ -37,7 +36,8 @@ pub fn run(options: &MaskOptions, effort: Effort, shutdown: &Shutdown) -> Result
     }
     let _listener = super::listen(shutdown)?;
     let proved = prove(options, effort, shutdown)?;
-    let summary = Summary::build(proving(&proved), proved.rows())?;
+    let summary = Summary::build(proved)?;
+    let proved = &summary.proved;
     let stdout = match options.output.format {
         OutputFormat::Json => pretty(&json::render(&summary)),
         _ => text::render(&page::document(&summary)),
@@ -81,35 +81,20 @@ fn prove(options: &MaskOptions, effort: Effort, shutdown: &Shutdown) -> Result<P
     Ok(proved)
 }
 
-fn proving(proved: &ProofRun) -> Proving {
-    Proving {
-        about: proved.about.clone(),
-        effort: proved.effort,
-        sobench_version: env!("CARGO_PKG_VERSION").to_owned(),
-        date: Some(date(proved.began)),
-        wall_ns: proved.wall_ns,
-        shrink_ns: proved.shrink_ns,
-        resumed: proved.resumed,
-        interrupted: proved.interrupted,
-        notices: proved.notices.clone(),
-        clusters: proved.clusters.clone(),
-    }
-}
-
 fn write_all(options: &MaskOptions, summary: &Summary, output: &mut CommandOutput) {
     if let Some(path) = &options.output.json {
         write_file(path, pretty(&json::render(summary)).as_bytes(), output);
     }
-    let clusters = &summary.proving.clusters;
+    let proved = &summary.proved;
     if let Some(path) = &options.proof.witnesses {
-        let lines = clusters.iter().filter_map(|it| it.witness.as_ref());
+        let lines = proved.clusters.iter().filter_map(|it| it.witness.as_ref());
         let lines =
             lines.map(|it| serde_json::to_string(it).expect("a witness holds only strings, numbers and JSON values") + "\n");
         write_file(path, lines.collect::<String>().as_bytes(), output);
     }
     if let Some(folder) = &options.proof.issues {
-        for (number, cluster) in clusters.iter().enumerate() {
-            if let Some(text) = issue::render(&summary.proving, cluster) {
+        for (number, cluster) in proved.clusters.iter().enumerate() {
+            if let Some(text) = issue::render(&proved.about, cluster) {
                 write_file(&folder.join(issue::file_name(number + 1, cluster)), text.as_bytes(), output);
             }
         }

@@ -5,12 +5,12 @@ use std::fmt::Write as _;
 
 use super::order::turns;
 use super::{extent, gather, words};
-use crate::case::Arm;
 use crate::commands::bench::dry_run::DryRun;
 use crate::commands::matrix::options::{ContenderPlan, How, MatrixOptions, PlannedRun};
 use crate::commands::output::CommandOutput;
-use crate::error::Result;
-use crate::load::MIN_ENDED;
+use sobench_core::case::Arm;
+use sobench_core::error::Result;
+use sobench_core::load::MIN_ENDED;
 
 /// Runs that are listed; of more, their number is said.
 const LISTED_RUNS: usize = 60;

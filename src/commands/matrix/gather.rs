@@ -12,19 +12,19 @@ use crate::commands::matrix::report::{
     ColdFrom, Comparison, Control, FORMAT, FORMAT_VERSION, Fate, Figures, KneeRow, Load, MatrixConditions, MatrixRun, Row,
     Treatment,
 };
-use crate::enforcement::State;
-use crate::error::{Error, Kind};
-use crate::exit_codes::NOT_KEPT;
-use crate::metrics::cold_load::COLD_TAG;
-use crate::metrics::knee::knee;
-use crate::metrics::overhead::Overhead;
-use crate::metrics::pooled::Pooled;
-use crate::metrics::registry::{Metric, RequestValues, Values, latencies, rates, totals};
-use crate::metrics::{Sample, cold};
-use crate::notice::{MatrixNotice, Notice};
-use crate::record::{Engine, RunRecord};
-use crate::runlog::RunLog;
-use crate::statistics::{Rate, Summary};
+use sobench_core::error::{Error, Kind};
+use sobench_core::exit_codes::NOT_KEPT;
+use sobench_notices::enforcement::State;
+use sobench_notices::notice::{MatrixNotice, Notice};
+use sobench_results::metrics::cold_load::COLD_TAG;
+use sobench_results::metrics::knee::knee;
+use sobench_results::metrics::overhead::Overhead;
+use sobench_results::metrics::pooled::Pooled;
+use sobench_results::metrics::registry::{Metric, RequestValues, Values, latencies, rates, totals};
+use sobench_results::metrics::{Sample, cold};
+use sobench_results::record::{Engine, RunRecord};
+use sobench_results::runlog::RunLog;
+use sobench_statistics::{Rate, Summary};
 
 /// The tail that tables show.
 const TAIL: [f64; 1] = [99.0];
@@ -96,14 +96,13 @@ impl Seen {
         let (samples, options) = (log.requests.samples(), &log.record.settings.metrics);
         let known: HashSet<String> = log.record.known_constraints.iter().cloned().collect();
         let (first_ttft_ms, warm_ttft_ms) = cold::ttfts(&samples, options, &known);
-        let cold_ttft_ms = match past {
-            Past::Wholly(_) => first_ttft_ms,
+        let cold_ttft_ms = if past.is_whole {
+            first_ttft_ms
+        } else {
             // Of a server that others may have asked before, only what no server can have seen is known to be new to it.
-            Past::Partly(_) => {
-                let is_new = |sample: &&Sample<'_>| sample.question().tags.iter().any(|tag| tag == COLD_TAG);
-                let new: Vec<Sample<'_>> = samples.iter().filter(is_new).copied().collect();
-                cold::ttfts(&new, options, &known).0
-            }
+            let is_new = |sample: &&Sample<'_>| sample.question().tags.iter().any(|tag| tag == COLD_TAG);
+            let new: Vec<Sample<'_>> = samples.iter().filter(is_new).copied().collect();
+            cold::ttfts(&new, options, &known).0
         };
         let request = |sample: &Sample<'_>| RequestOfRun {
             case: sample.case_index(),
@@ -323,10 +322,7 @@ fn knees(plan: &MatrixOptions, rows: &[Row]) -> Vec<KneeRow> {
     if plan.slo.is_none() || plan.loads == [Load::AsGiven] {
         return Vec::new();
     }
-    let share = |row: &Row| match &row.fate {
-        Fate::Measured(figures) => (row.load, figures.valid_within_objectives),
-        Fate::DidNotRun { .. } => (row.load, None),
-    };
+    let share = |row: &Row| (row.load, row.figures().and_then(|figures| figures.valid_within_objectives));
     let of_sweep = |sweep: &[Row]| {
         let shares: Vec<_> = sweep.iter().map(share).collect();
         let first = sweep.first()?;
@@ -390,7 +386,7 @@ pub(super) fn order(plan: &MatrixOptions) -> String {
 }
 
 fn notices(plan: &MatrixOptions, gathered: &Gathered, rows: &[Row]) -> Vec<Notice> {
-    let measured = || rows.iter().filter_map(|row| if let Fate::Measured(figures) = &row.fate { Some(figures) } else { None });
+    let measured = || rows.iter().filter_map(Row::figures);
     let runs = || gathered.cells.values().flat_map(|cell| cell.constrained.iter().chain(&cell.control));
     let mut notices = gathered.notices.clone();
     notices.extend(distrusted(&gathered.runs));
@@ -404,17 +400,12 @@ fn notices(plan: &MatrixOptions, gathered: &Gathered, rows: &[Row]) -> Vec<Notic
     add(has_unknown && is_ours, MatrixNotice::ColdTtftUnknownOfOwnServers);
     add(measured().any(|figures| figures.ttft_ms.n > 0 && figures.tpot_ms.n == 0), MatrixNotice::OneTokenAnswers);
     add(plan.loads != [Load::AsGiven] && plan.slo.is_none(), MatrixNotice::NoObjectives);
-    notices.extend(gathered.cells.iter().filter(|(_, cell)| !cell.constrained.is_empty()).flat_map(
-        |((dataset, contender, _), cell)| {
-            let (contender, dataset) = (&plan.contenders[*contender].name, &plan.datasets[*dataset]);
-            let failed = |why: &String| MatrixNotice::RunFailed {
-                contender: contender.clone(),
-                dataset: dataset.clone(),
-                why: why.clone(),
-            };
-            cell.failures.iter().map(move |why| failed(why).into())
-        },
-    ));
+    for ((dataset, contender, _), cell) in gathered.cells.iter().filter(|(_, cell)| !cell.constrained.is_empty()) {
+        for why in &cell.failures {
+            let (contender, dataset) = (plan.contenders[*contender].name.clone(), plan.datasets[*dataset].clone());
+            notices.push(MatrixNotice::RunFailed { contender, dataset, why: why.clone() }.into());
+        }
+    }
     notices
 }
 
@@ -433,10 +424,9 @@ fn neighbours(plan: &MatrixOptions) -> Option<Notice> {
 fn distrusted(runs: &[MatrixRun]) -> Option<Notice> {
     let mut distrusted = runs.iter().filter_map(|run| Some((run, run.distrust.as_ref()?)));
     let (run, sentence) = distrusted.next()?;
-    let (count, all) = (distrusted.count() + 1, runs.len());
     let notice = MatrixNotice::ClientInTheWay {
-        runs: count,
-        all_runs: all,
+        runs: distrusted.count() + 1,
+        all_runs: runs.len(),
         contender: run.contender.clone(),
         dataset: run.dataset.clone(),
         treatment: run.treatment.name().to_owned(),

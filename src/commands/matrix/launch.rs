@@ -13,10 +13,12 @@ use tokio::runtime::Runtime;
 
 #[cfg(unix)]
 use super::watchdog::Watchdog;
-use crate::driver::{self, Client};
-use crate::error::{Error, Result};
-use crate::printable::printable;
-use crate::shutdown::Shutdown;
+use crate::commands::flags::environment::cache_folder;
+use crate::commands::matrix::options::PORT;
+use sobench_client::{self as driver, Client};
+use sobench_core::error::{Error, Result};
+use sobench_core::printable::printable;
+use sobench_shutdown::Shutdown;
 
 /// A process group, by the id of its leader.
 pub(super) type Group = u32;
@@ -39,9 +41,6 @@ impl LaunchedGroup {
 
 /// Logs of one name that a folder may hold.
 const MAX_SAME_NAMES: u32 = 10_000;
-
-/// The folder of logs that nobody named a place for.
-const CACHE_FOLDER: [&str; 2] = ["sobench", "launches"];
 
 /// How long a server may take to end when it is asked to, before it is ended: so many looks, so far apart.
 const LOOKS: u32 = 150;
@@ -70,19 +69,26 @@ impl Launched {
     ///
     /// # Errors
     /// There is no free port, no place for the log, or no shell.
+    #[expect(clippy::disallowed_methods, reason = "asks the system for a free port")]
     pub(super) fn start(command: &str, name: &str, folder: Option<&Path>, group: &LaunchedGroup) -> Result<Self> {
-        let port = free_port().map_err(|error| Error::environment(format!("no free port for a server: {error}")))?;
-        let command = command.replace(crate::commands::matrix::options::PORT, &port.to_string());
+        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+            .and_then(|listener| listener.local_addr())
+            .map_err(|error| Error::environment(format!("no free port for a server: {error}")))?
+            .port();
+        let command = command.replace(PORT, &port.to_string());
         let (file, log) = open_log(folder, name)
             .map_err(|error| Error::environment(format!("no file for what the server prints ({error}): {name}")))?;
         let both = file.try_clone().map_err(|error| Error::environment(format!("{}: {error}", log.display())))?;
-        let mut starting = shell(&command);
-        starting.stdin(Stdio::null()).stdout(both).stderr(file);
+        // The shell becomes the program where it can, so that there is one process less between.
+        let [shell, flag] = if cfg!(unix) { ["sh", "-c"] } else { ["cmd", "/C"] };
+        let mut starting = Command::new(shell);
+        starting.args([flag, &command]).stdin(Stdio::null()).stdout(both).stderr(file);
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut starting, 0);
         let process = starting.spawn().map_err(|error| Error::environment(format!("cannot be started ({error}): {command}")))?;
         group.set(Some(process.id()));
-        let launched = Self {
+        #[cfg_attr(not(unix), expect(unused_mut))]
+        let mut launched = Self {
             process,
             port,
             log,
@@ -91,21 +97,13 @@ impl Launched {
             #[cfg(unix)]
             watchdog: None,
         };
-        launched.watched()
-    }
-
-    /// The same, which does not outlive this program.
-    #[cfg(unix)]
-    fn watched(mut self) -> Result<Self> {
-        let watchdog = Watchdog::over(self.process.id());
-        let watchdog = watchdog.map_err(|error| Error::environment(format!("nobody can watch over a server: {error}")))?;
-        self.watchdog = Some(watchdog);
-        Ok(self)
-    }
-
-    #[cfg(not(unix))]
-    fn watched(self) -> Result<Self> {
-        Ok(self)
+        #[cfg(unix)]
+        {
+            let watchdog = Watchdog::over(launched.process.id());
+            launched.watchdog =
+                Some(watchdog.map_err(|error| Error::environment(format!("nobody can watch over a server: {error}")))?);
+        }
+        Ok(launched)
     }
 
     /// Waits until it answers.
@@ -187,21 +185,6 @@ fn ended(status: ExitStatus) -> Error {
     Error::environment(format!("the server ended before it was ready ({status})"))
 }
 
-/// The shell becomes the program where it can, so that there is one process less between.
-#[cfg(unix)]
-fn shell(command: &str) -> Command {
-    let mut shell = Command::new("sh");
-    shell.arg("-c").arg(command);
-    shell
-}
-
-#[cfg(not(unix))]
-fn shell(command: &str) -> Command {
-    let mut shell = Command::new("cmd");
-    shell.arg("/C").arg(command);
-    shell
-}
-
 #[cfg(unix)]
 pub(super) fn ask_to_end(group: Group) {
     signal(group, rustix::process::Signal::TERM);
@@ -244,18 +227,11 @@ fn is_there(_group: Group) -> bool {
     false
 }
 
-fn free_port() -> io::Result<u16> {
-    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
-}
-
 /// A file that nobody has written to, which only the user can read: a server may print its key.
 fn open_log(folder: Option<&Path>, name: &str) -> io::Result<(File, PathBuf)> {
     let folder = match folder {
         Some(folder) => folder.to_owned(),
-        None => {
-            let cache = dirs::cache_dir().ok_or_else(|| io::Error::new(ErrorKind::NotFound, "there is no cache folder"))?;
-            CACHE_FOLDER.iter().fold(cache, |path, part| path.join(part))
-        }
+        None => cache_folder("launches")?,
     };
     std::fs::create_dir_all(&folder)?;
     let mut options = OpenOptions::new();
@@ -295,16 +271,11 @@ fn tail(log: &Path) -> io::Result<String> {
 #[cfg(all(test, unix))]
 mod tests {
     use super::*;
-    use crate::driver::{DriverOptions, Endpoint};
+    use sobench_client::{DriverOptions, Endpoint};
 
     fn client(port: u16) -> Client {
-        let endpoint = Endpoint {
-            base_url: format!("http://127.0.0.1:{port}"),
-            path: "/v1/completions".to_owned(),
-            headers: Vec::new(),
-            api_key: None,
-            insecure: false,
-        };
+        let endpoint =
+            Endpoint { base_url: format!("http://127.0.0.1:{port}"), path: "/v1/completions".to_owned(), ..Endpoint::default() };
         Client::new(DriverOptions::plain(endpoint)).expect("the address is one")
     }
 

@@ -25,13 +25,13 @@ use crate::commands::bench::run::{Past, report_stage};
 use crate::commands::matrix::options::{ContenderPlan, How, MatrixOptions, Order};
 use crate::commands::matrix::report::{MatrixRun, render};
 use crate::commands::output::CommandOutput;
-use crate::error::{Error, Kind, Result};
-use crate::exit_codes::{COULD_NOT, DONE, INTERRUPTED, NOT_KEPT};
-use crate::output_files::try_file;
-use crate::output_format::OutputFormat;
-use crate::record::EngineChoice;
-use crate::shutdown::{Shutdown, Stage};
 use crate::terminal;
+use sobench_core::error::{Error, Kind, Result};
+use sobench_core::exit_codes::{COULD_NOT, INTERRUPTED, NOT_KEPT};
+use sobench_core::output_files::try_file;
+use sobench_core::output_format::OutputFormat;
+use sobench_results::record::EngineChoice;
+use sobench_shutdown::{Shutdown, Stage};
 
 /// Makes the runs and the table.
 ///
@@ -94,8 +94,7 @@ impl Running<'_> {
     fn make(&mut self, turn: &[Step], before: usize, all: usize) {
         let is_given_up =
             |step: &Step| [None, Some(step.dataset)].iter().any(|extent| self.given_up.contains(&(step.contender, *extent)));
-        let left: Vec<(usize, Step)> =
-            turn.iter().enumerate().filter(|(_, step)| !is_given_up(step)).map(|(place, step)| (place, *step)).collect();
+        let left: Vec<(usize, Step)> = turn.iter().copied().enumerate().filter(|(_, step)| !is_given_up(step)).collect();
         let beside = if left.len() > 1 { ", at once" } else { "" };
         let mut ready = Vec::new();
         for (place, step) in left {
@@ -135,9 +134,9 @@ impl Running<'_> {
         let sent = self.sent.get(&self.server_of(step)).cloned().unwrap_or_default();
         match self.plan.contenders[step.contender].how {
             // It is started for the run.
-            How::Embedded => Past::Wholly(HashSet::new()),
-            How::Launched { .. } => Past::Wholly(sent),
-            How::Running | How::PerRequest => Past::Partly(sent),
+            How::Embedded => Past { sent: HashSet::new(), is_whole: true },
+            How::Launched { .. } => Past { sent, is_whole: true },
+            How::Running | How::PerRequest => Past { sent, is_whole: false },
         }
     }
 
@@ -249,12 +248,7 @@ fn finish(plan: &MatrixOptions, gathered: &Gathered, stopped: bool) -> Result<Co
             .hint("what was done is in the log of its run: sobench report"));
     }
     let comparison = gather::comparison(plan, gathered, stopped);
-    let mut output = CommandOutput {
-        stdout: render(&comparison, OutputFormat::Text)?,
-        lines: Vec::new(),
-        exit_code: DONE,
-        ..CommandOutput::default()
-    };
+    let mut output = CommandOutput { stdout: render(&comparison, OutputFormat::Text)?, ..CommandOutput::default() };
     let failed = comparison.runs.iter().any(|run| run.failure.is_some());
     if gathered.is_missed {
         output.exit_code = NOT_KEPT;

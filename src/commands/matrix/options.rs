@@ -7,9 +7,10 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use clap::ValueEnum as _;
+
 use self::order::Apart;
 pub use self::order::{AtOnce, Order};
-use crate::backend::ConstraintDialect;
 use crate::commands::bench::args::BenchArgs;
 use crate::commands::bench::matrix_args::WantedOrder;
 use crate::commands::bench::options::dataset::leave_out_others;
@@ -17,11 +18,12 @@ use crate::commands::bench::options::{RunPlan, ServerTarget, Target, non_generat
 use crate::commands::flags::environment;
 use crate::commands::flags::paths::OutputPath;
 use crate::commands::matrix::report::{Load, Treatment};
-use crate::dataset::DatasetName;
-use crate::engine::EngineName;
-use crate::error::{Error, Result};
-use crate::metrics::Slo;
-use crate::output_format::OutputFormat;
+use sobench_backend::ConstraintDialect;
+use sobench_core::error::{Error, Result};
+use sobench_core::output_format::OutputFormat;
+use sobench_data::dataset::DatasetName;
+use sobench_engine::EngineName;
+use sobench_results::metrics::Slo;
 
 /// What stands in a command, or in the URL of a server that is yet to be started, for its port.
 pub const PORT: &str = "{port}";
@@ -124,11 +126,9 @@ impl Benchmark {
             || !flags.save_comparison.is_empty();
         if !is_several {
             if flags.matrix_order != WantedOrder::Auto {
-                return Err(Error::usage(format!(
-                    "one run has no order among others: --matrix-order {}",
-                    flags.matrix_order.name()
-                ))
-                .hint("name what is compared, e.g. --target NAME=URL --target NAME=URL, or leave it out"));
+                let order = flags.matrix_order.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
+                return Err(Error::usage(format!("one run has no order among others: --matrix-order {order}"))
+                    .hint("name what is compared, e.g. --target NAME=URL --target NAME=URL, or leave it out"));
             }
             let run = RunPlan::new(arguments, api_key)?;
             return Ok(if flags.dry_run { Self::DryRun(Box::new(MatrixOptions::single(run))) } else { Self::Run(Box::new(run)) });
@@ -251,7 +251,7 @@ fn refuse_what_is_for_one_run(arguments: &BenchArgs) -> Result<()> {
         return Err(Error::usage(format!("several runs have no one run log: {}", path.display()))
             .hint("leave --run-log out: each run gets a log of its own, beside its result with --save-result --result-dir"));
     }
-    if let Some(name) = &arguments.output.result_filename {
+    if let Some(name) = arguments.output.result_filename.as_deref() {
         return Err(Error::usage(format!("several runs have no one result: {name}"))
             .hint("give --result-dir, or --save-comparison for the comparison itself"));
     }

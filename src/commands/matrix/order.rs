@@ -53,27 +53,19 @@ fn of_repeat(extent: &Extent<'_>, repeat: usize) -> Vec<Vec<Step>> {
     let grid: Vec<(usize, usize)> =
         (0..extent.datasets).flat_map(|dataset| places(extent.loads).into_iter().map(move |load| (dataset, load))).collect();
     let treatments: Vec<Treatment> = places(extent.treatments.len()).into_iter().map(|place| extent.treatments[place]).collect();
-    let step = |contender: usize, (dataset, load): (usize, usize), treatment: Treatment| Step {
-        repeat,
-        contender,
-        dataset,
-        load,
-        treatment,
-    };
-    let of_pair = |contender: usize, cell: (usize, usize)| -> Vec<Vec<Step>> {
-        treatments.iter().map(|treatment| vec![step(contender, cell, *treatment)]).collect()
-    };
-    let at_once = |cell: (usize, usize), treatment: Treatment| -> Vec<Step> {
-        contenders.iter().map(|contender| step(*contender, cell, treatment)).collect()
+    // Those that run at once are one group.
+    let size = if extent.sequence == Sequence::AtOnce { contenders.len().max(1) } else { 1 };
+    let groups: Vec<&[usize]> = contenders.chunks(size).collect();
+    let turns_of = |group: &[usize], (dataset, load): (usize, usize)| -> Vec<Vec<Step>> {
+        let turn =
+            |treatment: Treatment| group.iter().map(move |&contender| Step { repeat, contender, dataset, load, treatment });
+        treatments.iter().map(|treatment| turn(*treatment).collect()).collect()
     };
     match extent.sequence {
-        Sequence::AtOnce => grid.iter().flat_map(|cell| treatments.iter().map(|treatment| at_once(*cell, *treatment))).collect(),
-        Sequence::InTurn => {
-            grid.iter().flat_map(|cell| contenders.iter().flat_map(|contender| of_pair(*contender, *cell))).collect()
+        Sequence::AtOnce | Sequence::InTurn => {
+            grid.iter().flat_map(|cell| groups.iter().flat_map(|group| turns_of(group, *cell))).collect()
         }
-        Sequence::OneAtATime => {
-            contenders.iter().flat_map(|contender| grid.iter().flat_map(|cell| of_pair(*contender, *cell))).collect()
-        }
+        Sequence::OneAtATime => groups.iter().flat_map(|group| grid.iter().flat_map(|cell| turns_of(group, *cell))).collect(),
     }
 }
 

@@ -8,9 +8,9 @@ use super::order::Step;
 use crate::commands::bench::options::RunPlan;
 use crate::commands::bench::run;
 use crate::commands::bench::run::{Company, Finished, Past, Setting};
-use crate::driver;
-use crate::error::{Error, Result};
-use crate::shutdown::Shutdown;
+use sobench_client as driver;
+use sobench_core::error::{Error, Result};
+use sobench_shutdown::Shutdown;
 
 /// As much stack as the main thread has, on which runs by themselves go: schemas and grammars nest.
 const STACK_BYTES: usize = 8 << 20;

@@ -11,15 +11,15 @@ use self::args::MergeArgs;
 use crate::commands::mask::measure;
 use crate::commands::output::CommandOutput;
 use crate::commands::report::{rendered, verdicts};
-use crate::dates::timestamp;
-use crate::error::{Error, Result};
-use crate::mask;
-use crate::notice::Notice;
-use crate::output_files::make_folder;
-use crate::runlog::merge::Shards;
-use crate::runlog::write::{Access, Sink};
-use crate::runlog::{Keep, RunLog, Source};
-use crate::shutdown::Shutdown;
+use sobench_core::dates::timestamp;
+use sobench_core::error::{Error, Result};
+use sobench_core::output_files::make_folder;
+use sobench_mask as mask;
+use sobench_notices::notice::Notice;
+use sobench_results::runlog::merge::Shards;
+use sobench_results::runlog::write::{Access, Sink};
+use sobench_results::runlog::{Keep, RunLog, Source};
+use sobench_shutdown::Shutdown;
 
 /// Makes one log, and its report.
 ///

@@ -3,11 +3,11 @@
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 
-use crate::backend::{ConstraintDialect, ServerKind};
 use crate::commands::flags::paths::OutputPath;
 use crate::commands::flags::values::{formats, named};
-use crate::engine::{EngineName, SERVER_ONLY};
-use crate::output_format::OutputFormat;
+use sobench_backend::{ConstraintDialect, ServerKind};
+use sobench_core::output_format::OutputFormat;
+use sobench_engine::{EngineName, SERVER_ONLY};
 
 /// Which constraints a server enforces, and in which dialect.
 #[derive(Args, Clone, Debug)]

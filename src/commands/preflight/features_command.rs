@@ -4,18 +4,18 @@ use std::collections::HashMap;
 
 use tokio::runtime::Runtime;
 
-use crate::backend::Product;
 use crate::commands::output::CommandOutput;
 use crate::commands::preflight::options::{FeatureOptions, PreflightOptions, PreflightTarget};
 use crate::commands::preflight::output;
 use crate::commands::preflight::report::features::{json, page};
 use crate::commands::preflight::target::Target;
-use crate::error::{Error, Result};
-use crate::exit_codes::{COULD_NOT, DONE};
-use crate::preflight::features::probe::survey;
-use crate::preflight::features::{FeatureVerdict, Found, Settings, Survey, Surveyed};
-use crate::shutdown::Shutdown;
 use crate::terminal::{Mode, Progress, Words};
+use sobench_backend::Product;
+use sobench_core::error::{Error, Result};
+use sobench_core::exit_codes::{COULD_NOT, DONE};
+use sobench_preflight::features::probe::survey;
+use sobench_preflight::features::{FeatureVerdict, Found, Survey, Surveyed};
+use sobench_shutdown::Shutdown;
 
 /// Asks each server in turn, prints, writes.
 ///
@@ -24,36 +24,20 @@ use crate::terminal::{Mode, Progress, Words};
 /// told at the end, with exit code 3.
 pub(super) fn run(options: &PreflightOptions, features: &FeatureOptions) -> Result<CommandOutput> {
     let runtime = Runtime::new().map_err(|error| Error::environment(format!("no threads to run on: {error}")))?;
-    let settings = Settings {
-        samples: features.samples,
-        seed: options.seed,
-        output_len: options.output_len,
-        max_concurrency: features.max_concurrency,
-        request_timeout_s: options.timeout.as_secs_f64(),
-        stream: options.stream,
-    };
-    let mut servers = Vec::with_capacity(options.targets.len());
-    for target in &options.targets {
-        servers.push(asked(options, target, features, &settings, &runtime)?);
-    }
+    let servers = options.targets.iter().map(|target| asked(options, target, features, &runtime));
+    let mut servers = servers.collect::<Result<Vec<_>>>()?;
     label(&mut servers);
-    let survey = Survey { settings, features: features.features.clone(), servers };
+    let survey = Survey { settings: features.settings.clone(), features: features.features.clone(), servers };
     Ok(output(options, exit_code(&survey), &json::render(&survey), &page::document(&survey)))
 }
 
-fn asked(
-    options: &PreflightOptions,
-    target: &PreflightTarget,
-    features: &FeatureOptions,
-    settings: &Settings,
-    runtime: &Runtime,
-) -> Result<Surveyed> {
+fn asked(options: &PreflightOptions, target: &PreflightTarget, features: &FeatureOptions, runtime: &Runtime) -> Result<Surveyed> {
     let opened = Target::open(options, target, runtime)?;
     let words = Words { unit: "keywords", failed: "not enforced" };
     let progress = Progress::new(Mode::detect(options.progress), features.features.len(), words);
     let told = |found: &Found| progress.ended(found.verdict == FeatureVerdict::Enforced);
     let shutdown = Shutdown::new();
-    let asking = survey(&opened.client, &opened.options, settings, &features.features, &shutdown, told);
+    let asking = survey(&opened.client, &opened.options, &features.settings, &features.features, &shutdown, told);
     let surveyed = runtime.block_on(asking);
     progress.finish();
     let mut surveyed = surveyed?;

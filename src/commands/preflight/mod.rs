@@ -17,13 +17,13 @@ use self::target::Target;
 use crate::commands::flags::environment;
 use crate::commands::output::{CommandOutput, pretty};
 use crate::commands::preflight::report::{json, page};
-use crate::error::{Error, Result};
-use crate::exit_codes::{COULD_NOT, DONE, NOT_KEPT};
-use crate::output_format::OutputFormat;
-use crate::preflight::{self, Preflight};
-use crate::render::{Document, text};
-use crate::shutdown::Shutdown;
 use crate::terminal;
+use sobench_core::error::{Error, Result};
+use sobench_core::exit_codes::{COULD_NOT, DONE, NOT_KEPT};
+use sobench_core::output_format::OutputFormat;
+use sobench_preflight::{self as preflight, Preflight};
+use sobench_render::{Document, text};
+use sobench_shutdown::Shutdown;
 
 /// Asks, prints, writes.
 ///

@@ -4,19 +4,20 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use crate::backend::{ConstraintDialect, ServerKind};
-use crate::commands::flags::checks::{checked_url, json_object, key_values, seconds};
+use crate::commands::flags::checks::{checked_url, grammar_notation, json_object, key_values, seconds};
+use crate::commands::flags::embedded::refuse_unembedded;
 use crate::commands::flags::paths::OutputPath;
 use crate::commands::preflight::args::PreflightArgs;
-use crate::constraint::GrammarDialect;
-use crate::driver::{ApiKey, Endpoint};
-use crate::engine::EngineName;
-use crate::error::{Error, Result};
-use crate::output_format::OutputFormat;
-use crate::preflight::Kind;
-use crate::preflight::ask::DEFAULT_OUTPUT_LEN;
-use crate::preflight::features::Feature;
-use crate::preflight::features::data::chosen;
+use sobench_backend::{ConstraintDialect, ServerKind};
+use sobench_client::{ApiKey, Endpoint};
+use sobench_core::constraint::GrammarDialect;
+use sobench_core::error::{Error, Result};
+use sobench_core::output_format::OutputFormat;
+use sobench_engine::EngineName;
+use sobench_preflight::Kind;
+use sobench_preflight::ask::DEFAULT_OUTPUT_LEN;
+use sobench_preflight::features::data::chosen;
+use sobench_preflight::features::{Feature, Settings};
 
 /// The most tokens of an answer to a schema of a feature, unless told otherwise: the longest that is asked for has 60 letters.
 const FEATURES_OUTPUT_LEN: u32 = 192;
@@ -48,10 +49,7 @@ pub struct PreflightOptions {
 #[derive(Clone, Debug)]
 pub struct FeatureOptions {
     pub features: Vec<Feature>,
-    /// Answers asked for, a feature.
-    pub samples: usize,
-    /// Requests under way at a time.
-    pub max_concurrency: usize,
+    pub settings: Settings,
 }
 
 /// Who is asked.
@@ -97,12 +95,10 @@ impl PreflightOptions {
                 "auto" => Dialects::Auto,
                 name => Dialects::One(name.parse()?),
             },
-            grammar_dialect: [GrammarDialect::Lark, GrammarDialect::Ebnf]
-                .into_iter()
-                .find(|dialect| dialect.name() == flags.grammar_dialect),
+            grammar_dialect: grammar_notation(&flags.grammar_dialect),
             kinds: kinds(&flags.kind)?,
             seed: flags.seed,
-            output_len: flags.output_len.unwrap_or(if flags.features { FEATURES_OUTPUT_LEN } else { DEFAULT_OUTPUT_LEN }),
+            output_len: output_len(flags),
             timeout: seconds("--request-timeout", flags.request_timeout)?,
             stream: !flags.disable_stream,
             extra_body: flags.extra_body.as_deref().map(extra_body).transpose()?,
@@ -111,6 +107,10 @@ impl PreflightOptions {
             progress: !flags.disable_tqdm,
         })
     }
+}
+
+fn output_len(flags: &PreflightArgs) -> u32 {
+    flags.output_len.unwrap_or(if flags.features { FEATURES_OUTPUT_LEN } else { DEFAULT_OUTPUT_LEN })
 }
 
 fn targets(flags: &PreflightArgs, backend: ServerKind, api_key: Option<&str>) -> Result<Vec<PreflightTarget>> {
@@ -122,7 +122,7 @@ fn targets(flags: &PreflightArgs, backend: ServerKind, api_key: Option<&str>) ->
     if !flags.base_url.is_empty() {
         return flags.base_url.iter().map(|url| server(flags, url, backend, api_key)).collect();
     }
-    refuse_unembedded(flags, backend)?;
+    refuse_unembedded(backend, flags.constraint_dialect.parse().ok())?;
     let engines = flags.guided_decoding_backend.iter().map(|name| EngineName::parse(name)).collect::<Result<Vec<_>>>()?;
     let engines = if engines.is_empty() { vec![EngineName::default()] } else { engines };
     Ok(engines.into_iter().map(|engine| PreflightTarget::Embedded { engine }).collect())
@@ -148,24 +148,15 @@ fn features(flags: &PreflightArgs) -> Result<Option<FeatureOptions>> {
     }
     Ok(Some(FeatureOptions {
         features: chosen(&flags.keyword)?,
-        samples: flags.samples.into(),
-        max_concurrency: flags.max_concurrency.into(),
+        settings: Settings {
+            samples: flags.samples.into(),
+            seed: flags.seed,
+            output_len: output_len(flags),
+            max_concurrency: flags.max_concurrency.into(),
+            request_timeout_s: flags.request_timeout,
+            stream: !flags.disable_stream,
+        },
     }))
-}
-
-/// The embedded server would answer 404, or not see the constraint.
-fn refuse_unembedded(flags: &PreflightArgs, backend: ServerKind) -> Result<()> {
-    if !backend.is_embedded() {
-        return Err(Error::usage(format!("no server is named, and the embedded engine is no such backend: {backend}"))
-            .hint("name a server with --base-url, or leave --backend out"));
-    }
-    match flags.constraint_dialect.parse::<ConstraintDialect>() {
-        Ok(dialect) if !dialect.is_embedded() => {
-            Err(Error::usage(format!("no server is named, and the embedded engine reads no such dialect: {dialect}"))
-                .hint("name a server with --base-url, or leave --constraint-dialect out"))
-        }
-        _ => Ok(()),
-    }
 }
 
 /// The kinds in the order in which they are asked, whatever the order typed.
@@ -224,11 +215,11 @@ mod tests {
         let engines =
             options(&["--features", "--guided-decoding-backend", "guidance,outlines", "--keyword", "not,maxLength"]).unwrap();
         let features = engines.features.unwrap();
-        assert_eq!((engines.targets.len(), features.samples, features.max_concurrency), (2, 16, 8));
+        assert_eq!((engines.targets.len(), features.settings.samples, features.settings.max_concurrency), (2, 16, 8));
         assert!(features.features.iter().any(|feature| feature.id == "not-enum"));
         assert_eq!(engines.output_len, FEATURES_OUTPUT_LEN);
         let urls = options(&["--features", "--base-url", "http://a", "--base-url", "http://b", "--samples", "4"]).unwrap();
-        assert_eq!((urls.targets.len(), urls.features.unwrap().samples), (2, 4));
+        assert_eq!((urls.targets.len(), urls.features.unwrap().settings.samples), (2, 4));
         assert!(options(&[]).unwrap().features.is_none());
     }
 

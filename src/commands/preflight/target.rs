@@ -2,15 +2,15 @@
 
 use tokio::runtime::Runtime;
 
-use crate::backend::identify::{Server, identify};
 use crate::commands::preflight::options::{Dialects, PreflightOptions, PreflightTarget};
-use crate::constraint::GrammarDialect;
-use crate::driver::{self, Client, DriverOptions, Endpoint};
-use crate::error::Result;
-use crate::preflight::ask;
-use crate::preflight::ask::{Extent, Options};
-use crate::preflight::features::MARKS;
-use crate::server::{EmbeddedOptions, EmbeddedServer, SYNTHETIC_MODEL};
+use sobench_backend::identify::{Server, identify};
+use sobench_client::{self as driver, Client, DriverOptions, Endpoint};
+use sobench_core::constraint::GrammarDialect;
+use sobench_core::error::Result;
+use sobench_embedded::{EmbeddedOptions, EmbeddedServer, SYNTHETIC_MODEL};
+use sobench_preflight::ask;
+use sobench_preflight::ask::{Extent, Options};
+use sobench_preflight::features::MARKS;
 
 /// A server that is there, and what it is asked.
 pub(super) struct Target {
@@ -47,9 +47,7 @@ impl Target {
                 let client = client(Endpoint {
                     base_url: embedded.base_url().to_owned(),
                     path: flags.backend.path(flags.stream).to_owned(),
-                    headers: Vec::new(),
-                    api_key: None,
-                    insecure: false,
+                    ..Endpoint::default()
                 })?;
                 let notation = embedded.grammar_dialect().unwrap_or(Server::Embedded.grammar_dialect());
                 let options = asked(flags, SYNTHETIC_MODEL.to_owned(), Server::Embedded, notation);

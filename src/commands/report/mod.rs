@@ -7,17 +7,16 @@ use std::path::Path;
 use self::args::ReportArgs;
 use crate::commands::flags::rendering::RenderingArgs;
 use crate::commands::output::CommandOutput;
-use crate::error::{Error, Result};
-use crate::evaluate::Evaluator;
-use crate::exit_codes::DONE;
-use crate::notice::LogNotice;
-use crate::output_files;
-use crate::report::format::{self, FormOptions};
-use crate::report::from_log::{report, with_view};
-use crate::runlog::judge::{CountTokens, judge};
-use crate::runlog::{Keep, RunLog};
-use crate::shutdown::Shutdown;
-use crate::tokenizer::Tokenizer;
+use sobench_core::error::{Error, Result};
+use sobench_core::output_files;
+use sobench_data::tokenizer::Tokenizer;
+use sobench_judge::Evaluator;
+use sobench_notices::notice::LogNotice;
+use sobench_report::format::{self, FormOptions};
+use sobench_report::from_log::{report, with_view};
+use sobench_results::runlog::judge::{CountTokens, judge};
+use sobench_results::runlog::{Keep, RunLog};
+use sobench_shutdown::Shutdown;
 
 /// Renders the log of a run once more (`sobench report`).
 ///
@@ -42,7 +41,7 @@ pub fn report_of(flags: &ReportArgs) -> Result<CommandOutput> {
 /// # Errors
 /// The report cannot be made, or written to the file that was named.
 pub(crate) fn rendered(log: &RunLog, flags: &RenderingArgs, output: Option<&Path>) -> Result<CommandOutput> {
-    let report = report(log, log.record.settings.report.detailed)?;
+    let report = report(log)?;
     let options = FormOptions { detailed: log.record.settings.report.detailed, junit_per: flags.junit_per, plot: flags.plot };
     let mut lines: Vec<String> = log.notices.iter().map(|notice| format!("warning: {notice}")).collect();
     let mut stdout = Vec::new();
@@ -55,7 +54,7 @@ pub(crate) fn rendered(log: &RunLog, flags: &RenderingArgs, output: Option<&Path
         }
     })?;
     let stdout = String::from_utf8(stdout).map_err(|_| Error::internal("a report that is no text"))?;
-    Ok(CommandOutput { stdout, lines, exit_code: DONE, ..CommandOutput::default() })
+    Ok(CommandOutput { stdout, lines, ..CommandOutput::default() })
 }
 
 /// Sees to it that a log has verdicts: those that it holds, or today's of a run that was killed before it was judged.

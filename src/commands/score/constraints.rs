@@ -4,10 +4,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::case::{Arm, Case};
-use crate::dataset::{self, DatasetName, DatasetPlan};
-use crate::error::{Error, Result};
-use crate::tokenizer::Tokenizer;
+use sobench_core::case::{Arm, Case};
+use sobench_core::error::{Error, Result};
+use sobench_data::dataset::{self, DatasetName, DatasetPlan};
+use sobench_data::tokenizer::Tokenizer;
 
 /// The constraints of a run of a dataset, in the order of its requests.
 pub(super) struct Known {
@@ -20,7 +20,7 @@ pub(super) struct Known {
 
 /// What a request was to be judged by.
 pub(super) struct Due {
-    pub(super) constraint: Option<Arc<crate::constraint::Constraint>>,
+    pub(super) constraint: Option<Arc<sobench_core::constraint::Constraint>>,
     pub(super) oracle: Option<Arc<str>>,
     pub(super) arm: Arm,
     pub(super) unjudgeable: Option<String>,

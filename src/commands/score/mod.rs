@@ -12,46 +12,47 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use self::options::{ScoreArgs, ScoreOptions};
+use self::options::ScoreArgs;
 use super::output::CommandOutput;
-use crate::answer::Answer;
-use crate::case::{Case, Prompt};
-use crate::constraint::Constraint;
-use crate::error::Result;
-use crate::evaluate::{EvaluateOptions, Evaluator, call, legacy};
-use crate::exit_codes::DONE;
-use crate::metrics::excerpt::Group;
-use crate::metrics::holding::runs_away;
-use crate::metrics::ledger::Ledger;
-use crate::metrics::quality::{Quality, is_correct};
-use crate::metrics::{Judged, Sample, Tokens};
-use crate::notice::{Notice, as_sentences};
-use crate::observation::{Observation, Outcome, Timing};
-use crate::output_format::OutputFormat;
-use crate::render::text;
-use crate::shutdown::Shutdown;
-use crate::statistics::Rate;
-use crate::verdict::{NotScored, Verdict};
+use sobench_core::answer::Answer;
+use sobench_core::case::{Case, Prompt};
+use sobench_core::constraint::Constraint;
+use sobench_core::error::Result;
+use sobench_core::observation::{Observation, Outcome, Timing};
+use sobench_core::output_format::OutputFormat;
+use sobench_core::verdict::{NotScored, Verdict};
+use sobench_judge::{EvaluateOptions, Evaluator, call, legacy};
+use sobench_notices::notice::{Notice, as_sentences};
+use sobench_render::text;
+use sobench_results::metrics::excerpt::Group;
+use sobench_results::metrics::holding::runs_away;
+use sobench_results::metrics::ledger::Ledger;
+use sobench_results::metrics::quality::{Quality, is_correct};
+use sobench_results::metrics::{Judged, Sample, Tokens};
+use sobench_shutdown::Shutdown;
+use sobench_statistics::Rate;
 
 /// Judges stored answers again.
 ///
 /// # Errors
 /// The flags contradict each other; a file cannot be read, has no answers, or its constraints are unknown.
 pub fn run(flags: ScoreArgs, shutdown: &Shutdown) -> Result<CommandOutput> {
-    shutdown.or_abandon(move || score_files(&ScoreOptions::new(&flags)?))
+    shutdown.or_abandon(move || score_files(&flags))
 }
 
-fn score_files(options: &ScoreOptions) -> Result<CommandOutput> {
-    let mut scores = Vec::with_capacity(options.files.len());
-    for path in &options.files {
-        let answers = read::answers(path, options)?;
-        scores.push(score(path.display().to_string(), answers, options.evaluate));
+fn score_files(flags: &ScoreArgs) -> Result<CommandOutput> {
+    let dataset = flags.dataset_plan()?;
+    let evaluate = EvaluateOptions { assert_formats: !flags.no_format_assertion };
+    let mut scores = Vec::with_capacity(flags.files.len());
+    for path in &flags.files {
+        let answers = read::answers(path, dataset.as_ref())?;
+        scores.push(score(path.display().to_string(), answers, evaluate));
     }
-    let stdout = match options.format {
-        OutputFormat::Json => report::json(&scores, options.evaluate.assert_formats),
+    let stdout = match flags.format {
+        OutputFormat::Json => report::json(&scores, evaluate.assert_formats),
         _ => text::render(&report::document(&scores)),
     };
-    Ok(CommandOutput { stdout, lines: Vec::new(), exit_code: DONE, ..CommandOutput::default() })
+    Ok(CommandOutput { stdout, ..CommandOutput::default() })
 }
 
 /// What a file is.

@@ -7,15 +7,14 @@ use clap::builder::PossibleValuesParser;
 
 use crate::commands::flags::paths::{InputNames, InputPath};
 use crate::commands::flags::values::{Described, described};
-use crate::constraint::{GrammarDialect, GrammarSpelling};
-use crate::dataset::flags::{PathFlags, TypedFlags};
-use crate::dataset::{
+use sobench_core::constraint::{GrammarDialect, GrammarSpelling};
+use sobench_core::error::{Error, Result};
+use sobench_core::output_format::OutputFormat;
+use sobench_data::dataset::flags::{PathFlags, TypedFlags};
+use sobench_data::dataset::{
     ChoiceFlags, Constraints, DatasetArgs, DatasetName, DatasetPlan, GrammarFlags, JsonFlags, JsonSchemaSource, OutputLength,
     PromptForm, RegexFlags, SHIPPED_SCHEMAS, Source,
 };
-use crate::error::{Error, Result};
-use crate::evaluate::EvaluateOptions;
-use crate::output_format::OutputFormat;
 
 /// Which answers are judged again, and by what.
 #[derive(Args, Clone, Debug)]
@@ -86,29 +85,13 @@ pub struct ScoreDatasetArgs {
 const FORMATS: [Described<OutputFormat>; 2] =
     [Described(OutputFormat::Text, "text", "Tables"), Described(OutputFormat::Json, "json", "Everything")];
 
-/// What is judged again, by what.
-#[derive(Clone, Debug)]
-pub struct ScoreOptions {
-    pub files: Vec<InputPath>,
-    /// Text or JSON.
-    pub format: OutputFormat,
+impl ScoreArgs {
     /// The dataset of files that do not hold their constraints; how many requests it has is the file's.
-    pub dataset: Option<DatasetPlan>,
-    pub evaluate: EvaluateOptions,
-}
-
-impl ScoreOptions {
-    /// Checks the flags.
     ///
     /// # Errors
     /// Usage errors that name the flag and its value.
-    pub fn new(flags: &ScoreArgs) -> Result<Self> {
-        Ok(Self {
-            files: flags.files.clone(),
-            format: flags.format,
-            dataset: dataset_name(&flags.dataset)?.map(|name| dataset(flags, name)).transpose()?,
-            evaluate: EvaluateOptions { assert_formats: !flags.no_format_assertion },
-        })
+    pub fn dataset_plan(&self) -> Result<Option<DatasetPlan>> {
+        dataset_name(&self.dataset)?.map(|name| dataset(self, name)).transpose()
     }
 }
 
@@ -184,11 +167,11 @@ mod tests {
     use super::*;
     use crate::cli::{Cli, Command};
 
-    fn options(arguments: &[&str]) -> Result<ScoreOptions> {
+    fn dataset_plan(arguments: &[&str]) -> Result<Option<DatasetPlan>> {
         let arguments = ["sobench", "score"].iter().chain(arguments).map(OsString::from);
         let command = Cli::parse_arguments(arguments).expect("clap takes these arguments").into_command();
         let Command::Score(arguments) = command else { panic!("{command:?}") };
-        ScoreOptions::new(&arguments)
+        arguments.dataset_plan()
     }
 
     #[test]
@@ -201,10 +184,9 @@ mod tests {
             (&["a.json", "--json-schema-path", "x"], Some(DatasetName::Json)),
             (&["a.json", "--grammar-path", "x"], Some(DatasetName::Grammar)),
         ] {
-            assert_eq!(options(arguments).unwrap().dataset.map(|dataset| dataset.name()), expected, "{arguments:?}");
+            assert_eq!(dataset_plan(arguments).unwrap().map(|dataset| dataset.name()), expected, "{arguments:?}");
         }
-        let half =
-            options(&["a", "--dataset", "json", "--structured-output-ratio", "0.5", "--seed", "7"]).unwrap().dataset.unwrap();
+        let half = dataset_plan(&["a", "--dataset", "json", "--structured-output-ratio", "0.5", "--seed", "7"]).unwrap().unwrap();
         assert_eq!((half.constrained_ratio, half.seed), (0.5, 7));
     }
 
@@ -217,7 +199,7 @@ mod tests {
             (&["a", "--choice", "b,b"], "--choice has an empty or repeated choice: \"b\""),
             (&["a", "--dataset", "json", "--guided-decoding-ratio", "2"], "--guided-decoding-ratio is not between 0 and 1: 2"),
         ] {
-            let error = options(arguments).unwrap_err();
+            let error = dataset_plan(arguments).unwrap_err();
             assert_eq!((error.what.as_str(), error.exit_code()), (words, 2));
             assert!(error.hint.is_some());
         }

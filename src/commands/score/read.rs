@@ -10,20 +10,18 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::constraints::Known;
-use super::options::ScoreOptions;
 use super::{Answers, Claim, FileKind, Stored};
-use crate::case::Arm;
-use crate::dataset::MAX_DATASET_BYTES;
-use crate::dataset::custom;
-use crate::dataset::file::read_text;
-use crate::error::{Error, Result};
-use crate::input::json::{self, Repeated};
-use crate::input::{self, lines};
-use crate::metrics::quality::{Quality, is_correct};
-use crate::nan::without_nan;
-use crate::notice::LogNotice;
-use crate::observation::{Outcome, TransportCause};
-use crate::runlog::{Keep, RunLog};
+use sobench_core::case::Arm;
+use sobench_core::error::{Error, Result};
+use sobench_core::input::json::{self, Repeated};
+use sobench_core::input::{self, lines};
+use sobench_core::observation::{Outcome, TransportCause};
+use sobench_data::dataset::file::read_text;
+use sobench_data::dataset::{DatasetPlan, MAX_DATASET_BYTES, custom};
+use sobench_notices::notice::{DatasetNotice, LogNotice};
+use sobench_pycompat::nan::without_nan;
+use sobench_results::metrics::quality::{Quality, is_correct};
+use sobench_results::runlog::{Keep, RunLog};
 
 /// Members of a row: the text, the constraint, what it is called, and what the file says of it.
 const ROW_MEMBERS: [&str; 5] = ["text", "constraint", "name", "correct", "json_schema"];
@@ -36,15 +34,15 @@ const KNOWN: &str = "give a run log, the JSON of vLLM's structured-output script
 ///
 /// # Errors
 /// Usage, naming the file and the place in it.
-pub(super) fn answers(path: &Path, options: &ScoreOptions) -> Result<Answers> {
-    let mut answers = read(path, options)?;
-    if let Some(dataset) = options.dataset.as_ref().filter(|_| matches!(answers.kind, FileKind::RunLog | FileKind::Rows)) {
+pub(super) fn answers(path: &Path, dataset: Option<&DatasetPlan>) -> Result<Answers> {
+    let mut answers = read(path, dataset)?;
+    if let Some(dataset) = dataset.filter(|_| matches!(answers.kind, FileKind::RunLog | FileKind::Rows)) {
         answers.notices.push(LogNotice::DatasetIgnored { dataset: dataset.name().to_string() }.into());
     }
     Ok(answers)
 }
 
-fn read(path: &Path, options: &ScoreOptions) -> Result<Answers> {
+fn read(path: &Path, dataset: Option<&DatasetPlan>) -> Result<Answers> {
     // Looked at before the rest is read, since a run log may be longer than any other file is taken.
     if RunLog::begins(path)? {
         return run_log(path);
@@ -56,18 +54,18 @@ fn read(path: &Path, options: &ScoreOptions) -> Result<Answers> {
     let text = read_text(path)?;
     let mut repeated = Repeated::default();
     let mut answers = match object(&text) {
-        Ok(file) if file.contains_key("outputs") => outputs(&file, options, &name)?,
-        Ok(file) if file.contains_key("generated_texts") => generated(&[file], options, &name)?,
+        Ok(file) if file.contains_key("outputs") => outputs(&file, dataset, &name)?,
+        Ok(file) if file.contains_key("generated_texts") => generated(&[file], dataset, &name)?,
         Ok(file) if !file.contains_key("text") => return Err(no_answers(&file, &name)),
-        Ok(_) => by_line(&text, options, &name)?,
+        Ok(_) => by_line(&text, dataset, &name)?,
         // One value over several lines, which is broken: of lines, each would be whole.
         Err(error) if text.trim_start().starts_with('{') && is_one_value(&text) => {
             return Err(Error::usage(format!("{name}: not JSON: {error}")).hint(KNOWN));
         }
-        Err(_) => by_line(&text, options, &name)?,
+        Err(_) => by_line(&text, dataset, &name)?,
     };
     repeated.look(&text, |line| format!("{name}, line {line}"));
-    answers.notices.extend(repeated.notice());
+    answers.notices.extend(DatasetNotice::repeated_members(repeated));
     Ok(answers)
 }
 
@@ -105,18 +103,16 @@ fn run_log(path: &Path) -> Result<Answers> {
     Ok(Answers { kind: FileKind::RunLog, stored: stored.collect(), claims, assumptions: Vec::new(), notices })
 }
 
-fn outputs(file: &Map<String, Value>, options: &ScoreOptions, name: &str) -> Result<Answers> {
+fn outputs(file: &Map<String, Value>, dataset: Option<&DatasetPlan>, name: &str) -> Result<Answers> {
     let wrong = |words: String| Error::usage(format!("{name}: {words}")).hint(KNOWN);
     let outputs = file["outputs"].as_array().ok_or_else(|| wrong("outputs is no list".to_owned()))?;
-    let known = Known::load(options.dataset.as_ref(), outputs.len(), name)?;
-    let errors = file.get("errors").and_then(Value::as_array);
+    let known = Known::load(dataset, outputs.len(), name)?;
     let mut stored = Vec::with_capacity(outputs.len());
     for (index, output) in outputs.iter().enumerate() {
         let generated = output.get("generated").and_then(Value::as_str);
         let text = generated.ok_or_else(|| wrong(format!("outputs[{index}].generated is no text")))?;
         let expected = output.get("expected").and_then(Value::as_str);
-        let error = errors.and_then(|errors| errors.get(index)).and_then(Value::as_str);
-        let mut one = answer(&known, index, format!("outputs[{index}]"), text, expected, error);
+        let mut one = answer(&known, index, format!("outputs[{index}]"), text, expected, file);
         one.claimed = output.get("correctness").and_then(Value::as_bool);
         stored.push(one);
     }
@@ -126,33 +122,26 @@ fn outputs(file: &Map<String, Value>, options: &ScoreOptions, name: &str) -> Res
     Ok(Answers { kind: FileKind::Outputs, stored, claims, assumptions: known.assumptions(), notices: Vec::new() })
 }
 
-fn generated(files: &[Map<String, Value>], options: &ScoreOptions, name: &str) -> Result<Answers> {
+fn generated(files: &[Map<String, Value>], dataset: Option<&DatasetPlan>, name: &str) -> Result<Answers> {
     let wrong = |words: &str| Error::usage(format!("{name}: {words}")).hint(KNOWN);
-    let mut answers = Answers {
-        kind: FileKind::GeneratedTexts,
-        stored: Vec::new(),
-        claims: Vec::new(),
-        assumptions: Vec::new(),
-        notices: Vec::new(),
-    };
+    let (mut stored, mut assumptions) = (Vec::new(), Vec::new());
     for (run, file) in files.iter().enumerate() {
         let texts = file.get("generated_texts").and_then(Value::as_array);
         let texts = texts.ok_or_else(|| wrong("generated_texts is no list"))?;
-        let known = Known::load(options.dataset.as_ref(), texts.len(), name)?;
-        let errors = file.get("errors").and_then(Value::as_array);
+        let known = Known::load(dataset, texts.len(), name)?;
         for (index, text) in texts.iter().enumerate() {
             let text = text.as_str().ok_or_else(|| wrong("generated_texts holds something that is no text"))?;
-            let error = errors.and_then(|errors| errors.get(index)).and_then(Value::as_str);
             let place = if files.len() > 1 { format!("run {run}, ") } else { String::new() };
-            answers.stored.push(answer(&known, index, format!("{place}generated_texts[{index}]"), text, None, error));
+            stored.push(answer(&known, index, format!("{place}generated_texts[{index}]"), text, None, file));
         }
-        answers.assumptions = known.assumptions();
+        assumptions = known.assumptions();
     }
-    Ok(answers)
+    Ok(Answers { kind: FileKind::GeneratedTexts, stored, claims: Vec::new(), assumptions, notices: Vec::new() })
 }
 
 /// One answer of a file that has its constraint from a dataset.
-fn answer(known: &Known, index: usize, id: String, text: &str, expected: Option<&str>, error: Option<&str>) -> Stored {
+fn answer(known: &Known, index: usize, id: String, text: &str, expected: Option<&str>, file: &Map<String, Value>) -> Stored {
+    let error = file.get("errors").and_then(|errors| errors.get(index)).and_then(Value::as_str);
     let due = known.due(index, expected);
     let mut stored = Stored::text(id, due.constraint, text.to_owned());
     stored.case.arm = due.arm;
@@ -165,7 +154,7 @@ fn answer(known: &Known, index: usize, id: String, text: &str, expected: Option<
 }
 
 /// Rows, or results that were appended to each other.
-fn by_line(text: &str, options: &ScoreOptions, name: &str) -> Result<Answers> {
+fn by_line(text: &str, dataset: Option<&DatasetPlan>, name: &str) -> Result<Answers> {
     let mut results = Vec::new();
     let mut stored = Vec::new();
     for (number, line) in lines(text) {
@@ -179,7 +168,7 @@ fn by_line(text: &str, options: &ScoreOptions, name: &str) -> Result<Answers> {
     }
     match (results.is_empty(), stored.is_empty()) {
         (true, true) => Err(Error::usage(format!("there is nothing in this file: {name}")).hint(KNOWN)),
-        (false, true) => generated(&results, options, name),
+        (false, true) => generated(&results, dataset, name),
         (true, false) => {
             let (claims, assumptions, notices) = (Vec::new(), Vec::new(), Vec::new());
             Ok(Answers { kind: FileKind::Rows, stored, claims, assumptions, notices })
@@ -225,7 +214,7 @@ fn row(members: &Map<String, Value>, number: usize) -> std::result::Result<Store
 }
 
 /// The constraint among these members; `json_schema` is another name of `json`.
-fn spelt_out(members: &Map<String, Value>) -> std::result::Result<Option<crate::constraint::Constraint>, String> {
+fn spelt_out(members: &Map<String, Value>) -> std::result::Result<Option<sobench_core::constraint::Constraint>, String> {
     let mut members = members.clone();
     if let Some(schema) = members.remove("json_schema")
         && members.insert("json".to_owned(), schema).is_some()

@@ -4,11 +4,11 @@ use serde_json::json;
 
 use crate::commands::output::pretty;
 use crate::commands::score::{Agreement, Score};
-use crate::metrics::excerpt::Group;
-use crate::notice::sentences;
-use crate::printable::printable;
-use crate::render::{Block, Document, Level, Table};
-use crate::report::tables::{RATE_COLUMNS, disagreements, groups, rate_cells, reasons, unjudged};
+use sobench_core::printable::printable;
+use sobench_notices::notice::sentences;
+use sobench_render::{Block, Document, Level, Table};
+use sobench_report::tables::{RATE_COLUMNS, disagreements, groups, rate_cells, reasons, unjudged};
+use sobench_results::metrics::excerpt::Group;
 
 /// The version of the JSON, raised whenever a key changes its meaning or goes away.
 const FORMAT_VERSION: u32 = 1;

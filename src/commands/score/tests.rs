@@ -3,10 +3,10 @@
 use serde_json::json;
 
 use super::*;
-use crate::dataset::{
+use sobench_core::error::Result;
+use sobench_data::dataset::{
     Constraints, DatasetArgs, DatasetName, DatasetPlan, OutputLength, PromptForm, RegexPlan, Source, XgrammarBenchPlan,
 };
-use crate::error::Result;
 
 fn dataset(name: DatasetName) -> DatasetPlan {
     DatasetPlan {
@@ -18,18 +18,17 @@ fn dataset(name: DatasetName) -> DatasetPlan {
         constrained_ratio: 1.0,
         constraints: Constraints::Kept,
         prompt_form: PromptForm::Messages,
-        grammar_dialect: crate::constraint::GrammarDialect::Ebnf,
-        grammar_spelling: crate::constraint::GrammarSpelling::AsWritten,
+        grammar_dialect: sobench_core::constraint::GrammarDialect::Ebnf,
+        grammar_spelling: sobench_core::constraint::GrammarSpelling::AsWritten,
     }
 }
 
-fn scored(text: &str, dataset: Option<DatasetPlan>) -> Result<Score> {
+fn scored(text: &str, dataset: Option<&DatasetPlan>) -> Result<Score> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("answers");
     std::fs::write(&path, text).unwrap();
     let evaluate = EvaluateOptions::default();
-    let options = ScoreOptions { files: vec![path.clone().into()], format: OutputFormat::Text, dataset, evaluate };
-    read::answers(&path, &options).map(|answers| score("answers".to_owned(), answers, evaluate))
+    read::answers(&path, dataset).map(|answers| score("answers".to_owned(), answers, evaluate))
 }
 
 fn page(score: Score) -> String {
@@ -58,7 +57,7 @@ fn what_an_old_100_percent_was_worth() {
         "errors": ["", "", "", "", "Bad Request"],
     });
     let text = file.to_string().replace("\"STD\"", "NaN");
-    let score = scored(&text, Some(dataset(DatasetName::Json))).unwrap();
+    let score = scored(&text, Some(&dataset(DatasetName::Json))).unwrap();
     assert_eq!(counts(&score), (FileKind::Outputs, 5, Some((1, 5)), vec![("schema", 2), ("extra_text", 1)]));
     assert_eq!(score.claims, [Claim { name: "correct_rate(%)".into(), percent: 80.0 }]);
     assert_eq!(score.quality.vllm.correct_rate.map(|rate| rate.percent), Some(80.0), "the script's formula is met");
@@ -74,7 +73,7 @@ fn what_an_old_100_percent_was_worth() {
 fn which_requests_were_constrained_is_drawn_as_the_script_draws_it() {
     let outputs: Vec<_> = (0..10).map(|_| json!({"generated": "Positive"})).collect();
     let half = DatasetPlan { constrained_ratio: 0.5, ..dataset(DatasetName::Choice) };
-    let score = scored(&json!({"outputs": outputs}).to_string(), Some(half)).unwrap();
+    let score = scored(&json!({"outputs": outputs}).to_string(), Some(&half)).unwrap();
     assert_eq!((score.quality.constrained, score.quality.control, score.agreement), (5, 5, None));
 }
 
@@ -83,9 +82,9 @@ fn texts_of_bench_serve_are_judged_by_the_constraint_named() {
     let line = |texts: [&str; 2]| json!({"generated_texts": texts, "errors": ["", ""], "completed": 2}).to_string();
     let own = || Source::Regex(RegexPlan { regex: Some("a+".into()) });
     let regex = || DatasetPlan { source: own(), ..dataset(DatasetName::Regex) };
-    let one = scored(&line(["aa", "ab"]), Some(regex())).unwrap();
+    let one = scored(&line(["aa", "ab"]), Some(&regex())).unwrap();
     assert_eq!(counts(&one), (FileKind::GeneratedTexts, 2, Some((1, 2)), vec![("regex", 1)]));
-    let appended = scored(&format!("{}\n{}\n", line(["aa", "ab"]), line(["a", "a"])), Some(regex())).unwrap();
+    let appended = scored(&format!("{}\n{}\n", line(["aa", "ab"]), line(["a", "a"])), Some(&regex())).unwrap();
     assert_eq!(counts(&appended), (FileKind::GeneratedTexts, 4, Some((3, 4)), vec![("regex", 1)]));
 }
 
@@ -109,7 +108,7 @@ fn rows_bring_their_constraints() {
     assert_eq!(score.quality.not_scored[0].count, 1, "what nobody here can judge is in no rate");
     let single = scored(&text[0], None).unwrap();
     assert_eq!((single.kind, single.answers, single.notices.len()), (FileKind::Rows, 1, 0));
-    let named = scored(&text[0], Some(dataset(DatasetName::Json))).unwrap();
+    let named = scored(&text[0], Some(&dataset(DatasetName::Json))).unwrap();
     assert_eq!((named.kind, named.notices.len()), (FileKind::Rows, 1));
     let page = page(named);
     assert!(page.contains("--dataset json says nothing of it"), "{page}");
@@ -129,7 +128,7 @@ fn rows_of_a_dataset_are_found_by_their_reference_answers() {
     let output = |generated: &str, expected: &str| json!({"generated": generated, "expected": expected, "correctness": true});
     // The tool left the second row out, and counted on; and the last is of another dataset.
     let file = json!({"outputs": [output("5", "1"), output("false", "true"), output("7", "1"), output("8", "8")]});
-    let score = scored(&file.to_string(), Some(bench)).unwrap();
+    let score = scored(&file.to_string(), Some(&bench)).unwrap();
     assert_eq!(counts(&score), (FileKind::Outputs, 4, Some((3, 3)), vec![]));
     assert_eq!(score.quality.not_scored[0].count, 1);
     assert!(score.quality.not_scored[0].excerpts[0].words.contains("no row of the dataset"));
@@ -154,7 +153,7 @@ fn what_cannot_be_judged_is_said() {
         ("{\"text\":\"a\",\"regex\":\"a\",\"correct\":1}", None, "correct has to be true or false"),
         ("{\"regex\":\"a\"}\n{\"text\":1}", None, "line 1: text has to be a text"),
     ] {
-        let error = scored(text, dataset.map(self::dataset)).unwrap_err();
+        let error = scored(text, dataset.map(self::dataset).as_ref()).unwrap_err();
         assert!(error.what.contains(words) && error.exit_code() == 2 && error.hint.is_some(), "{text}: {error}");
     }
 }

@@ -4,10 +4,10 @@ pub mod options;
 
 use self::options::ServeArgs;
 use crate::commands::output::CommandOutput;
-use crate::error::Result;
-use crate::server::EmbeddedServer;
-use crate::shutdown::Shutdown;
 use crate::terminal;
+use sobench_core::error::Result;
+use sobench_embedded::EmbeddedServer;
+use sobench_shutdown::Shutdown;
 
 /// Serves until the first shutdown signal; says where on stderr once it takes connections.
 ///

@@ -9,10 +9,10 @@ use crate::commands::flags::embedded;
 use crate::commands::flags::engine::{EmbeddedArgs, EngineArgs};
 use crate::commands::flags::paths::InputNames;
 use crate::commands::flags::values::{Described, described};
-use crate::engine::vocabulary::VocabularySource;
-use crate::engine::{EngineName, SERVER_ONLY};
-use crate::error::{Error, Result};
-use crate::server::{EmbeddedOptions, Fault, GuidedFields, SYNTHETIC_MODEL};
+use sobench_core::error::{Error, Result};
+use sobench_embedded::{EmbeddedOptions, Fault, GuidedFields, SYNTHETIC_MODEL};
+use sobench_engine::vocabulary::VocabularySource;
+use sobench_engine::{EngineName, SERVER_ONLY};
 
 /// The embedded server, for trying clients.
 #[derive(Args, Clone, Debug)]
@@ -63,30 +63,24 @@ impl ServeArgs {
     ///
     /// # Errors
     /// Usage errors that name the flag and its value.
+    #[expect(clippy::disallowed_methods, reason = "the address that the server listens at")]
     pub fn options(&self) -> Result<EmbeddedOptions> {
         let engine = self.guided_decoding_backend.as_deref().map_or(Ok(EngineName::default()), EngineName::parse)?;
-        let pace = embedded::pace(&self.embedded)?;
+        let options = embedded::options(engine, &self.embedded, &self.engine)?;
         let mut found = (self.host.as_str(), self.port).to_socket_addrs().ok().into_iter().flatten();
         let bind = found.next().ok_or_else(|| {
             Error::usage(format!("--host is no address of this machine: {}", self.host))
                 .hint("127.0.0.1 serves this machine alone")
         })?;
         Ok(EmbeddedOptions {
-            engine,
-            policy: embedded::policy(&self.engine),
             vocabulary: VocabularySource::parse(&self.tokenizer)?,
             eos_token: self.eos_token.clone(),
             seed: self.seed,
-            ttft_ms: pace.ttft_ms,
-            itl_ms: pace.itl_ms,
-            step_ms: pace.step_ms,
-            max_batch: pace.max_batch,
-            compile_timeout_s: pace.compile_timeout_s,
             model: self.model.clone().unwrap_or_else(|| SYNTHETIC_MODEL.to_owned()),
             bind: Some(bind),
             guided_fields: self.guided_fields,
             faults: self.fault.iter().map(|fault| Fault::parse(fault)).collect::<Result<_>>()?,
-            repeats_between: None,
+            ..options
         })
     }
 }

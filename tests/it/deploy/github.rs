@@ -1,9 +1,11 @@
 //! The gate for continuous integration: `deploy/github/gate.sh`, how the action's inputs reach it, and how its words reach a pull request.
 
 use std::fs;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
+
+use sobench_testkit::scripted::free_port;
 
 use super::{executable, path_with, script};
 
@@ -14,11 +16,6 @@ fn gate(folder: &Path, options: &[&str], run: &[&str]) -> (i32, String, String) 
     let ran = script("github/gate.sh", folder, &[options, run].concat(), &[]);
     let at = options.iter().position(|it| *it == "--results").map_or("sobench-results", |at| options[at + 1]);
     (ran.code, ran.stderr, fs::read_to_string(folder.join(at).join("comment.md")).unwrap_or_default())
-}
-
-/// A port that was free a moment ago.
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 #[test]
@@ -36,7 +33,7 @@ fn runs_are_held_against_the_baseline_and_the_comment_says_how() {
     assert!(comment.contains("<details><summary>The last run</summary>"), "{comment}");
 
     // Another server, which fails a fifth of the requests; it is started by the gate, and has a child of its own.
-    let port = free_port();
+    let port = free_port().port();
     let server =
         format!("sleep 1000 & echo $! >child; exec {} serve --port {port} --fault error-500@0.2", env!("CARGO_BIN_EXE_sobench"));
     let url = format!("http://127.0.0.1:{port}");

@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use sobench::server::{EmbeddedOptions, EmbeddedServer};
+use sobench_embedded::{EmbeddedOptions, EmbeddedServer};
 
 use super::{executable, path_with, script};
 use crate::support::{cache, sobench};

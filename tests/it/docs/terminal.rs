@@ -7,10 +7,11 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::{env, thread};
 
-use sobench::server::{EmbeddedOptions, EmbeddedServer};
+use sobench_embedded::{EmbeddedOptions, EmbeddedServer};
+use sobench_testkit::in_package;
 use tempfile::TempDir;
 
-use crate::support::{cache, in_package};
+use crate::support::cache;
 
 /// The address that pages use for "your server", unless they start one there themselves.
 const YOUR_SERVER: &str = "127.0.0.1:8000";

@@ -6,16 +6,14 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use serde_json::Value;
-use sobench::observation::Outcome;
-use sobench::runlog::{Keep, RunLog};
+use sobench_core::observation::Outcome;
+use sobench_results::runlog::{Keep, RunLog};
+use sobench_testkit::in_package;
+use sobench_testkit::scripted::free_port;
 
-use crate::support::{Ran, cache, in_package, sobench};
-
-/// A poll that finds nothing for so many hundredths of a second has waited in vain.
-pub(super) const POLLS: usize = 6000;
+use crate::support::{Ran, cache, sobench, wait_until};
 
 /// The program by way of a shell, which sets limits and closes what is to be closed; `"$@"` is the program with its arguments.
 pub(super) fn through_shell(script: &str, arguments: &[&str]) -> Command {
@@ -229,7 +227,7 @@ fn files_that_run_out_are_named_before_and_after_and_nothing_hangs() {
 #[cfg(target_os = "linux")]
 #[test]
 fn one_file_is_enough_for_a_connection_to_a_server_elsewhere() {
-    let server = super::run::failing_after(usize::MAX, |_| crate::scripted::Then::Close);
+    let server = super::run::failing_after(usize::MAX, |_| sobench_testkit::scripted::Then::Close);
     let flags = ["--base-url", &server.base_url, "--skip-preflight", "--dataset", "choice", "--num-prompts", "100"];
     let ran = ran(&mut through_shell("ulimit -n 400 && exec \"$@\" --max-concurrency 100 --no-run-log", &flags));
     assert_eq!(ran.code, 0, "{}", ran.stderr);
@@ -255,15 +253,12 @@ impl Running {
 
     /// Waits until the log has so many lines with these words.
     fn wait_for(&mut self, words: &str, count: usize) {
-        for _ in 0..POLLS {
+        wait_until(&format!("the log has {count} lines with {words}"), || {
             let text = std::fs::read_to_string(&self.log).unwrap_or_default();
-            if text.lines().filter(|line| line.contains(words)).count() >= count {
-                return;
-            }
-            assert!(self.child.try_wait().unwrap().is_none(), "the run ended too early");
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        panic!("the log never had {count} lines with {words}");
+            let is_there = text.lines().filter(|line| line.contains(words)).count() >= count;
+            assert!(is_there || self.child.try_wait().unwrap().is_none(), "the run ended too early");
+            is_there
+        });
     }
 
     fn signal(&self, signal: rustix::process::Signal) {
@@ -286,8 +281,7 @@ const SLOW: [&str; 8] =
 fn whoever_tells_the_program_to_end_gets_a_whole_report() {
     use rustix::process::Signal;
     // Where the tests themselves are run under nohup the program is, too.
-    let signals =
-        [Signal::TERM, Signal::INT].into_iter().chain((!sobench::shutdown::is_hang_up_ignored()).then_some(Signal::HUP));
+    let signals = [Signal::TERM, Signal::INT].into_iter().chain((!sobench_shutdown::is_hang_up_ignored()).then_some(Signal::HUP));
     for signal in signals {
         let mut running = Running::start("exec \"$@\"", &SLOW);
         running.wait_for("{\"request\"", 4);
@@ -367,12 +361,12 @@ impl Mortal {
             }
             reader.read_exact(&mut vec![0; length]).ok()?;
             let said = if first.starts_with("GET /v1/models") {
-                crate::scripted::models()
+                sobench_testkit::scripted::models()
             } else if first.starts_with("GET") {
-                crate::scripted::whole("404 Not Found", "text/plain", "")
+                sobench_testkit::scripted::whole("404 Not Found", "text/plain", "")
             } else {
                 self.answered.fetch_add(1, Ordering::SeqCst);
-                crate::scripted::whole("200 OK", "text/event-stream", super::run::ANSWER)
+                sobench_testkit::scripted::whole("200 OK", "text/event-stream", super::run::ANSWER)
             };
             stream.write_all(said.as_bytes()).ok()?;
         }
@@ -383,7 +377,7 @@ impl Mortal {
 #[test]
 fn a_server_that_dies_and_comes_back_is_measured_before_and_after() {
     let server = Mortal::default();
-    let address = server.live(SocketAddr::from(([127, 0, 0, 1], 0)));
+    let address = server.live(free_port());
     let url = format!("http://{address}");
     let flags = ["--base-url", &url, "--skip-preflight", "--dataset", "choice", "--request-rate", "100"];
     // Far more than it takes: the run ends when it has seen enough.

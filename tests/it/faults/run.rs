@@ -6,10 +6,9 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::Value;
+use sobench_testkit::scripted::{Request, Scripted, Then, models, whole};
 
-use crate::contracts;
-use crate::scripted::{Request, Scripted, Then, models, whole};
-use crate::support::{Ran, sobench};
+use crate::support::{Ran, check_result, sobench};
 
 pub(super) const ANSWER: &str = "data: {\"choices\":[{\"text\":\"Positive\",\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
 
@@ -75,7 +74,7 @@ impl Files {
         let again = sobench(&["report", self.at("run.jsonl").to_str().unwrap()]);
         assert_eq!((again.code, &again.stdout), (0, &ran.stdout), "{}", again.stderr);
         let result: Value = serde_json::from_str(&std::fs::read_to_string(self.at("run.json")).unwrap()).unwrap();
-        assert_eq!(contracts::check(&result), Ok(()));
+        assert_eq!(check_result(&result), Ok(()));
         result
     }
 }
@@ -281,7 +280,7 @@ fn limits_on_errors_are_among_what_differs_between_runs() {
 
 #[test]
 fn clock_times_in_a_log_change_no_figure() {
-    let log = std::fs::read_to_string(crate::support::in_package("fixtures/runs/v2.jsonl")).unwrap();
+    let log = std::fs::read_to_string(sobench_testkit::in_package("fixtures/runs/v2.jsonl")).unwrap();
     let begin = log.find("\"started_unix_ns\":").unwrap() + "\"started_unix_ns\":".len();
     let end = begin + log[begin..].find([',', '}']).unwrap();
     let folder = tempfile::tempdir().unwrap();

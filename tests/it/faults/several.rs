@@ -2,11 +2,12 @@
 
 use std::io::Read;
 use std::process::Stdio;
-use std::time::Duration;
 
-use super::machine::{POLLS, ran, through_shell};
+use sobench_testkit::scripted::{Scripted, Then, whole};
+
+use super::machine::{ran, through_shell};
 use super::run::failing_after;
-use crate::scripted::{Scripted, Then, whole};
+use crate::support::wait_until;
 
 #[cfg(unix)]
 #[test]
@@ -21,11 +22,7 @@ fn a_wish_to_end_is_heard_while_a_server_is_waited_for() {
         let flags = [&flags[..], &["--num-prompts", "4", "--no-run-log", "--disable-tqdm", "--matrix-order", order]].concat();
         let mut command = through_shell("exec \"$@\"", &flags);
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let waits = |_: &usize| {
-            std::thread::sleep(Duration::from_millis(10));
-            asked() > before
-        };
-        assert!((0..POLLS).any(|poll| waits(&poll)), "nobody asked whether the server is ready");
+        wait_until("the server is asked whether it is ready", || asked() > before);
         rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::TERM).unwrap();
         let output = child.wait_with_output().unwrap();
         let stderr = String::from_utf8(output.stderr).unwrap();
@@ -44,11 +41,7 @@ fn a_command_without_a_report_yet_ends_with_the_code_of_an_interruption() {
     });
     let flags = ["preflight", "--base-url", &silent.base_url, "--model", "m"];
     let child = through_shell("exec \"$@\"", &flags).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let waits = |_: &usize| {
-        std::thread::sleep(Duration::from_millis(10));
-        !silent.requests().is_empty()
-    };
-    assert!((0..POLLS).any(|poll| waits(&poll)), "nobody asked anything");
+    wait_until("a request comes", || !silent.requests().is_empty());
     rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::TERM).unwrap();
     let output = child.wait_with_output().unwrap();
     let stderr = String::from_utf8(output.stderr).unwrap();

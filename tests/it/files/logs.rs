@@ -1,9 +1,9 @@
 //! Run logs that are damaged in ways of their own: `report`, `score` and `compare` say the line, or read what is there.
 
 use serde_json::Value;
+use sobench_testkit::in_package;
 
 use super::bounded;
-use crate::support::in_package;
 
 fn lines() -> Vec<String> {
     let text = std::fs::read_to_string(in_package("fixtures/runs/v2.jsonl")).unwrap();

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::support::in_package;
+use sobench_testkit::in_package;
 
 /// What a reader is made for; says which faults it has to name a line of, and which it takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,9 +5,10 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
+use sobench_testkit::in_package;
+
 use super::commands::Frozen;
 use super::steady::steady;
-use crate::support::in_package;
 
 /// Folders of the package that commands find under these names.
 const SHIPPED: [(&str, &str); 6] = [

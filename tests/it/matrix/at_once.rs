@@ -6,12 +6,12 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use serde_json::Value;
-use sobench::server::{EmbeddedOptions, EmbeddedServer};
+use sobench_embedded::{EmbeddedOptions, EmbeddedServer};
+use sobench_testkit::scripted::{Request, Scripted, models, until_closed, whole};
 
 use super::{compared, row};
 use crate::cli::assert_fails;
-use crate::scripted::{Request, Scripted, models, until_closed, whole};
-use crate::support::{cache, sobench};
+use crate::support::{cache, sobench, wait_until};
 
 /// How long a server waits for the others before it gives up: long enough for any machine, since only a failing test waits.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -189,12 +189,12 @@ fn one_ctrl_c_stops_all_and_each_keeps_what_it_has() {
                     _ if !asked.line.starts_with("POST ") => whole("404 Not Found", "text/plain", "no"),
                     Some(2..) => {
                         until_closed(stream);
-                        return crate::scripted::Then::Close;
+                        return sobench_testkit::scripted::Then::Close;
                     }
                     _ => answer("yes"),
                 };
                 stream.write_all(said.as_bytes()).unwrap();
-                crate::scripted::Then::Keep
+                sobench_testkit::scripted::Then::Keep
             })
         })
         .collect();
@@ -209,10 +209,10 @@ fn one_ctrl_c_stops_all_and_each_keeps_what_it_has() {
         .spawn()
         .unwrap();
     let hangs = |server: &Scripted| server.requests().iter().any(|asked| number(asked) == Some(2));
-    while !servers.iter().all(hangs) {
+    wait_until("every server has a request that hangs", || {
         assert!(running.try_wait().unwrap().is_none(), "it ended before its requests came");
-        std::thread::yield_now();
-    }
+        servers.iter().all(hangs)
+    });
     let pid = rustix::process::Pid::from_raw(i32::try_from(running.id()).unwrap()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
     let mut said = String::new();

@@ -3,9 +3,9 @@
 use std::fs;
 
 use serde_json::{Map, Value};
+use sobench_testkit::in_package;
 
 use super::table;
-use crate::support::in_package;
 
 /// The folder of the contracts, from the package's root.
 const FOLDER: &str = "schemas/contracts";

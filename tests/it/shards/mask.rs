@@ -1,9 +1,10 @@
 //! A corpus dealt out to several measurements of engines: the rows of the shards, merged, are those of one measurement.
 
 use serde_json::Value;
+use sobench_testkit::in_package;
 
 use crate::cli::assert_fails;
-use crate::support::{Ran, in_package, sobench};
+use crate::support::{Ran, sobench};
 
 fn mask(more: &[&str]) -> Ran {
     let corpus = format!("custom:{}", in_package("fixtures/mask/traps.jsonl").display());

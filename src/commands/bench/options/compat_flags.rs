@@ -7,8 +7,8 @@ use clap::builder::ArgAction;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 
-use crate::error::{Error, Result};
-use crate::notice::{BenchNotice, Notice};
+use sobench_core::error::{Error, Result};
+use sobench_notices::notice::{BenchNotice, Notice};
 
 /// A flag of another benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,14 +99,8 @@ pub const FOREIGN: [Foreign; 29] = [
 /// Those of them that were given.
 #[derive(Clone, Debug, Default)]
 pub struct ForeignArgs {
-    given: Vec<Foreign>,
-}
-
-impl ForeignArgs {
     /// In the order of [`FOREIGN`].
-    pub fn given(&self) -> impl Iterator<Item = &Foreign> {
-        self.given.iter()
-    }
+    pub given: Vec<Foreign>,
 }
 
 impl FromArgMatches for ForeignArgs {
@@ -150,5 +144,5 @@ pub(crate) fn notices(flags: &ForeignArgs) -> Result<Vec<Notice>> {
         Fate::Notice(words) => Ok(BenchNotice::FlagWithoutEffect { flag: flag.name.to_owned(), why: words.to_owned() }.into()),
         Fate::Refused { reason, hint } => Err(Error::usage(format!("{reason}: --{}", flag.name)).hint(hint)),
     };
-    flags.given().map(word).collect()
+    flags.given.iter().map(word).collect()
 }

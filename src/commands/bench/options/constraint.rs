@@ -3,11 +3,12 @@
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 
-use crate::backend::ConstraintDialect;
-use crate::constraint::GrammarDialect;
-use crate::enforcement::Unenforced;
-use crate::engine::{EngineName, SERVER_ONLY};
-use crate::error::{Error, Result};
+use crate::commands::flags::checks::grammar_notation;
+use sobench_backend::ConstraintDialect;
+use sobench_core::constraint::GrammarDialect;
+use sobench_core::error::{Error, Result};
+use sobench_engine::{EngineName, SERVER_ONLY};
+use sobench_notices::enforcement::Unenforced;
 
 /// Which requests are constrained, and how the constraint travels.
 #[derive(Args, Clone, Debug)]
@@ -57,7 +58,7 @@ impl ConstraintArgs {
 
     /// The notation asked for; `None` for `auto`.
     pub fn grammar_notation(&self) -> Option<GrammarDialect> {
-        [GrammarDialect::Lark, GrammarDialect::Ebnf].into_iter().find(|dialect| dialect.name() == self.grammar_dialect)
+        grammar_notation(&self.grammar_dialect)
     }
 }
 

@@ -2,13 +2,13 @@
 
 use std::str::FromStr;
 
-use crate::backend::ServerKind;
 use crate::commands::bench::args::BenchArgs;
 use crate::commands::bench::options::constraint::{ConstraintArgs, constrained_ratio};
 use crate::commands::bench::options::non_generative;
-use crate::constraint::{GrammarDialect, GrammarSpelling};
-use crate::dataset::{self, Constraints, DatasetArgs, DatasetName, DatasetPlan, Source};
-use crate::error::{Error, Result};
+use sobench_backend::ServerKind;
+use sobench_core::constraint::{GrammarDialect, GrammarSpelling};
+use sobench_core::error::{Error, Result};
+use sobench_data::dataset::{self, Constraints, DatasetArgs, DatasetName, DatasetPlan, Source};
 
 /// The dataset that is named, or the default of the kind of server.
 ///

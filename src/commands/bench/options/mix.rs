@@ -3,10 +3,10 @@
 use std::str::FromStr;
 
 use super::dataset::leave_out_others;
-use crate::backend::ServerKind;
 use crate::commands::bench::args::BenchArgs;
-use crate::dataset::{Constraints, DatasetName, DatasetPlan, MixPart, MixPlan, Source};
-use crate::error::{Error, Result};
+use sobench_backend::ServerKind;
+use sobench_core::error::{Error, Result};
+use sobench_data::dataset::{Constraints, DatasetName, DatasetPlan, MixPart, MixPlan, Source};
 
 /// One dataset as the user wrote it: `NAME:SHARE` or `NAME=PATH:SHARE`.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,11 +1,11 @@
 //! Kinds of servers whose answers no constraint can be about: which flags mean nothing there, and what takes their defaults' place.
 //! Knows no wire format.
 
-use crate::backend::{Input, ServerKind};
 use crate::commands::bench::args::BenchArgs;
-use crate::dataset::{DatasetArgs, DatasetName, MAX_DOCUMENTS, PromptForm};
-use crate::error::{Error, Result};
-use crate::metrics::LatencyMetric;
+use sobench_backend::{Input, ServerKind};
+use sobench_core::error::{Error, Result};
+use sobench_data::dataset::{DatasetArgs, DatasetName, MAX_DOCUMENTS, PromptForm};
+use sobench_results::metrics::LatencyMetric;
 
 /// Refuses what was typed and cannot be done: a constraint, where there is none; latencies of tokens, where there are no tokens.
 ///

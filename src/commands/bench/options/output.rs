@@ -5,24 +5,23 @@ use std::path::PathBuf;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 
-use crate::backend::ServerKind;
 use crate::commands::bench::options::non_generative;
 use crate::commands::flags::checks::key_values;
 use crate::commands::flags::environment;
 use crate::commands::flags::gate::{UNDECIDED, limits};
 use crate::commands::flags::paths::{OutputFolder, OutputName, OutputPath};
 use crate::commands::flags::values::{described, named};
-use crate::compare::gate::Undecided;
-use crate::compare::rules::Limit;
-use crate::error::{Error, Result};
-use crate::metrics::{Answers, MetricsOptions, Slo};
-use crate::metrics::{LatencyMetric, QueueMetric};
-use crate::output_format::OutputFormat;
-use crate::record::ReportSettings;
-use crate::report::format::FormOptions;
-use crate::report::junit::JunitPer;
-use crate::report::requests_page::Thresholds;
-use crate::report::saved::ResultFormat;
+use sobench_backend::ServerKind;
+use sobench_core::error::{Error, Result};
+use sobench_core::output_format::OutputFormat;
+use sobench_report::format::FormOptions;
+use sobench_report::junit::JunitPer;
+use sobench_report::requests_page::Thresholds;
+use sobench_report::saved::ResultFormat;
+use sobench_results::compare::gate::Undecided;
+use sobench_results::compare::rules::Limit;
+use sobench_results::metrics::{Answers, LatencyMetric, MetricsOptions, QueueMetric, Slo};
+use sobench_results::record::ReportSettings;
 
 /// What is printed and kept.
 #[derive(Args, Clone, Debug)]
@@ -271,9 +270,9 @@ fn thresholds(values: &[f64]) -> Result<Thresholds> {
 fn percentile_metrics(names: &[String]) -> Result<(Vec<LatencyMetric>, Vec<QueueMetric>)> {
     let (mut latencies, mut queueing) = (Vec::new(), Vec::new());
     for name in names {
-        match name.parse::<LatencyMetric>() {
-            Ok(latency) => latencies.push(latency),
-            Err(_) => queueing.push(name.parse::<QueueMetric>()?),
+        match LatencyMetric::ALL.into_iter().find(|metric| metric.key() == name) {
+            Some(latency) => latencies.push(latency),
+            None => queueing.push(name.parse::<QueueMetric>()?),
         }
     }
     Ok((latencies, queueing))

@@ -3,15 +3,15 @@
 use clap::Args;
 use serde_json::{Map, Value, json};
 
-use crate::backend::{Input, Sampling, ServerKind};
 use crate::commands::bench::args::BenchArgs;
 use crate::commands::bench::options::server::ServerArgs;
 use crate::commands::flags::checks::json_object;
 use crate::commands::flags::values::Described;
-use crate::dataset::DatasetName;
-use crate::error::{Error, Result};
-use crate::notice::{BenchNotice, Notice};
-use crate::record::{Lora, LoraAssignment, RequestSettings};
+use sobench_backend::{Input, Sampling, ServerKind};
+use sobench_core::error::{Error, Result};
+use sobench_data::dataset::DatasetName;
+use sobench_notices::notice::{BenchNotice, Notice};
+use sobench_results::record::{Lora, LoraAssignment, RequestSettings};
 
 /// Fields of the request that steer sampling.
 #[derive(Args, Clone, Debug)]

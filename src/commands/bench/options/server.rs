@@ -6,16 +6,16 @@ use clap::Args;
 
 use super::request::{self, LORA_ASSIGNMENTS};
 use super::{ServerTarget, Target};
-use crate::backend::ServerKind;
 use crate::commands::bench::args::BenchArgs;
 use crate::commands::flags::checks::{checked_url, key_values};
 use crate::commands::flags::embedded;
 use crate::commands::flags::paths::InputNames;
 use crate::commands::flags::values::{described, named};
-use crate::driver::{ApiKey, Endpoint};
-use crate::engine::EngineName;
-use crate::error::{Error, Result};
-use crate::record::LoraAssignment;
+use sobench_backend::ServerKind;
+use sobench_client::{ApiKey, Endpoint};
+use sobench_core::error::{Error, Result};
+use sobench_engine::EngineName;
+use sobench_results::record::LoraAssignment;
 
 /// Which server, and how it is spoken to.
 #[derive(Args, Clone, Debug)]
@@ -110,18 +110,8 @@ pub(crate) fn target(arguments: &BenchArgs, backend: ServerKind, api_key: Option
 }
 
 fn embedded_target(arguments: &BenchArgs, backend: ServerKind) -> Result<Target> {
-    if !backend.is_embedded() {
-        return Err(Error::usage(format!("no server is named, and the embedded engine is no such backend: {backend}"))
-            .hint("name a server with --base-url, or leave --backend out"));
-    }
-    if let Some(dialect) = arguments.constraint.dialect().filter(|dialect| !dialect.is_embedded()) {
-        return Err(Error::usage(format!("no server is named, and the embedded engine reads no such dialect: {dialect}"))
-            .hint("name a server with --base-url, or leave --constraint-dialect out"));
-    }
-    let engine = match arguments.constraint.engine() {
-        Some(name) => EngineName::parse(name)?,
-        None => EngineName::default(),
-    };
+    embedded::refuse_unembedded(backend, arguments.constraint.dialect())?;
+    let engine = arguments.constraint.engine().map_or(Ok(EngineName::default()), EngineName::parse)?;
     let server = &arguments.server;
     let rows = [
         ("--endpoint", server.endpoint.is_some()),
@@ -136,7 +126,7 @@ fn embedded_target(arguments: &BenchArgs, backend: ServerKind) -> Result<Target>
         return Err(Error::usage(format!("no server is named, and the embedded engine takes no {flag}"))
             .hint(format!("name a server with --base-url, or leave {flag} out")));
     }
-    Ok(Target::Embedded { engine, policy: embedded::policy(&arguments.engine), pace: embedded::pace(&arguments.embedded)? })
+    embedded::options(engine, &arguments.embedded, &arguments.engine).map(Target::Embedded)
 }
 
 /// An IPv6 address goes into brackets in a URL.

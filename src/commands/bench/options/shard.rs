@@ -9,12 +9,12 @@ use crate::commands::bench::args::BenchArgs;
 use crate::commands::flags::checks::seconds;
 use crate::commands::flags::environment::variable;
 use crate::commands::flags::shard::shard;
-use crate::dates::since_1970;
-use crate::driver::CoordinatorOptions;
-use crate::error::{Error, Result};
-use crate::load::Load;
-use crate::schedule::{Pace, Rate, Until};
-use crate::shard::{Shard, Start};
+use sobench_client::CoordinatorOptions;
+use sobench_core::dates::since_1970;
+use sobench_core::error::{Error, Result};
+use sobench_core::load::Load;
+use sobench_core::schedule::{Pace, Rate, Until};
+use sobench_core::shard::{Shard, Start};
 
 /// Which part of a load this client carries.
 #[derive(Args, Clone, Debug, Default)]
@@ -186,7 +186,7 @@ mod tests {
             "2026-09-21T24:00:00Z",
         ] {
             let error = at(text).unwrap_err();
-            assert_eq!((error.what, error.kind), (format!("--start-at is no instant: {text}"), crate::error::Kind::Usage));
+            assert_eq!((error.what, error.kind), (format!("--start-at is no instant: {text}"), sobench_core::error::Kind::Usage));
         }
         let place = |address: &str, timeout_s: f64| {
             start(&ShardArgs { coordinator: Some(address.to_owned()), coordinator_timeout: timeout_s, ..ShardArgs::default() })

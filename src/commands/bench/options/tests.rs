@@ -4,10 +4,9 @@ use std::ffi::OsString;
 
 use super::*;
 use crate::cli::{Cli, Command};
-use crate::constraint::GrammarDialect;
-use crate::dataset::{Constraints, DatasetName, PromptForm};
-use crate::metrics::LatencyMetric;
-use crate::metrics::Slo;
+use sobench_core::constraint::GrammarDialect;
+use sobench_data::dataset::{Constraints, DatasetName, PromptForm};
+use sobench_results::metrics::{LatencyMetric, Slo};
 
 fn plan(arguments: &[&str]) -> Result<RunPlan> {
     let arguments = std::iter::once("sobench").chain(arguments.iter().copied()).map(OsString::from);

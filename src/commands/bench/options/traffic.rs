@@ -6,10 +6,10 @@ use clap::Args;
 
 use crate::commands::flags::checks::seconds;
 use crate::commands::flags::values::{Described, described};
-use crate::dataset::MAX_PROMPTS;
-use crate::error::{Error, Result};
-use crate::load::{ErrorLimits, Load};
-use crate::schedule::{Pace, Ramp, RampStrategy, Rate, Until};
+use sobench_core::error::{Error, Result};
+use sobench_core::load::{ErrorLimits, Load};
+use sobench_core::schedule::{Pace, Ramp, RampStrategy, Rate, Until};
+use sobench_data::dataset::MAX_PROMPTS;
 
 /// How much, how fast.
 #[derive(Args, Clone, Debug)]

@@ -7,15 +7,16 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::sending::Sending;
-use crate::backend::{Adapter, Input, RequestOptions};
-use crate::case::{Case, Message, Prompt};
 use crate::commands::bench::session::Session;
-use crate::driver::{self, Client};
-use crate::error::Result;
-use crate::metrics::spec_decode::SpecDecodeCounts;
-use crate::notice::{BenchNotice, Notice};
-use crate::observation::Timing;
-use crate::shutdown::Shutdown;
+use crate::terminal;
+use sobench_backend::{Adapter, Input, RequestOptions};
+use sobench_client::{self as driver, Client};
+use sobench_core::case::{Case, Message, Prompt};
+use sobench_core::error::Result;
+use sobench_core::observation::Timing;
+use sobench_notices::notice::{BenchNotice, Notice};
+use sobench_results::metrics::spec_decode::SpecDecodeCounts;
+use sobench_shutdown::Shutdown;
 
 /// The most small requests of a run whose latencies are kept; probing ends with them.
 pub(super) const MAX_PROBES: usize = 1_000_000;
@@ -23,23 +24,15 @@ pub(super) const MAX_PROBES: usize = 1_000_000;
 /// vLLM's words for a small request.
 const PROBE_PROMPT: &str = "Hi";
 
-/// An end of a profile.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Profile {
-    Start,
-    Stop,
-}
-
-impl Profile {
-    /// Tells the server. What it says against it is a notice, and no end of the run.
-    pub(super) async fn order(self, client: &Client) -> Option<Notice> {
-        let path = match self {
-            Self::Start => "/start_profile",
-            Self::Stop => "/stop_profile",
-        };
-        let why = driver::order(client, path).await.err()?;
-        Some(BenchNotice::ProfilerRefused { path: path.to_owned(), why }.into())
+/// Has the server begin or end its profile, where it is to. What it says against it is a notice, and no end of the run.
+pub(super) async fn profiled(is_wanted: bool, session: &Session, path: &str) -> Option<Notice> {
+    if !is_wanted {
+        return None;
     }
+    let why = driver::order(&session.client, path).await.err()?;
+    let notice = Notice::from(BenchNotice::ProfilerRefused { path: path.to_owned(), why });
+    terminal::warn(&notice.to_string());
+    Some(notice)
 }
 
 /// The server's counters of speculative decoding, where it is a vLLM server that has some; as in `vllm bench serve`, one that does not

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::case::{Arm, Case};
-use crate::constraint::Constraint;
-use crate::error::{Error, Result};
-use crate::metrics::cold_load::COLD_TAG;
+use sobench_core::case::{Arm, Case};
+use sobench_core::constraint::Constraint;
+use sobench_core::error::{Error, Result};
+use sobench_results::metrics::cold_load::COLD_TAG;
 
 /// Gives every `every`-th constrained case a schema with one more optional member, whose name nobody has used before, and tags it.
 /// Prompts stay as they are, so that nothing but the constraint is new; answers that were valid still are. Returns how many.
@@ -52,7 +52,7 @@ fn with_member(constraint: &Constraint, name: &str) -> Option<Constraint> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::case::Prompt;
+    use sobench_core::case::Prompt;
 
     fn cases(constraint: &Constraint, arms: &[Arm]) -> Vec<Case> {
         let case = |(index, arm): (usize, &Arm)| Case {

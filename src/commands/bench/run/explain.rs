@@ -2,9 +2,9 @@
 
 use std::collections::HashSet;
 
-use crate::case::Case;
 use crate::commands::bench::session::Session;
-use crate::engine::EngineName;
+use sobench_core::case::Case;
+use sobench_engine::EngineName;
 
 /// Distinct constraints that are told one by one; of more, how many there are.
 const MAX_EXPLAINED: usize = 50;
@@ -19,13 +19,9 @@ pub(super) fn routes(session: &Session, cases: &[Case]) -> Vec<String> {
     if session.engine().is_none_or(|engine| engine.name != EngineName::Auto.name()) {
         return vec!["--explain: this engine takes every constraint itself; only auto has a choice".to_owned()];
     }
+    let distinct: Vec<_> = distinct.collect();
     let mut lines = Vec::new();
-    let mut left_out = 0_usize;
-    for (case, constraint) in distinct {
-        if lines.len() == MAX_EXPLAINED {
-            left_out += 1;
-            continue;
-        }
+    for (case, constraint) in distinct.iter().take(MAX_EXPLAINED) {
         lines.push(match session.route(constraint) {
             Some(route) => {
                 format!("{}: auto sends its {} to {}: {}", case.id, constraint.kind(), route.engine.name(), route.why)
@@ -33,6 +29,7 @@ pub(super) fn routes(session: &Session, cases: &[Case]) -> Vec<String> {
             None => format!("{}: no engine that auto knows takes its {}", case.id, constraint.kind()),
         });
     }
+    let left_out = distinct.len().saturating_sub(MAX_EXPLAINED);
     lines.extend((left_out > 0).then(|| format!("and {left_out} more distinct constraints")));
     lines
 }

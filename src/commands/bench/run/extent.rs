@@ -1,9 +1,9 @@
 //! Which cases a run really came to, where a time ended it. Knows no server and no verdict.
 
-use crate::case::Case;
-use crate::dataset::DatasetName;
-use crate::notice::{BenchNotice, Notice};
-use crate::schedule::Until;
+use sobench_core::case::Case;
+use sobench_core::schedule::Until;
+use sobench_data::dataset::DatasetName;
+use sobench_notices::notice::{BenchNotice, Notice};
 
 /// The case behind request `index`, and its id: cases go round, and one that comes round again has its lap in its id, such as
 /// `json-17#2`.
@@ -29,7 +29,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::case::Prompt;
+    use sobench_core::case::Prompt;
 
     fn cases(count: usize) -> Vec<Case> {
         let case = |index: usize| Case::new(format!("json-{index}"), Prompt::Text("?".into()), None, 8);

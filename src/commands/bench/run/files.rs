@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 
 use super::result_file::directory;
 use crate::commands::bench::options::OutputPlan;
-use crate::error::{Error, Result};
-use crate::output_files::{cannot_write_report, make_folder, numbered_names, try_file, write};
-use crate::report::view::View;
-use crate::report::{failures, filename, format, lengths_page, pytorch, requests_page};
+use sobench_core::error::{Error, Result};
+use sobench_core::output_files::{cannot_write_report, make_folder, numbered_names, try_file, write};
+use sobench_report::view::View;
+use sobench_report::{failures, filename, format, lengths_page, pytorch, requests_page};
 
 /// What the name of the file of failing cases ends in, and that of vLLM's records.
 const FAILURES_ENDING: &str = "failures.jsonl";
@@ -65,21 +65,19 @@ pub(super) fn write_all(output: &OutputPlan, view: &View<'_>, saved: Option<&Pat
         });
         written.add(done.map(|()| format!("failing cases written: {count} to {}", path.display())));
     }
-    let pages = [
-        output.timeline.map(|thresholds| ("timeline", TIMELINE_ENDING, requests_page::render(view, thresholds))),
-        output.lengths.then(|| ("lengths", LENGTHS_ENDING, lengths_page::render(view))),
+    let texts = [
+        output.timeline.map(|thresholds| {
+            ("timeline", beside(output, view, saved, TIMELINE_ENDING), requests_page::render(view, thresholds))
+        }),
+        output.lengths.then(|| ("lengths", beside(output, view, saved, LENGTHS_ENDING), lengths_page::render(view))),
+        saved.filter(|_| output.pytorch).map(|result| {
+            let records = pytorch::render(view.report, output.filename.as_deref());
+            ("PyTorch benchmark records", result.with_extension(PYTORCH_ENDING), records.to_string())
+        }),
     ];
-    for (name, ending, page) in pages.into_iter().flatten() {
-        let path = beside(output, view, saved, ending);
-        let done = write(&path, |out| out.write_all(page.as_bytes()).map_err(|error| cannot_write_report(&path, &error)));
-        written.add(done.map(|()| format!("{name} written: {}", path.display())));
-    }
-    if let Some(result) = saved.filter(|_| output.pytorch) {
-        let path = result.with_extension(PYTORCH_ENDING);
-        let records = pytorch::render(view.report, output.filename.as_deref());
-        let text = serde_json::to_string(&records).expect("a value is JSON");
+    for (name, path, text) in texts.into_iter().flatten() {
         let done = write(&path, |out| out.write_all(text.as_bytes()).map_err(|error| cannot_write_report(&path, &error)));
-        written.add(done.map(|()| format!("PyTorch benchmark records written: {}", path.display())));
+        written.add(done.map(|()| format!("{name} written: {}", path.display())));
     }
     written
 }
@@ -87,11 +85,9 @@ pub(super) fn write_all(output: &OutputPlan, view: &View<'_>, saved: Option<&Pat
 /// The path of a file beside the result. Where the result has no file of its own, its name is the one that it would have had: what a
 /// result is added to holds other runs.
 fn beside(output: &OutputPlan, view: &View<'_>, saved: Option<&Path>, ending: &str) -> PathBuf {
-    if let Some(result) = saved.filter(|_| !output.append) {
-        return result.with_extension(ending);
-    }
-    if let Some(name) = output.filename.as_ref().filter(|_| !output.append) {
-        return directory(output).join(name).with_extension(ending);
+    let named = saved.map(Path::to_owned).or_else(|| Some(directory(output).join(output.filename.as_ref()?)));
+    if let Some(path) = named.filter(|_| !output.append) {
+        return path.with_extension(ending);
     }
     let name = filename(&view.report.record, view.report.requests, output.result_format, &view.report.record.date());
     let stem = Path::new(&name).with_extension("");

@@ -7,11 +7,11 @@
 
 use super::sending::Sending;
 use super::setting::Past;
-use crate::backend::unsupported;
-use crate::case::{Arm, Case};
-use crate::error::Result;
-use crate::notice::{BenchNotice, Notice};
-use crate::observation::Observation;
+use sobench_backend::unsupported;
+use sobench_core::case::{Arm, Case};
+use sobench_core::error::Result;
+use sobench_core::observation::Observation;
+use sobench_notices::notice::{BenchNotice, Notice};
 
 /// TTFTs of the first use of a constraint and of the one after it, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -71,10 +71,10 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::answer::Answer;
-    use crate::case::Prompt;
-    use crate::constraint::Constraint;
-    use crate::observation::{Outcome, Timing};
+    use sobench_core::answer::Answer;
+    use sobench_core::case::Prompt;
+    use sobench_core::constraint::Constraint;
+    use sobench_core::observation::{Outcome, Timing};
 
     fn case(regex: &str, arm: Arm) -> Case {
         Case { arm, ..Case::new("t-0", Prompt::Text("?".into()), Some(Arc::new(Constraint::Regex(regex.into()))), 8) }
@@ -84,11 +84,11 @@ mod tests {
     fn only_a_run_with_one_constraint_that_is_new_asks() {
         let asks = |cases: &[Case], past: &Past| only_constraint(cases).is_some_and(|case| is_new(case, past));
         let one = [case("a", Arm::Control), case("a", Arm::Constrained), case("a", Arm::Constrained)];
-        let nothing = Past::Wholly(HashSet::new());
+        let nothing = Past { sent: HashSet::new(), is_whole: true };
         let sent = one[1].constraint.as_ref().map(|it| it.fingerprint());
         for (cases, past, expected) in [
             (&one[..], &nothing, true),
-            (&one[..], &Past::Wholly(sent.into_iter().collect()), false),
+            (&one[..], &Past { sent: sent.into_iter().collect(), is_whole: true }, false),
             (&one[..], &Past::default(), false),
             (&[case("a", Arm::Constrained), case("b", Arm::Constrained)], &nothing, false),
             (&one[..1], &nothing, false),

@@ -6,17 +6,17 @@ use std::sync::Arc;
 
 use tokio::runtime::Runtime;
 
-use crate::case::Case;
-use crate::dataset::DatasetName;
-use crate::error::{Error, Result};
-use crate::evaluate::Evaluator;
-use crate::notice::{BenchNotice, Notice};
-use crate::runlog::RunLog;
-use crate::runlog::judge::judge;
-use crate::shutdown::{Shutdown, unless_left};
 use crate::terminal;
-use crate::tokenizer::Tokenizer;
-use crate::verdict::NotScored;
+use sobench_core::case::Case;
+use sobench_core::error::{Error, Result};
+use sobench_core::verdict::NotScored;
+use sobench_data::dataset::DatasetName;
+use sobench_data::tokenizer::Tokenizer;
+use sobench_judge::Evaluator;
+use sobench_notices::notice::{BenchNotice, Notice};
+use sobench_results::runlog::RunLog;
+use sobench_results::runlog::judge::judge;
+use sobench_shutdown::{Shutdown, unless_left};
 
 /// Looks at the constraints before anything is sent. One that belongs to the whole run and cannot be judged by is an error: no
 /// answer would get a verdict. Rows that have their own are named, and run.

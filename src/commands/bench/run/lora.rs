@@ -5,10 +5,10 @@
 
 use std::sync::Arc;
 
-use crate::case::Case;
-use crate::notice::{BenchNotice, Notice};
-use crate::random::PythonRandom;
-use crate::record::{Lora, LoraAssignment};
+use sobench_core::case::Case;
+use sobench_notices::notice::{BenchNotice, Notice};
+use sobench_pycompat::random::PythonRandom;
+use sobench_results::record::{Lora, LoraAssignment};
 
 /// What the tag of a request begins with; the module follows. Reports have a table by tag.
 const TAG: &str = "lora:";
@@ -35,7 +35,7 @@ pub(crate) fn assign(cases: &mut [Case], lora: &Lora, seed: u64) -> Notice {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::testing::made;
+    use sobench_results::metrics::testing::made;
 
     fn dealt(assignment: LoraAssignment, seed: u64) -> Vec<String> {
         let mut cases: Vec<Case> = (0..40).map(|index| made().parts(index).0).collect();

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use serde_json::Value;
 
-use crate::backend::{Adapter, Decoded, Decoder, Fed, RequestOptions, ServerKind, Unsendable};
-use crate::case::Case;
-use crate::notice::{BenchNotice, Notice};
-use crate::printable::printable;
+use sobench_backend::{Adapter, Decoded, Decoder, Fed, RequestOptions, ServerKind, Unsendable};
+use sobench_core::case::Case;
+use sobench_core::printable::printable;
+use sobench_notices::notice::{BenchNotice, Notice};
 
 /// The first bytes of an answer, in which the model is looked for; a stream names it in its first event.
 const MAX_LOOKED_AT_BYTES: usize = 64 << 10;
@@ -97,7 +97,7 @@ fn named_model(body: &[u8]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::adapter;
+    use sobench_backend::adapter;
 
     #[test]
     fn an_answer_that_names_another_model_is_told() {

@@ -7,21 +7,19 @@ use std::path::{Path, PathBuf};
 
 use super::result_file::directory;
 use crate::commands::bench::options::{OutputPlan, RunLogPlan};
-use crate::error::{Error, Result};
-use crate::notice::{BenchNotice, Notice};
-use crate::output_files::{MAX_SAME_NAMES, make_folder, numbered_names, try_file};
-use crate::record::RunRecord;
-use crate::report;
-use crate::runlog::write::{Access, Sink, cannot_write};
+use crate::commands::flags::environment::cache_folder;
+use sobench_core::error::{Error, Result};
+use sobench_core::output_files::{MAX_SAME_NAMES, make_folder, numbered_names, try_file};
+use sobench_notices::notice::{BenchNotice, Notice};
+use sobench_report as report;
+use sobench_results::record::RunRecord;
+use sobench_results::runlog::write::{Access, Sink, cannot_write};
 
 /// What names of logs end in.
 const ENDING: &str = "jsonl";
 
 /// What the name of a log ends in that another one took the place of.
 const KEPT: &str = ".old";
-
-/// The folder of logs that nobody named a place for.
-const CACHE_FOLDER: [&str; 2] = ["sobench", "runs"];
 
 /// A log that was opened, and what the user has to know of it.
 pub(super) struct Opened {
@@ -68,12 +66,9 @@ pub(super) fn open(output: &OutputPlan, record: &RunRecord) -> Opened {
     match (&output.run_log, &output.filename) {
         (RunLogPlan::Off, _) => Opened::quietly(Sink::in_memory()),
         (RunLogPlan::At(path), _) => named(path),
-        // What the result is added to holds other runs, and each has a log of its own.
-        (RunLogPlan::Default, Some(_)) if output.append => {
-            asked(fresh(directory(output), &stem(), Access::Usual), directory(output))
-        }
-        (RunLogPlan::Default, Some(name)) if output.save => named(&beside(&directory(output).join(name))),
-        (RunLogPlan::Default, None) if output.save => asked(fresh(directory(output), &stem(), Access::Usual), directory(output)),
+        (RunLogPlan::Default, Some(name)) if output.save && !output.append => named(&beside(&directory(output).join(name))),
+        // What a result is added to holds other runs, and each has a log of its own.
+        (RunLogPlan::Default, _) if output.save => asked(fresh(directory(output), &stem(), Access::Usual), directory(output)),
         (RunLogPlan::Default, _) => in_cache(&stem()),
     }
 }
@@ -116,13 +111,8 @@ pub(super) fn beside(result: &Path) -> PathBuf {
 
 /// The user's cache folder is nobody's order: where it cannot be written to, that is a warning.
 fn in_cache(stem: &str) -> Opened {
-    let made = match dirs::cache_dir() {
-        None => Err(io::Error::new(ErrorKind::NotFound, "there is no cache folder")),
-        Some(cache) => {
-            let folder = CACHE_FOLDER.iter().fold(cache, |path, part| path.join(part));
-            fs::create_dir_all(&folder).and_then(|()| fresh(&folder, stem, Access::Private))
-        }
-    };
+    let made =
+        cache_folder("runs").and_then(|folder| fs::create_dir_all(&folder).and_then(|()| fresh(&folder, stem, Access::Private)));
     match made {
         Ok(sink) => Opened::quietly(sink),
         Err(error) => Opened {

@@ -10,24 +10,22 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::sending::{Sending, Trial, Tried};
-use crate::backend::{self, Adapter, ConstraintDialect, RequestOptions};
-use crate::case::{Arm, Case};
-use crate::commands::bench::session::Session;
-use crate::constraint::{Constraint, GrammarDialect};
-use crate::enforcement::Enforcement;
-use crate::enforcement::Unenforced;
-use crate::enforcement::{DialectChoice, FirstConstrained, Held, State};
-use crate::engine::{self, EngineName, EnginePolicy, Vocabulary};
-use crate::error::{Error, Kind as Fault, Result};
-use crate::load::ErrorLimits;
-use crate::notice::{KindClass, Notice, PreflightNotice};
-use crate::preflight::ask::{DEFAULT_OUTPUT_LEN, DEFAULT_TIMEOUT};
-use crate::preflight::gate::gate;
-use crate::preflight::{self, Class, Extent, Kind, Options, Preflight};
-use crate::record::Settings;
-use crate::shutdown::Shutdown;
+use super::sending::{Sending, Trial};
+use crate::commands::bench::session::{Session, request_options};
 use crate::terminal;
+use sobench_backend::{self as backend, Adapter, ConstraintDialect, RequestOptions};
+use sobench_core::case::{Arm, Case};
+use sobench_core::constraint::{Constraint, GrammarDialect};
+use sobench_core::error::{Error, Kind as Fault, Result};
+use sobench_core::load::ErrorLimits;
+use sobench_engine::{self as engine, EngineName, EnginePolicy, Vocabulary};
+use sobench_notices::enforcement::{DialectChoice, Enforcement, FirstConstrained, Held, State, Unenforced};
+use sobench_notices::notice::{KindClass, Notice, PreflightNotice};
+use sobench_preflight::ask::{DEFAULT_OUTPUT_LEN, DEFAULT_TIMEOUT};
+use sobench_preflight::gate::gate;
+use sobench_preflight::{self as preflight, Class, Extent, Kind, Options, Preflight};
+use sobench_results::record::Settings;
+use sobench_shutdown::Shutdown;
 
 /// How the run speaks, after it was tried.
 pub(super) struct Settled<'c> {
@@ -53,14 +51,10 @@ impl Settling<'_> {
     /// # Errors
     /// No dialect can carry every constraint.
     pub(super) fn candidates(&self, cases: &[Case]) -> Result<Vec<RequestOptions>> {
-        let first = self.session.request_options(self.settings);
+        let first = request_options(self.settings, self.session.model.clone(), self.session.dialect);
         let checked = |request: &RequestOptions| backend::check(self.settings.backend, cases, request);
         let is_open = self.settings.constraint.dialect.is_none() && self.unenforced().is_some() && !kinds(cases).is_empty();
-        if !is_open {
-            checked(&first).map_err(|error| self.explain_auto(error))?;
-            return Ok(vec![first]);
-        }
-        let others = self.settings.backend.dialects().iter().filter(|dialect| **dialect != first.dialect);
+        let others = self.settings.backend.dialects().iter().filter(|dialect| is_open && **dialect != first.dialect);
         let others = others.map(|dialect| RequestOptions { dialect: *dialect, ..first.clone() });
         let fitting: Vec<RequestOptions> =
             std::iter::once(first.clone()).chain(others).filter(|it| checked(it).is_ok()).collect();
@@ -81,14 +75,19 @@ impl Settling<'_> {
         let kinds = kinds(cases);
         let (Some(unenforced), false) = (self.unenforced(), kinds.is_empty()) else {
             let enforcement = Enforcement { dialect: self.choice(first.dialect, false), ..Enforcement::default() };
-            return Ok(Settled { request: first.clone(), trial: answered(tried)?, enforcement, notices: Vec::new() });
+            return Ok(Settled {
+                request: first.clone(),
+                trial: tried.map_err(|refused| refused.error)?,
+                enforcement,
+                notices: Vec::new(),
+            });
         };
         let (tried, first_constrained) = match tried {
-            Tried::Refused { error, .. } if candidates.len() == 1 => return Err(error),
-            Tried::Refused { requests, error } => (Tried::Refused { requests, error }, None),
-            Tried::Answered(trial) => {
+            Err(refused) if candidates.len() == 1 => return Err(refused.error),
+            Err(refused) => (Err(refused), None),
+            Ok(trial) => {
                 let (trial, first_constrained) = self.first_constrained(first, trial, cases).await?;
-                (Tried::Answered(trial), first_constrained)
+                (Ok(trial), first_constrained)
             }
         };
         let options = self.options(&candidates, kinds, notation(cases).unwrap_or(self.session.grammar_dialect));
@@ -101,7 +100,12 @@ impl Settling<'_> {
                 let dialect = self.choice(first.dialect, false);
                 let enforcement =
                     Enforcement { state: State::Unproven, dialect, first_constrained, requests: 1, ..Enforcement::default() };
-                return Ok(Settled { request: first.clone(), trial: answered(tried)?, enforcement, notices: vec![notice] });
+                return Ok(Settled {
+                    request: first.clone(),
+                    trial: tried.map_err(|refused| refused.error)?,
+                    enforcement,
+                    notices: vec![notice],
+                });
             }
             Err(error) => return Err(error),
         };
@@ -113,10 +117,12 @@ impl Settling<'_> {
         notices.extend(of_gate);
         notices.extend(proved(&found, chosen));
         let trial = if chosen == first.dialect {
-            answered(tried)?
+            tried.map_err(|refused| refused.error)?
         } else {
-            let (before, known) = left_behind(tried);
-            let mut trial = answered(self.sending(&request).try_out(cases).await?)?;
+            // The requests that a trial took whose dialect was given up, and the constraints that the server knows from it.
+            let (before, known) =
+                tried.map_or_else(|refused| (refused.requests, HashSet::new()), |trial| (trial.requests, trial.constraints));
+            let mut trial = self.sending(&request).try_out(cases).await?.map_err(|refused| refused.error)?;
             trial.constraints.extend(known);
             Trial { requests: trial.requests + before, ..trial }
         };
@@ -266,21 +272,6 @@ impl Settling<'_> {
     }
 }
 
-fn answered(tried: Tried<'_>) -> Result<Trial<'_>> {
-    match tried {
-        Tried::Answered(trial) => Ok(trial),
-        Tried::Refused { error, .. } => Err(error),
-    }
-}
-
-/// The requests that a trial took whose dialect was given up, and the constraints that the server knows from it.
-fn left_behind(tried: Tried<'_>) -> (usize, HashSet<String>) {
-    match tried {
-        Tried::Answered(trial) => (trial.requests, trial.constraints),
-        Tried::Refused { requests, .. } => (requests, HashSet::new()),
-    }
-}
-
 /// What was proved, for the record.
 fn proved(found: &Preflight, chosen: ConstraintDialect) -> Option<Notice> {
     let best = found.recommendation().filter(|best| best.dialect == chosen)?;
@@ -310,7 +301,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::case::Prompt;
+    use sobench_core::case::Prompt;
 
     fn case(constraint: Constraint, arm: Arm) -> Case {
         Case { arm, ..Case::new("t-0", Prompt::Text("?".into()), Some(Arc::new(constraint)), 8) }

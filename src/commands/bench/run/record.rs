@@ -3,19 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::{Before, Driven};
-use crate::case::Case;
-use crate::commands::bench::options::{RunPlan, Target};
+use super::Before;
+use crate::commands::bench::options::RunPlan;
 use crate::commands::bench::session::Session;
-use crate::constraint::{Constraint, sha256_hex};
-use crate::dataset::Dataset;
-use crate::driver::Cost;
-use crate::metrics::client::ClientCost;
-use crate::metrics::cold_load::COLD_TAG;
-use crate::record::{ConstraintSet, DatasetRecord, Host, RunRecord, ServerRecord, ShardRecord};
-use crate::runlog::Footer;
-use crate::schedule::Schedule;
-use crate::tokenizer::Tokenizer;
+use sobench_client::Cost;
+use sobench_core::case::Case;
+use sobench_core::constraint::{Constraint, sha256_hex};
+use sobench_core::schedule::Schedule;
+use sobench_data::dataset::Dataset;
+use sobench_data::tokenizer::Tokenizer;
+use sobench_results::metrics::client::ClientCost;
+use sobench_results::metrics::cold_load::COLD_TAG;
+use sobench_results::record::{ConstraintSet, DatasetRecord, Host, RunRecord, ServerRecord, ShardRecord};
 
 /// The record of a run that starts now. The instant of the start is not known yet: the log's writer adds it.
 pub(super) fn record(
@@ -55,14 +54,11 @@ pub(super) fn record(
 }
 
 fn server(plan: &RunPlan, session: &Session) -> ServerRecord {
-    let header_names = match &plan.target {
-        Target::Embedded { .. } => Vec::new(),
-        Target::Server(target) => target.endpoint.headers.iter().map(|(name, _)| name.clone()).collect(),
-    };
+    let headers = plan.endpoint().into_iter().flat_map(|endpoint| &endpoint.headers);
     ServerRecord {
         base_url: session.base_url.clone(),
         endpoint: session.path.clone(),
-        header_names,
+        header_names: headers.map(|(name, _)| name.clone()).collect(),
         model: session.model.clone(),
         model_id: session.model_id.clone(),
         version: session.server_version.clone(),
@@ -86,22 +82,6 @@ fn dataset_record(dataset: &Dataset) -> DatasetRecord {
     }
 }
 
-/// How the run ended: the end of its log.
-pub(super) fn footer(session: &Session, driven: &Driven) -> Footer {
-    Footer {
-        requests: driven.ran.cases,
-        duration_ns: driven.ran.duration_ns,
-        cost: cost(&driven.ran.cost, session.is_embedded()),
-        probe: driven.probed.clone(),
-        spec_decode: driven.spec_decode.clone(),
-        engine: session.engine(),
-        interrupted: driven.interrupted,
-        broken_off: driven.broken_off.clone(),
-        notices: driven.notices.clone(),
-        clock: driven.clock,
-    }
-}
-
 /// The constraints of a run as a whole; those that no other run can have are left out.
 fn constraints(cases: &[Case]) -> ConstraintSet {
     let lasting = cases.iter().filter(|case| !case.tags.iter().any(|tag| tag == COLD_TAG));
@@ -112,7 +92,8 @@ fn constraints(cases: &[Case]) -> ConstraintSet {
     ConstraintSet { distinct: fingerprints.len(), sha256: (!lines.is_empty()).then(|| sha256_hex(lines.as_bytes())) }
 }
 
-fn cost(cost: &Cost, includes_server: bool) -> ClientCost {
+/// What a run took, for the end of its log.
+pub(super) fn cost(cost: &Cost, includes_server: bool) -> ClientCost {
     ClientCost {
         wall_s: cost.wall.as_secs_f64(),
         cpu_s: cost.cpu.map(|it| it.as_secs_f64()),
@@ -121,8 +102,8 @@ fn cost(cost: &Cost, includes_server: bool) -> ClientCost {
         other_runs: cost.other_runs,
         machine_busy_percent: cost.machine_busy.map(|it| 100.0 * it),
         peak_memory_mib: cost.peak_memory_bytes.map(|it| it as f64 / f64::from(1 << 20)),
-        connections_opened: cost.connections_opened,
-        connections_waited_for: cost.connections_waited_for,
+        connections_opened: Some(cost.connections_opened),
+        connections_waited_for: Some(cost.connections_waited_for),
         includes_server,
     }
 }

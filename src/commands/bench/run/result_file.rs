@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 use super::place;
 use crate::commands::bench::options::OutputPlan;
-use crate::error::{Error, Result};
-use crate::output_files::{MAX_SAME_NAMES, filled, numbered_names, try_file};
-use crate::report;
-use crate::report::saved::{self, Place};
-use crate::report::view::View;
+use sobench_core::error::{Error, Result};
+use sobench_core::output_files::{MAX_SAME_NAMES, filled, numbered_names, try_file};
+use sobench_report as report;
+use sobench_report::saved::{self, Place};
+use sobench_report::view::View;
 
 /// Makes the result's folder and sees that a file can be made there, before anything is sent: a run is not to end in "no such
 /// folder".

@@ -1,8 +1,8 @@
 //! Whether this machine has what the connections of a run take. Knows no request.
 
 use crate::commands::bench::session::Session;
-use crate::driver;
-use crate::notice::{BenchNotice, Notice};
+use sobench_client as driver;
+use sobench_notices::notice::{BenchNotice, Notice};
 
 /// Makes room for the connections of all runs that go on at once, and says where the system does not give enough.
 pub(super) fn room_notices(cap: Option<usize>, session: &Session, requests: usize, runs: usize) -> Vec<Notice> {

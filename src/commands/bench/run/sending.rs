@@ -5,23 +5,22 @@ use std::sync::{Arc, OnceLock};
 
 use super::named_model::Overhearing;
 use super::setting::Company;
-use crate::backend::{Adapter, RequestOptions, ServerKind, unsupported};
-use crate::case::{Arm, Case};
 use crate::commands::bench::session::Session;
-use crate::constraint::{Constraint, GrammarDialect};
-use crate::driver::{self, Beginning, InARow, Outside, Ran};
-use crate::error::{Error, Result};
-use crate::load::ErrorLimits;
-use crate::notice::{BenchNotice, Notice};
-use crate::observation::{Advice, Observation, Outcome, TransportCause, failure_words};
-use crate::printable::printable_body;
-use crate::run_event::RunEvent;
-use crate::runlog::write::EventSender;
-use crate::schedule::{Schedule, Until};
-use crate::shard::Shard;
-use crate::shutdown::Shutdown;
-use crate::terminal;
-use crate::terminal::{Mode, Progress, Words};
+use crate::terminal::{self, Mode, Progress, Words};
+use sobench_backend::{Adapter, RequestOptions, ServerKind, unsupported};
+use sobench_client::{self as driver, Beginning, InARow, Outside, Ran};
+use sobench_core::case::{Arm, Case};
+use sobench_core::constraint::{Constraint, GrammarDialect};
+use sobench_core::error::{Error, Result};
+use sobench_core::load::ErrorLimits;
+use sobench_core::observation::{Advice, Observation, Outcome, TransportCause, failure_words};
+use sobench_core::printable::printable_body;
+use sobench_core::run_event::RunEvent;
+use sobench_core::schedule::{Schedule, Until};
+use sobench_core::shard::Shard;
+use sobench_notices::notice::{BenchNotice, Notice};
+use sobench_results::runlog::write::EventSender;
+use sobench_shutdown::Shutdown;
 
 /// How many distinct constraints the trial run tries before it gives up on a server that refuses them.
 const MAX_TRIALS: usize = 5;
@@ -44,17 +43,16 @@ pub(super) struct Sending<'a> {
     pub(super) company: Option<&'a Company>,
 }
 
-/// How a trial run ended that did not fail.
-pub(super) enum Tried<'a> {
-    Answered(Trial<'a>),
-    /// Every constraint that was tried was refused.
-    Refused {
-        /// Requests that it took.
-        requests: usize,
-        /// The server's words, for the user.
-        error: Error,
-    },
+/// A trial run in which every constraint that was tried was refused.
+pub(super) struct Refused {
+    /// Requests that it took.
+    pub(super) requests: usize,
+    /// The server's words, for the user.
+    pub(super) error: Error,
 }
+
+/// How a trial run ended that did not fail.
+pub(super) type Tried<'a> = std::result::Result<Trial<'a>, Refused>;
 
 /// What the trial run found out.
 pub(super) struct Trial<'a> {
@@ -65,12 +63,6 @@ pub(super) struct Trial<'a> {
     /// Fingerprints of the constraints that were sent.
     pub(super) constraints: HashSet<String>,
     pub(super) notices: Vec<Notice>,
-}
-
-/// What the warm-ups came to.
-pub(super) struct Warmups {
-    pub(super) sent: usize,
-    pub(super) failed: usize,
 }
 
 impl Sending<'_> {
@@ -88,12 +80,12 @@ impl Sending<'_> {
             constraints.extend(sent.map(|constraint| constraint.fingerprint()));
             if seen.outcome.is_answer() {
                 notices.extend(overhearing.notice(&self.request.model));
-                return Ok(Tried::Answered(Trial { requests: before + 1, answered: case, constraints, notices }));
+                return Ok(Ok(Trial { requests: before + 1, answered: case, constraints, notices }));
             }
             let error = self.trial_error(case, &seen.outcome);
             match seen.outcome {
                 Outcome::Rejected { status: 400 | 422, .. } if before + 1 < candidates.len() => {}
-                Outcome::Rejected { status: 400 | 422, .. } => return Ok(Tried::Refused { requests: before + 1, error }),
+                Outcome::Rejected { status: 400 | 422, .. } => return Ok(Err(Refused { requests: before + 1, error })),
                 _ => return Err(error),
             }
             notices.push(BenchNotice::TrialRefused { request: case.id.clone() }.into());
@@ -101,13 +93,14 @@ impl Sending<'_> {
         Err(Error::internal("a dataset without cases"))
     }
 
-    /// A part of the warm-ups, as many at once as the run may have under way.
-    pub(super) async fn warm_up(&self, cases: &[Case], part: Shard) -> Result<Warmups> {
+    /// Sends a part of the warm-ups, as many at once as the run may have under way. Returns how many were sent, and how many of them got
+    /// no answer.
+    pub(super) async fn warm_up(&self, cases: &[Case], part: Shard) -> Result<(usize, usize)> {
         let adapter = Arc::clone(&self.adapter);
         let seen = driver::warm_up(&self.session.client, adapter, self.request, cases, part, &self.shutdown).await?;
         let sent = seen.iter().filter(|it| it.timing.sent_ns.is_some()).count();
         let answered = seen.iter().filter(|it| it.outcome.is_answer()).count();
-        Ok(Warmups { sent, failed: sent - answered })
+        Ok((sent, sent - answered))
     }
 
     /// The requests that are measured; each goes to the log when it has ended.
@@ -122,7 +115,7 @@ impl Sending<'_> {
         let words = Words { unit: "requests", failed: "without an answer" };
         let runs = self.company.map_or(1, Company::runs);
         let begun = || match schedule.until {
-            Until::Cycling(_) => Progress::open(mode, words),
+            Until::Cycling(_) => Progress::new(mode, None, words),
             Until::LastCase | Until::Time(_) => Progress::new(mode, schedule.part.share(cases.len()) * runs, words),
         };
         let own = OnceLock::new();
@@ -163,27 +156,24 @@ impl Sending<'_> {
 
     fn trial_error(&self, case: &Case, outcome: &Outcome) -> Error {
         let place = format!("{}{}", self.session.base_url.trim_end_matches('/'), self.session.path);
-        let words = |status: &u16, body: &str| {
-            format!("the trial run failed at {place}: {status} {}", printable_body(body, MAX_QUOTED_CHARS))
-        };
+        let failed = |why: &str| Error::environment(format!("the trial run failed at {place}: {why}"));
+        let refused = |status: &u16, body: &str| failed(&format!("{status} {}", printable_body(body, MAX_QUOTED_CHARS)));
         if let Some(hint) = moved_hint(outcome) {
-            let why = printable_body(&failure_words(outcome), MAX_QUOTED_CHARS);
-            return Error::environment(format!("the trial run failed at {place}: {why}")).hint(hint);
+            return failed(&printable_body(&failure_words(outcome), MAX_QUOTED_CHARS)).hint(hint);
         }
         match outcome {
             Outcome::Rejected { status, body, .. } => {
-                Error::environment(words(status, body)).hint(refusal_hint(*status, case, self.session.is_embedded()))
+                refused(status, body).hint(refusal_hint(*status, case, self.session.is_embedded()))
             }
-            Outcome::ServerError { status, body, .. } => Error::environment(words(status, body))
-                .hint("the server failed on the first request: its log has more; nothing was measured"),
-            Outcome::StreamError { message } => Error::environment(format!("the trial run failed at {place}: {message}"))
-                .hint("the stream is not what this kind of server sends: check --backend and --endpoint"),
-            Outcome::Transport { cause, message } => {
-                Error::environment(format!("the trial run failed at {place}: {message}")).hint(no_exchange_hint(*cause, message))
+            Outcome::ServerError { status, body, .. } => {
+                refused(status, body).hint("the server failed on the first request: its log has more; nothing was measured")
             }
+            Outcome::StreamError { message } => {
+                failed(message).hint("the stream is not what this kind of server sends: check --backend and --endpoint")
+            }
+            Outcome::Transport { cause, message } => failed(message).hint(no_exchange_hint(*cause, message)),
             Outcome::TimedOut { limit, .. } => {
-                Error::environment(format!("the trial run failed at {place}: {}", failure_words(outcome)))
-                    .hint(format!("raise {}, or look at what the server does", limit.flag()))
+                failed(&failure_words(outcome)).hint(format!("raise {}, or look at what the server does", limit.flag()))
             }
             Outcome::Cancelled => Error::interrupted("stopped during the trial run").hint("nothing was measured"),
             Outcome::Unsupported { what } => Error::internal(format!("a trial that cannot be sent: {what}")),
@@ -276,7 +266,7 @@ fn distinct_constraints(kind: ServerKind, cases: &[Case]) -> Vec<&Case> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::case::Prompt;
+    use sobench_core::case::Prompt;
 
     fn case(id: usize, regex: &str) -> Case {
         Case::new(format!("regex-{id}"), Prompt::Text("?".into()), Some(Arc::new(Constraint::Regex(regex.into()))), 8)

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use tokio::runtime::Runtime;
 
-use crate::driver::{PHASE, Seat};
-use crate::error::{Error, Result};
-use crate::notice::{BenchNotice, Notice};
-use crate::schedule::Until;
-use crate::shutdown::{Listener, Shutdown, Stage};
 use crate::terminal::{self, Progress};
+use sobench_client::{PHASE, Seat};
+use sobench_core::error::{Error, Result};
+use sobench_core::schedule::Until;
+use sobench_notices::notice::{BenchNotice, Notice};
+use sobench_shutdown::{Listener, Shutdown, Stage};
 
 /// Run context.
 pub struct Setting {
@@ -22,13 +22,13 @@ pub struct Setting {
     pub company: Option<Company>,
 }
 
-/// What the server was sent before, as fingerprints of constraints.
-#[derive(Clone, Debug)]
-pub enum Past {
-    /// At least these; it may have been sent others by others.
-    Partly(HashSet<String>),
-    /// These and no others: it is ours, and has done nothing else since it was started.
-    Wholly(HashSet<String>),
+/// What the server was sent before the run.
+#[derive(Clone, Debug, Default)]
+pub struct Past {
+    /// Fingerprints of constraints.
+    pub sent: HashSet<String>,
+    /// Whether it was sent no others: it is ours, and has done nothing else since it was started.
+    pub is_whole: bool,
 }
 
 /// Other runs that go on at the same time, each on a thread of its own.
@@ -40,23 +40,10 @@ pub struct Company {
     pub others: Vec<String>,
 }
 
-impl Default for Past {
-    fn default() -> Self {
-        Self::Partly(HashSet::new())
-    }
-}
-
 impl Past {
     /// Whether the server is known never to have been sent this.
     pub(super) fn excludes(&self, fingerprint: &str) -> bool {
-        matches!(self, Self::Wholly(known) if !known.contains(fingerprint))
-    }
-
-    /// What it is known to have been sent.
-    pub(super) fn constraints(&self) -> &HashSet<String> {
-        match self {
-            Self::Partly(known) | Self::Wholly(known) => known,
-        }
+        self.is_whole && !self.sent.contains(fingerprint)
     }
 }
 

@@ -4,14 +4,14 @@ use tokio::runtime::Runtime;
 
 use super::setting::Setting;
 use crate::commands::bench::options::StartPlan;
-use crate::dates::timestamp;
-use crate::driver::{Beginning, Coordination};
-use crate::error::Result;
-use crate::notice::{BenchNotice, Notice};
-use crate::record::RunRecord;
-use crate::shard::ClockOffset;
-use crate::shutdown::Shutdown;
 use crate::terminal;
+use sobench_client::{Beginning, Coordination};
+use sobench_core::dates::timestamp;
+use sobench_core::error::Result;
+use sobench_core::shard::ClockOffset;
+use sobench_notices::notice::{BenchNotice, Notice};
+use sobench_results::record::RunRecord;
+use sobench_shutdown::Shutdown;
 
 /// Finds the other shards, where a coordinator was named: they have to have the plan of this record.
 ///

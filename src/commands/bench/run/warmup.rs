@@ -7,8 +7,8 @@
 
 use std::sync::Arc;
 
-use crate::case::{Arm, Case, Prompt};
-use crate::random::PythonRandom;
+use sobench_core::case::{Case, Message, Prompt};
+use sobench_pycompat::random::PythonRandom;
 
 /// Sets the shuffling apart from the other streams of the seed: the ASCII codes of `warm` above its 64 bits.
 const WARM_STREAM: u128 = 0x7761_726d << 64;
@@ -31,27 +31,14 @@ fn case(model: &Case, index: usize, random: &mut PythonRandom) -> Case {
     let shuffled: Vec<&str> = order.into_iter().map(|place| words[place]).collect();
     // The number comes first, so that no two begin alike.
     let prompt = format!("{:032x} {}", random.getrandbits(128), shuffled.join(" "));
-    Case {
-        id: format!("warmup-{index}"),
-        prompt: match &model.prompt {
-            Prompt::Text(_) => Prompt::Text(prompt.into()),
-            Prompt::Messages(_) => Prompt::Messages([message(prompt)].into()),
-            // A recording cannot be said in other words.
-            Prompt::Audio(clip) => Prompt::Audio(Arc::clone(clip)),
-            Prompt::Ranking { documents, .. } => Prompt::Ranking { query: prompt.into(), documents: Arc::clone(documents) },
-        },
-        constraint: None,
-        arm: Arm::Free,
-        output_len: model.output_len,
-        completion: None,
-        tags: Vec::new(),
-        grammar_oracle: None,
-        model: None,
-    }
-}
-
-fn message(text: String) -> crate::case::Message {
-    crate::case::Message { role: "user".to_owned(), content: text.into() }
+    let prompt = match &model.prompt {
+        Prompt::Text(_) => Prompt::Text(prompt.into()),
+        Prompt::Messages(_) => Prompt::Messages([Message { role: "user".to_owned(), content: prompt.into() }].into()),
+        // A recording cannot be said in other words.
+        Prompt::Audio(clip) => Prompt::Audio(Arc::clone(clip)),
+        Prompt::Ranking { documents, .. } => Prompt::Ranking { query: prompt.into(), documents: Arc::clone(documents) },
+    };
+    Case::new(format!("warmup-{index}"), prompt, None, model.output_len)
 }
 
 /// All words of a prompt; of messages those that are text.
@@ -77,8 +64,8 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::case::Message;
-    use crate::constraint::Constraint;
+    use sobench_core::case::Arm;
+    use sobench_core::constraint::Constraint;
 
     fn model(prompt: Prompt) -> Case {
         Case {

@@ -2,14 +2,14 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::compare::changed::{Changed, Seen};
-use crate::compare::comparable::{Condition, Finding};
-use crate::compare::gate::{ChangeRuling, FALSE_ALARMS, LimitRuling, Ruling, Undecided};
-use crate::compare::measure::Spread;
-use crate::compare::pairing::Pairing;
-use crate::compare::rules::Unit;
-use crate::compare::side::Side;
-use crate::compare::{Against, Comparison, Row};
+use super::words;
+use sobench_results::compare::changed::{Changed, ChangedCase, Seen};
+use sobench_results::compare::comparable::Condition;
+use sobench_results::compare::gate::{ChangeRuling, FALSE_ALARMS, LimitRuling, Ruling};
+use sobench_results::compare::measure::Spread;
+use sobench_results::compare::pairing::Pairing;
+use sobench_results::compare::side::Side;
+use sobench_results::compare::{Against, Comparison, Row};
 
 /// The version of the format, raised whenever a key changes its meaning or goes away.
 pub const FORMAT_VERSION: u32 = 1;
@@ -29,11 +29,7 @@ pub fn render(comparison: &Comparison) -> Value {
             "resamples": method.resamples,
             "seed": method.seed,
             "run_spread_percent": method.run_spread,
-            "run_spread_percent": method.run_spread,
-            "undecided": match comparison.undecided {
-                Undecided::Pass => "pass",
-                Undecided::Fail => "fail",
-            },
+            "undecided": comparison.undecided,
         },
         "against_first": comparison.against.iter().map(against).collect::<Vec<_>>(),
         "failed": comparison.is_failed(),
@@ -41,7 +37,7 @@ pub fn render(comparison: &Comparison) -> Value {
 }
 
 fn side(side: &Side) -> Value {
-    let run = |run: &crate::compare::side::Run| {
+    let run = |run: &sobench_results::compare::side::Run| {
         json!({
             "file": run.file,
             "kind": run.kind,
@@ -53,15 +49,7 @@ fn side(side: &Side) -> Value {
 }
 
 fn condition(condition: &Condition) -> Value {
-    let finding = match condition.finding {
-        Finding::Same => "same",
-        Finding::NotKnown => "not_known",
-        Finding::Stops => "stops",
-        Finding::Allowed => "allowed",
-        Finding::Notice => "notice",
-        Finding::Listed => "listed",
-    };
-    json!({"field": condition.field.name(), "values": condition.values, "finding": finding})
+    json!({"field": condition.field.name(), "values": condition.values, "finding": condition.finding})
 }
 
 fn against(against: &Against) -> Value {
@@ -82,7 +70,6 @@ fn against(against: &Against) -> Value {
 
 fn figure(row: &Row) -> Value {
     let measured = &row.measured;
-    let bounds = |interval: Option<(f64, f64)>| interval.map(|(low, high)| [low, high]);
     let why = match measured.spread {
         Spread::None(why) => why.words(),
         _ => None,
@@ -94,15 +81,14 @@ fn figure(row: &Row) -> Value {
         ),
         _ => (None, None),
     };
-    let unit = measured.metric.unit_of_change();
     json!({
         "first": measured.a,
         "other": measured.b,
-        "n": [measured.n.0, measured.n.1],
+        "n": measured.n,
         "difference": measured.difference,
-        "unit": unit,
-        "interval": bounds(row.interval),
-        "interval_percent": bounds(row.relative),
+        "unit": measured.metric.unit_of_change(),
+        "interval": row.interval,
+        "interval_percent": row.relative,
         "word": row.word,
         "why_no_interval": why,
         "method": measured.spread.method(),
@@ -120,7 +106,7 @@ fn changed(changed: &Changed) -> Value {
             "text": seen.answer.as_ref().map(|answer| &answer.text),
         })
     };
-    let case = |case: &crate::compare::changed::ChangedCase| json!({"case": case.case, "arm": case.arm, "worse": case.worse, "first": seen(&case.a), "other": seen(&case.b)});
+    let case = |case: &ChangedCase| json!({"case": case.case, "arm": case.arm, "worse": case.worse, "first": seen(&case.a), "other": seen(&case.b)});
     json!({
         "worse": changed.worse,
         "better": changed.better,
@@ -130,18 +116,14 @@ fn changed(changed: &Changed) -> Value {
 }
 
 fn change(it: &ChangeRuling) -> Value {
-    let unit = match (it.rule.unit, it.rule.metric) {
-        (Unit::Percent, _) => "%",
-        (Unit::Own, metric) => metric.unit_of_change(),
-    };
     json!({
         "rule": it.rule.to_string(),
         "metric": it.rule.metric,
         "first": it.a,
         "other": it.b,
         "change": it.change,
-        "unit": unit,
-        "interval": it.interval.map(|(low, high)| [low, high]),
+        "unit": words::unit(it),
+        "interval": it.interval,
         "ruling": ruling(it.ruling),
         "words": it.ruling.to_string(),
     })

@@ -6,11 +6,11 @@ mod words;
 
 pub use json::{FORMAT_VERSION, render as json};
 
-use crate::compare::Comparison;
-use crate::compare::comparable::Finding;
-use crate::compare::gate::Ruling;
-use crate::printable::printable;
-use crate::render;
+use sobench_core::printable::printable;
+use sobench_render as render;
+use sobench_results::compare::Comparison;
+use sobench_results::compare::comparable::Finding;
+use sobench_results::compare::gate::Ruling;
 
 /// The comparison on a terminal.
 pub fn text(comparison: &Comparison) -> String {

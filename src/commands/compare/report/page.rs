@@ -1,13 +1,14 @@
 //! The page of a comparison.
 
 use super::words;
-use crate::compare::changed::{Changed, ChangedCase, Seen};
-use crate::compare::comparable::{Condition, Finding};
-use crate::compare::gate::FALSE_ALARMS;
-use crate::compare::side::Side;
-use crate::compare::{Against, Comparison, Method};
-use crate::printable::printable;
-use crate::render::{Block, Document, Level, Table, Text};
+use crate::commands::distinct::distinct;
+use sobench_core::printable::printable;
+use sobench_render::{Block, Document, Level, Table, Text};
+use sobench_results::compare::changed::{Changed, ChangedCase, Seen};
+use sobench_results::compare::comparable::{Condition, Finding};
+use sobench_results::compare::gate::FALSE_ALARMS;
+use sobench_results::compare::side::Side;
+use sobench_results::compare::{Against, Comparison};
 
 /// The most characters of a value in the table of conditions.
 const CONDITION_CHARS: usize = 60;
@@ -49,7 +50,7 @@ fn add_conditions(page: &mut Document, comparison: &Comparison) {
         .conditions
         .iter()
         .filter(|it| it.finding == Finding::NotKnown)
-        .filter(|it| it.field.weight() != crate::record::condition::Weight::Listed)
+        .filter(|it| it.field.weight() != sobench_results::record::condition::Weight::Listed)
         .map(|it| it.field.name())
         .collect();
     if !unknown.is_empty() {
@@ -118,12 +119,7 @@ fn notes(comparison: &Comparison, against: &Against) -> Vec<String> {
         percent(method.level),
         1.0 / (1.0 - method.level)
     )];
-    let mut methods: Vec<Method> = Vec::new();
-    for method in against.rows.iter().filter_map(|row| row.measured.spread.method()) {
-        if !methods.contains(&method) {
-            methods.push(method);
-        }
-    }
+    let methods = distinct(against.rows.iter().filter_map(|row| row.measured.spread.method()));
     lines.extend(methods.into_iter().map(|method| format!("{}.", words::method(method))));
     lines.push(spread_of_runs(comparison, against));
     lines

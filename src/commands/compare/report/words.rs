@@ -1,11 +1,11 @@
 //! What figures, differences and rulings are called. Knows no layout.
 
-use crate::compare::gate::{ChangeRuling, Ruling};
-use crate::compare::measure::Measured;
-use crate::compare::rules::Unit;
-use crate::compare::side::FileKind;
-use crate::compare::{Method, Row, Word};
-use crate::metrics::registry::Figure;
+use sobench_results::compare::gate::{ChangeRuling, Ruling};
+use sobench_results::compare::measure::Measured;
+use sobench_results::compare::rules::Unit;
+use sobench_results::compare::side::FileKind;
+use sobench_results::compare::{Method, Row, Word};
+use sobench_results::metrics::registry::Figure;
 
 /// The most characters of an answer that is shown.
 pub(super) const ANSWER_CHARS: usize = 160;
@@ -55,7 +55,7 @@ pub(super) fn word(row: &Row) -> String {
         Word::NotTested => "not tested",
     };
     match &row.measured.spread {
-        crate::compare::measure::Spread::None(reason) => match reason.words() {
+        sobench_results::compare::measure::Spread::None(reason) => match reason.words() {
             Some(why) => format!("{word}: {why}"),
             None => word.to_owned(),
         },
@@ -102,7 +102,7 @@ pub(super) fn change_interval(ruling: &ChangeRuling) -> String {
     ruling.interval.map(|(low, high)| format!("{low:+.2} to {high:+.2} {}", unit(ruling))).unwrap_or_default()
 }
 
-fn unit(ruling: &ChangeRuling) -> &'static str {
+pub(super) fn unit(ruling: &ChangeRuling) -> &'static str {
     match (ruling.rule.unit, ruling.rule.metric) {
         (Unit::Percent, _) => "%",
         (Unit::Own, metric) => metric.unit_of_change(),

@@ -1,13 +1,13 @@
-//! The issue for an engine's maintainers about one kind of error. It is Markdown and no [`crate::render::Document`]: its blocks of code are
+//! The issue for an engine's maintainers about one kind of error. It is Markdown and no [`sobench_render::Document`]: its blocks of code are
 //! copied by its readers, and have to be kept to the byte.
 
 use std::fmt::Write as _;
 
-use super::Proving;
-use crate::constraint::Constraint;
-use crate::mask::prove::cluster::Cluster;
-use crate::mask::prove::finding::Proof;
-use crate::mask::prove::witness::Witness;
+use sobench_core::constraint::Constraint;
+use sobench_mask::prove::cluster::Cluster;
+use sobench_mask::prove::finding::Proof;
+use sobench_mask::prove::witness::Witness;
+use sobench_mask::record::MaskRecord;
 
 /// Characters of a file's name.
 const MAX_NAME: usize = 80;
@@ -20,21 +20,18 @@ pub fn file_name(number: usize, cluster: &Cluster) -> String {
 }
 
 /// The text; none for a cluster without a witness.
-pub fn render(proving: &Proving, cluster: &Cluster) -> Option<String> {
+pub fn render(about: &MaskRecord, cluster: &Cluster) -> Option<String> {
     let witness = cluster.witness.as_ref()?;
     let mut text = String::new();
     let keywords = cluster.keywords.join(", ");
-    let _ = writeln!(text, "# {}: {} ({}) [{keywords}]\n", witness.found_with, title(witness), cluster.place);
-    let (language, body) = match &witness.constraint {
-        Constraint::JsonSchema(schema) => ("json", serde_json::to_string_pretty(&**schema).unwrap_or_default()),
-        other => ("json", serde_json::to_string_pretty(other).unwrap_or_default()),
+    let _ = writeln!(text, "# {}: {} ({}) [{keywords}]\n", witness.found_with, witness.finding.proof.says(), cluster.place);
+    let body = match &witness.constraint {
+        Constraint::JsonSchema(schema) => serde_json::to_string_pretty(&**schema),
+        other => serde_json::to_string_pretty(other),
     };
-    let _ = writeln!(text, "Constraint:\n\n```{language}\n{body}\n```\n");
-    let _ = writeln!(
-        text,
-        "After this text (tokens {:?} of {}):\n\n```\n{}\n```\n",
-        witness.finding.prefix, witness.tokenizer, witness.prefix_text
-    );
+    let _ = writeln!(text, "Constraint:\n\n```json\n{}\n```\n", body.unwrap_or_default());
+    let (tokens, tokenizer, prefix) = (&witness.finding.prefix, &witness.tokenizer, &witness.prefix_text);
+    let _ = writeln!(text, "After this text (tokens {tokens:?} of {tokenizer}):\n\n```\n{prefix}\n```\n");
     if let (Some(token), Some(shown)) = (witness.finding.token, &witness.token_text) {
         let _ = writeln!(text, "and the token {token}, which is {shown:?}: {}.\n", witness.why);
     } else {
@@ -44,36 +41,19 @@ pub fn render(proving: &Proving, cluster: &Cluster) -> Option<String> {
         let _ = writeln!(text, "The whole text:\n\n```json\n{whole}\n```\n");
     }
     let _ = writeln!(text, "{}\n", oracle(witness));
-    let settings = proving
-        .about
-        .engines
-        .iter()
-        .find(|it| it.engine == cluster.engine)
-        .map(|it| it.settings.iter().map(|(name, value)| format!("{name} {value}")).collect::<Vec<_>>().join(", "));
-    let _ = writeln!(
-        text,
-        "Version: {}; settings: {}; found by sobench {}.",
-        witness.found_with,
-        settings.unwrap_or_default(),
-        proving.sobench_version
-    );
-    let _ = writeln!(
-        text,
-        "Seen in {} of the schemas of {}, for one in {}.\n",
-        cluster.schemas,
-        proving.about.corpora.iter().map(|it| it.kind.name()).collect::<Vec<_>>().join(", "),
-        witness.entry
-    );
+    let settings = about.engines.iter().filter(|it| it.engine == cluster.engine).flat_map(|it| &it.settings);
+    let settings: Vec<String> = settings.map(|(name, value)| format!("{name} {value}")).collect();
+    let (version, settings, own_version) = (&witness.found_with, settings.join(", "), env!("CARGO_PKG_VERSION"));
+    let _ = writeln!(text, "Version: {version}; settings: {settings}; found by sobench {own_version}.");
+    let corpora: Vec<&str> = about.corpora.iter().map(|it| it.kind.name()).collect();
+    let (schemas, corpora, entry) = (cluster.schemas, corpora.join(", "), &witness.entry);
+    let _ = writeln!(text, "Seen in {schemas} of the schemas of {corpora}, for one in {entry}.\n");
     let line = serde_json::to_string(witness).unwrap_or_default();
     let _ = writeln!(
         text,
         "To check it again, save this line as `witness.jsonl` and run `sobench mask --replay witness.jsonl`:\n\n```json\n{line}\n```"
     );
     Some(text)
-}
-
-fn title(witness: &Witness) -> &'static str {
-    witness.finding.proof.says()
 }
 
 /// How it is known.

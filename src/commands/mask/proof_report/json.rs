@@ -2,62 +2,50 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{EngineSummary, Summary};
-use crate::engine::{Declared, EngineName};
-use crate::mask::prove::finding::Proof;
-use crate::notice::sentences;
+use super::{EngineSummary, Share, Summary};
+use sobench_core::dates::date;
+use sobench_engine::{Declared, EngineName};
+use sobench_mask::prove::finding::Proof;
+use sobench_notices::notice::sentences;
 
 /// The version of the report's format.
 pub const VERSION: u32 = 1;
 
 /// The whole report.
 pub fn render(summary: &Summary) -> Value {
-    let proving = &summary.proving;
-    let tags: Map<String, Value> = summary
-        .tags
-        .iter()
-        .map(|(tag, shares)| {
-            let by_engine = summary.engines.iter().zip(shares).map(|(engine, share)| (name(engine), json!(share)));
-            (tag.clone(), Value::Object(by_engine.collect()))
-        })
-        .collect();
+    let proved = &summary.proved;
+    let by_engine = |(tag, shares): (&String, &Vec<Share>)| {
+        let by_engine = summary.engines.iter().zip(shares).map(|(engine, share)| (engine.engine.name().to_owned(), json!(share)));
+        (tag.clone(), Value::Object(by_engine.collect()))
+    };
+    let tags: Map<String, Value> = summary.tags.iter().map(by_engine).collect();
     json!({
         "format": "sobench-proof",
         "format_version": VERSION,
-        "sobench_version": proving.sobench_version,
-        "date": proving.date,
-        "interrupted": proving.interrupted,
-        "wall_ns": proving.wall_ns,
-        "shrink_ns": proving.shrink_ns,
-        "resumed_entries": proving.resumed,
+        "sobench_version": env!("CARGO_PKG_VERSION"),
+        "date": date(proved.began),
+        "interrupted": proved.interrupted,
+        "wall_ns": proved.wall_ns,
+        "shrink_ns": proved.shrink_ns,
+        "resumed_entries": proved.resumed,
         "decisions_per_s": summary.decisions_per_second(),
-        "about": proving.about,
+        "about": proved.about,
         "engines": summary.engines.iter().map(engine).collect::<Vec<_>>(),
         "tags": tags,
-        "clusters": proving.clusters,
+        "clusters": proved.clusters,
         "declared": declared(),
-        "notices": sentences(&proving.notices),
+        "notices": sentences(&proved.notices),
     })
 }
 
 /// The departures that engines declare, by engine.
 fn declared() -> Vec<Value> {
     let of_engine = |engine: EngineName| {
-        let line = move |declared: &Declared| {
-            json!({
-                "engine": engine,
-                "departure": declared.departure,
-                "what": declared.what,
-                "source": declared.source,
-            })
-        };
+        let line =
+            move |it: &Declared| json!({"engine": engine, "departure": it.departure, "what": it.what, "source": it.source});
         engine.departures().iter().map(line)
     };
     EngineName::ALL.into_iter().flat_map(of_engine).collect()
-}
-
-fn name(engine: &EngineSummary) -> String {
-    engine.engine.map(|it| it.name().to_owned()).unwrap_or_default()
 }
 
 fn engine(engine: &EngineSummary) -> Value {

@@ -10,16 +10,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use crate::engine::EngineName;
-use crate::error::Result;
-use crate::mask::plan::Effort;
-use crate::mask::proof_run::ProofRow;
-use crate::mask::prove::Duplicates;
-use crate::mask::prove::cluster::Cluster;
-use crate::mask::prove::count::Counts;
-use crate::mask::prove::finding::Proof;
-use crate::mask::record::MaskRecord;
-use crate::notice::Notice;
+use sobench_core::error::Result;
+use sobench_engine::EngineName;
+use sobench_mask::proof_run::{ProofRow, ProofRun};
+use sobench_mask::prove::Duplicates;
+use sobench_mask::prove::count::Counts;
+use sobench_mask::prove::finding::Proof;
+use sobench_mask::record::MeasuredEngine;
 
 /// Reasons for which an engine stopped that are told apart; the rest is counted together.
 const MAX_REASONS: usize = 200;
@@ -27,30 +24,11 @@ const MAX_REASONS: usize = 200;
 /// Characters of a reason.
 const MAX_REASON_CHARS: usize = 120;
 
-/// A proof without its rows.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Proving {
-    pub about: MaskRecord,
-    pub effort: Effort,
-    pub sobench_version: String,
-    /// When it began, as vLLM writes it: `%Y%m%d-%H%M%S`.
-    pub date: Option<String>,
-    pub wall_ns: u64,
-    /// Of which so much was spent on making findings small.
-    pub shrink_ns: u64,
-    /// Entries that were proved by an earlier run, in whatever time.
-    pub resumed: usize,
-    pub interrupted: bool,
-    pub notices: Vec<Notice>,
-    /// The most frequent first.
-    pub clusters: Vec<Cluster>,
-}
-
 /// Everything that is said of a proof.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Summary {
-    pub proving: Proving,
-    /// As in [`MaskRecord::engines`].
+    pub proved: ProofRun,
+    /// As in the record of the run.
     pub engines: Vec<EngineSummary>,
     /// Schemas with an error, by keyword tag and engine: so many of so many that carry it.
     pub tags: BTreeMap<String, Vec<Share>>,
@@ -66,7 +44,7 @@ pub struct Share {
 /// One engine's part.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct EngineSummary {
-    pub engine: Option<EngineName>,
+    pub engine: EngineName,
     pub version: String,
     /// Entries that were worked on.
     pub schemas: u64,
@@ -150,19 +128,15 @@ impl Summary {
     ///
     /// # Errors
     /// Those of the rows.
-    pub fn build(proving: Proving, rows: impl Iterator<Item = Result<ProofRow>>) -> Result<Self> {
-        let engines: Vec<EngineName> = proving.about.engines.iter().map(|it| it.engine).collect();
-        let mut summaries: Vec<EngineSummary> = proving
-            .about
-            .engines
-            .iter()
-            .map(|it| EngineSummary { engine: Some(it.engine), version: it.version.clone(), ..EngineSummary::default() })
-            .collect();
+    pub fn build(proved: ProofRun) -> Result<Self> {
+        let empty =
+            |it: &MeasuredEngine| EngineSummary { engine: it.engine, version: it.version.clone(), ..EngineSummary::default() };
+        let mut engines: Vec<EngineSummary> = proved.about.engines.iter().map(empty).collect();
         let mut tags: BTreeMap<String, Vec<Share>> = BTreeMap::new();
-        for row in rows {
+        for row in proved.rows() {
             let row = row?;
-            let Some(place) = engines.iter().position(|engine| *engine == row.engine) else { continue };
-            summaries[place].add(&row);
+            let Some(place) = engines.iter().position(|it| it.engine == row.engine) else { continue };
+            engines[place].add(&row);
             let (decided, wrong) = row.proved.counts.totals();
             for tag in row.tags.iter().collect::<BTreeSet<_>>() {
                 let shares = tags.entry(tag.clone()).or_insert_with(|| vec![Share::default(); engines.len()]);
@@ -170,13 +144,13 @@ impl Summary {
                 shares[place].part += u64::from(wrong > 0);
             }
         }
-        Ok(Self { proving, engines: summaries, tags })
+        Ok(Self { proved, engines, tags })
     }
 
     /// Decisions in a second by the clock, all engines together; making findings small is not in it. `None` where an earlier run made some.
     pub fn decisions_per_second(&self) -> Option<f64> {
         let decided: u64 = self.engines.iter().map(|it| it.counts.totals().0).sum();
-        let seconds = self.proving.wall_ns.saturating_sub(self.proving.shrink_ns) as f64 / 1e9;
-        (seconds > 0.0 && self.proving.resumed == 0).then(|| decided as f64 / seconds)
+        let seconds = self.proved.wall_ns.saturating_sub(self.proved.shrink_ns) as f64 / 1e9;
+        (seconds > 0.0 && self.proved.resumed == 0).then(|| decided as f64 / seconds)
     }
 }

@@ -4,13 +4,14 @@ use std::collections::BTreeSet;
 
 use super::{EngineSummary, Share, Summary};
 use crate::commands::mask::report::conditions::conditions_of;
-use crate::engine::EngineName;
-use crate::engine::departure::Declared;
-use crate::mask::prove::cluster::Cluster;
-use crate::mask::prove::finding::Proof;
-use crate::mask::prove::witness::Witness;
-use crate::printable::printable;
-use crate::render::{Block, Document, Table, Text};
+use sobench_core::dates::date;
+use sobench_core::printable::printable;
+use sobench_engine::EngineName;
+use sobench_engine::departure::Declared;
+use sobench_mask::prove::cluster::Cluster;
+use sobench_mask::prove::finding::Proof;
+use sobench_mask::prove::witness::Witness;
+use sobench_render::{Block, Document, Table, Text};
 
 /// Clusters and tags that are shown; the JSON report has all.
 const CLUSTERS_SHOWN: usize = 20;
@@ -37,8 +38,8 @@ const LABEL_CHARS: usize = 56;
 /// The page.
 pub fn document(summary: &Summary) -> Document {
     let mut document = Document::new("sobench mask --prove");
-    let proving = &summary.proving;
-    if proving.interrupted {
+    let proved = &summary.proved;
+    if proved.interrupted {
         document.alarm("PARTIAL: stopped before its end; every figure is over the entries that were done by then");
     }
     document.heading("Proven errors in masks");
@@ -53,10 +54,10 @@ pub fn document(summary: &Summary) -> Document {
     document.heading("How far it went");
     document.table(effort(summary));
     document.titled_table("Schemas with an error, by keyword", tags(summary).if_any());
-    add_clusters(&mut document, &proving.clusters);
+    add_clusters(&mut document, &proved.clusters);
     document.heading("Declared departures");
-    let proved = EngineName::ALL.into_iter().filter(|name| summary.engines.iter().any(|engine| engine.engine == Some(*name)));
-    document.definitions(proved.flat_map(|engine| {
+    let engines = EngineName::ALL.into_iter().filter(|name| summary.engines.iter().any(|engine| engine.engine == *name));
+    document.definitions(engines.flat_map(|engine| {
         let line =
             move |line: &Declared| (format!("{engine} {}", line.departure.name()), format!("{} ({})", line.what, line.source));
         engine.departures().iter().map(line)
@@ -64,25 +65,21 @@ pub fn document(summary: &Summary) -> Document {
     document.gap();
     document.facts(conditions(summary));
     document.gap();
-    document.notes(proving.notices.iter().map(|notice| printable(&notice.to_string(), NOTICE_MAX_CHARS)).collect());
+    document.notes(proved.notices.iter().map(|notice| printable(&notice.to_string(), NOTICE_MAX_CHARS)).collect());
     document
 }
 
 fn conditions(summary: &Summary) -> Vec<(&'static str, String)> {
-    let proving = &summary.proving;
-    let mut lines: Vec<(&'static str, String)> = conditions_of(&proving.about, &proving.sobench_version, proving.date.as_deref())
-        .into_iter()
-        .filter(|(name, _)| *name != "spellings")
-        .collect();
-    lines.push(("effort", format!("seed {}, {} masks an entry and engine", proving.effort.seed, proving.effort.budget)));
+    let proved = &summary.proved;
+    let mut lines = conditions_of(&proved.about, env!("CARGO_PKG_VERSION"), Some(&date(proved.began)));
+    lines.retain(|(name, _)| *name != "spellings");
+    lines.push(("effort", format!("seed {}, {} masks an entry and engine", proved.effort.seed, proved.effort.budget)));
     let rate = summary.decisions_per_second().map(|it| format!(", {it:.0} decisions/s")).unwrap_or_default();
-    let shrinking = proving.shrink_ns as f64 / 1e9;
-    lines.push((
-        "wall time",
-        format!("{:.1} s{rate}; {shrinking:.1} s of it to make findings small", proving.wall_ns as f64 / 1e9),
-    ));
-    if proving.resumed > 0 {
-        lines.push(("resumed", format!("{} entries were proved before, in a time of their own", proving.resumed)));
+    let shrinking = proved.shrink_ns as f64 / 1e9;
+    let wall = proved.wall_ns as f64 / 1e9;
+    lines.push(("wall time", format!("{wall:.1} s{rate}; {shrinking:.1} s of it to make findings small")));
+    if proved.resumed > 0 {
+        lines.push(("resumed", format!("{} entries were proved before, in a time of their own", proved.resumed)));
     }
     lines
 }
@@ -173,16 +170,10 @@ fn add_clusters(document: &mut Document, clusters: &[Cluster]) {
     let (all, shown) = (clusters.len(), CLUSTERS_SHOWN.min(clusters.len()));
     document.heading(format!("Kinds of errors: {all}, with {witnesses} witnesses; the {shown} most frequent"));
     for (place, cluster) in clusters.iter().take(CLUSTERS_SHOWN).enumerate() {
-        let (engine, proof) = (cluster.engine.name(), cluster.proof);
-        let text = format!(
-            "{}. {engine} {} {}; {} schemas: {} [{}]",
-            place + 1,
-            proof.name(),
-            proof.says(),
-            cluster.schemas,
-            printable(&cluster.place, MAX_CHARS),
-            printable(&cluster.keywords.join(", "), MAX_CHARS)
-        );
+        let (number, engine, schemas) = (place + 1, cluster.engine.name(), cluster.schemas);
+        let (proof, says) = (cluster.proof.name(), cluster.proof.says());
+        let [place, keywords] = [&cluster.place, &cluster.keywords.join(", ")].map(|words| printable(words, MAX_CHARS));
+        let text = format!("{number}. {engine} {proof} {says}; {schemas} schemas: {place} [{keywords}]");
         let below = cluster.witness.as_ref().map(witness_lines).unwrap_or_default();
         document.push(Block::Item { text: text.into(), below });
     }

@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use crate::mask::prove::witness::{Standing, Witness};
-use crate::printable::printable;
-use crate::render::{Block, Document};
+use sobench_core::printable::printable;
+use sobench_mask::prove::witness::{Standing, Witness};
+use sobench_render::{Block, Document};
 
 /// Characters of a line's part that came from outside.
 const MAX_CHARS: usize = 100;
@@ -42,14 +42,8 @@ pub fn document(witnesses: &[Witness], standings: &[Option<Standing>]) -> Docume
     for (number, (witness, standing)) in witnesses.iter().zip(standings).enumerate() {
         let (word, why) = word_and_reason(standing.as_ref());
         let why = if why.is_empty() { witness.why.as_str() } else { why };
-        let _ = writeln!(
-            lines,
-            "{:>4} {word:<11} {} {}: {}",
-            number + 1,
-            witness.engine.name(),
-            witness.finding.proof.name(),
-            printable(why, MAX_CHARS)
-        );
+        let (engine, proof) = (witness.engine.name(), witness.finding.proof.name());
+        let _ = writeln!(lines, "{:>4} {word:<11} {engine} {proof}: {}", number + 1, printable(why, MAX_CHARS));
     }
     let Tally { holds, gone, unknown, not_reached } = Tally::new(standings);
     let left = if not_reached > 0 { format!(", {not_reached} not reached") } else { String::new() };

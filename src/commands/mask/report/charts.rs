@@ -3,10 +3,10 @@
 use super::latency::{Set, passes};
 use super::outcome::{Class, SchemaOutcome};
 use super::{EngineSummary, Summary};
-use crate::metrics::distribution::Distribution;
-use crate::render::axis::Axis;
-use crate::render::svg::{self, Bar, COLOURS, Curve, Part, Shares};
-use crate::render::{Block, Chart, Charts, Document, Layout, LegendEntry};
+use sobench_render::axis::Axis;
+use sobench_render::svg::{self, Bar, COLOURS, Curve, Part, Shares};
+use sobench_render::{Block, Chart, Charts, Document, Layout, LegendEntry};
+use sobench_results::metrics::distribution::Distribution;
 
 /// The colours of outcomes, light and dark.
 pub(super) const STYLE: &str = "
@@ -62,13 +62,9 @@ fn class_of(outcome: SchemaOutcome) -> &'static str {
         SchemaOutcome::NoInstance | SchemaOutcome::NotJudged => "apart",
         SchemaOutcome::Pass => "good",
         SchemaOutcome::RejectsValid => "rejects",
-        SchemaOutcome::DeclinedUnsupported | SchemaOutcome::DeclinedInvalid | SchemaOutcome::DeclinedTooLarge => "declined",
-        SchemaOutcome::DeadEnd
-        | SchemaOutcome::Failed
-        | SchemaOutcome::Timeout
-        | SchemaOutcome::OutOfMemory
-        | SchemaOutcome::Crash => "ended",
         SchemaOutcome::AcceptsInvalid => "accepts",
+        outcome if outcome.is_declined() => "declined",
+        _ => "ended",
     }
 }
 
@@ -90,13 +86,11 @@ fn durations(summary: &Summary) -> Charts {
 }
 
 fn duration_charts(summary: &Summary) -> Vec<Chart> {
-    let mut charts: Vec<(String, Shares, Shown)> = vec![
-        ("Cold compile (unit: schema)".to_owned(), Shares::Even, Box::new(|engine, set| &engine.compile.get(set).cold)),
-        (
-            "Compile and first mask (unit: schema)".to_owned(),
-            Shares::Even,
-            Box::new(|engine, set| &engine.compile.get(set).to_first_mask),
-        ),
+    let cold: Shown = Box::new(|engine, set| &engine.compile.get(set).cold);
+    let to_first_mask: Shown = Box::new(|engine, set| &engine.compile.get(set).to_first_mask);
+    let mut charts = vec![
+        ("Cold compile (unit: schema)".to_owned(), Shares::Even, cold),
+        ("Compile and first mask (unit: schema)".to_owned(), Shares::Even, to_first_mask),
     ];
     for (shares, tail) in [(Shares::Even, ""), (Shares::Nines, ": the tail")] {
         charts.extend(passes(&summary.measurement.about).iter().map(|&(pass, of)| {

@@ -2,8 +2,8 @@
 
 use super::Summary;
 use super::number::{bytes, count};
-use crate::mask::record::{MaskRecord, RESERVED_BYTES};
-use crate::printable::printable;
+use sobench_core::printable::printable;
+use sobench_mask::record::{MaskRecord, RESERVED_BYTES, Sample};
 
 /// The most characters of a name that came from outside.
 const NAME_MAX_CHARS: usize = 200;
@@ -30,24 +30,15 @@ pub fn conditions_of(about: &MaskRecord, version: &str, date: Option<&str>) -> V
     for corpus in &about.corpora {
         let unreadable =
             if corpus.unreadable > 0 { format!(", {} unreadable", count(corpus.unreadable as u64)) } else { String::new() };
-        lines.push((
-            "corpus",
-            format!(
-                "{} ({}), {} schemas, {} instances{unreadable}, sha256 {}",
-                name(&corpus.source),
-                corpus.kind.name(),
-                count(corpus.entries as u64),
-                count(corpus.instances as u64),
-                printable(&corpus.sha256, HASH_SHOWN_CHARS)
-            ),
-        ));
+        let (source, kind) = (name(&corpus.source), corpus.kind.name());
+        let (schemas, instances) = (count(corpus.entries as u64), count(corpus.instances as u64));
+        let hash = printable(&corpus.sha256, HASH_SHOWN_CHARS);
+        lines.push(("corpus", format!("{source} ({kind}), {schemas} schemas, {instances} instances{unreadable}, sha256 {hash}")));
     }
     let filter = about.filter.as_deref().map(|filter| format!(", filter {}", name(filter))).unwrap_or_default();
     let limit = about.limit.map(|limit| format!(", limit {limit}")).unwrap_or_default();
-    let sample = about
-        .sample
-        .map(|sample| format!(", a sample of {} by seed {}", count(sample.entries as u64), sample.seed))
-        .unwrap_or_default();
+    let drawn = |sample: Sample| format!(", a sample of {} by seed {}", count(sample.entries as u64), sample.seed);
+    let sample = about.sample.map(drawn).unwrap_or_default();
     lines.push(("selected", format!("{} schemas{filter}{limit}{sample}", count(about.selected as u64))));
     let spellings: Vec<&str> = about.spellings.iter().map(|spelling| spelling.name()).collect();
     let formats = if about.assert_formats { "asserted" } else { "not asserted" };
@@ -58,16 +49,9 @@ pub fn conditions_of(about: &MaskRecord, version: &str, date: Option<&str>) -> V
     lines.push(("limits", format!("{} ms a row{memory}; child processes at a time: {}", count(about.timeout_ms), about.jobs)));
     let host = &about.host;
     let cpu = host.cpu.as_deref().map(|cpu| format!(", {}", name(cpu))).unwrap_or_default();
-    lines.push((
-        "machine",
-        format!(
-            "{} {}{cpu}, {} threads; reading the clock takes {} ns, which is part of every duration",
-            name(&host.os),
-            name(&host.arch),
-            host.threads,
-            host.clock_ns
-        ),
-    ));
+    let (os, arch) = (name(&host.os), name(&host.arch));
+    let clock = format!("reading the clock takes {} ns, which is part of every duration", host.clock_ns);
+    lines.push(("machine", format!("{os} {arch}{cpu}, {} threads; {clock}", host.threads)));
     lines
 }
 

@@ -1,38 +1,73 @@
 //! Rows and tags as CSV. A cell without data is empty.
 
+use serde_json::{Value, json};
+
 use super::outcome::{Class, InstanceClass, SchemaOutcome, instances_in};
 use super::{Counts, Summary};
-use crate::constraint::is_json_kind;
-use crate::error::Result;
-use crate::mask::record::MaskRecord;
-use crate::mask::row::{PassTimes, Row, Spelling, SpellingTimes};
-use crate::mask::times::Durations;
-use crate::render::csv::{render, try_render};
+use sobench_core::constraint::is_json_kind;
+use sobench_core::error::Result;
+use sobench_mask::record::MaskRecord;
+use sobench_mask::row::{PassTimes, Row, Spelling, SpellingTimes};
+use sobench_mask::times::Durations;
+use sobench_render::csv::{render, try_render};
+use sobench_results::metrics::distribution::SLOW_NS;
+
+/// A cell of a row, from the row and its library.
+type Cell = fn(&Row, &str) -> String;
 
 /// The columns that come once.
-const COLUMNS: [&str; 18] = [
-    "index",
-    "entry",
-    "engine",
-    "library",
-    "kind",
-    "tags",
-    "route_engine",
-    "route_why",
-    "declined",
-    "stopped",
-    "stopped_at",
-    "words",
-    "cold_compile_ns",
-    "first_mask_ns",
-    "to_first_mask_ns",
-    "cached_compile_ns",
-    "grammar_bytes",
-    "peak_bytes",
+const COLUMNS: [(&str, Cell); 18] = [
+    ("index", |row, _| row.index.to_string()),
+    ("entry", |row, _| row.entry.clone()),
+    ("engine", |row, _| row.engine.name().to_owned()),
+    ("library", |_, library| library.to_owned()),
+    ("kind", |row, _| row.kind.clone()),
+    ("tags", |row, _| row.tags.join(" ")),
+    ("route_engine", |row, _| row.route.as_ref().map(|it| it.engine.name().to_owned()).unwrap_or_default()),
+    ("route_why", |row, _| row.route.as_ref().map(|it| it.why.clone()).unwrap_or_default()),
+    // Enums of ours by the names that the row file has for them.
+    ("declined", |row, _| text(&json!(row.declined.as_ref().map(|it| it.class)))),
+    ("stopped", |row, _| text(&json!(row.stopped.as_ref().map(|it| it.cause)))),
+    ("stopped_at", |row, _| text(&json!(row.stopped.as_ref().map(|it| it.stage))["at"])),
+    ("words", |row, _| {
+        let declined = row.declined.as_ref().map(|it| it.words.clone());
+        declined.or_else(|| row.stopped.as_ref().map(|it| it.words.clone())).unwrap_or_default()
+    }),
+    ("cold_compile_ns", |row, _| number(row.compile.map(|it| it.cold_ns))),
+    ("first_mask_ns", |row, _| number(row.compile.map(|it| it.first_mask_ns))),
+    ("to_first_mask_ns", |row, _| number(row.compile.map(|it| it.cold_ns.saturating_add(it.first_mask_ns)))),
+    ("cached_compile_ns", |row, _| number(row.compile.map(|it| it.cached_ns))),
+    ("grammar_bytes", |row, _| number(row.compile.and_then(|it| it.grammar_bytes))),
+    ("peak_bytes", |row, _| number(row.compile.and_then(|it| it.peak_bytes))),
 ];
 
+/// A name in columns, and what it stands for.
+type Part<Whole, Found> = (&'static str, fn(&Whole) -> &Found);
+
+/// The walks of a spelling, and the kinds of durations in each.
+const PASSES: [Part<SpellingTimes, PassTimes>; 2] = [("cold", |it| &it.cold), ("warm", |it| &it.warm)];
+const PARTS: [Part<PassTimes, Durations>; 3] = [("mask", |it| &it.mask), ("commit", |it| &it.commit), ("step", |it| &it.step)];
+
+/// The name of a figure in columns, and its text.
+type DurationFigure = (&'static str, fn(&Durations) -> String);
+
 /// The figures of each kind of duration in each pass.
-const FIGURES: [&str; 6] = ["n", "mean_ns", "p50_ns", "p99_ns", "max_ns", "over_1_ms"];
+const FIGURES: [DurationFigure; 6] = [
+    ("n", |durations| durations.count().to_string()),
+    ("mean_ns", |durations| durations.mean_ns().map(|ns| format!("{ns:.1}")).unwrap_or_default()),
+    ("p50_ns", |durations| number(durations.quantile_ns(0.5))),
+    ("p99_ns", |durations| number(durations.quantile_ns(0.99))),
+    ("max_ns", |durations| number(durations.max_ns())),
+    ("over_1_ms", |durations| durations.above(SLOW_NS).to_string()),
+];
+
+fn number(value: Option<u64>) -> String {
+    value.map(|it| it.to_string()).unwrap_or_default()
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
 
 /// A line for every row, in the order given, with the outcomes and durations of each of the measurement's spellings, then of
 /// text as it stands. A row whose instances are text has no data in the others, and the other way round.
@@ -63,14 +98,14 @@ pub fn render_tags(summary: &Summary) -> Vec<u8> {
 }
 
 fn header(spellings: &[Spelling]) -> Vec<String> {
-    let mut names: Vec<String> = COLUMNS.map(str::to_owned).to_vec();
+    let mut names: Vec<String> = COLUMNS.map(|(name, _)| name.to_owned()).to_vec();
     for spelling in spellings {
         let spelling = spelling.name();
         names.push(format!("{spelling}_outcome"));
         names.extend(InstanceClass::ALL.iter().map(|class| format!("{spelling}_instances_{}", class.name())));
-        for pass in ["cold", "warm"] {
-            for part in ["mask", "commit", "step"] {
-                names.extend(FIGURES.map(|figure| format!("{spelling}_{pass}_{part}_{figure}")));
+        for (pass, _) in PASSES {
+            for (part, _) in PARTS {
+                names.extend(FIGURES.map(|(figure, _)| format!("{spelling}_{pass}_{part}_{figure}")));
             }
         }
     }
@@ -78,7 +113,7 @@ fn header(spellings: &[Spelling]) -> Vec<String> {
 }
 
 fn cells(row: &Row, library: &str, spellings: &[Spelling]) -> Vec<String> {
-    let mut cells = facts(row, library);
+    let mut cells = COLUMNS.map(|(_, cell)| cell(row, library)).to_vec();
     let (is_json, is_text) = written(row);
     for spelling in spellings.iter().copied().chain([Spelling::Verbatim]) {
         if !(if spelling == Spelling::Verbatim { is_text } else { is_json }) {
@@ -90,10 +125,11 @@ fn cells(row: &Row, library: &str, spellings: &[Spelling]) -> Vec<String> {
         instances_in(row, spelling).for_each(|it| counts.add(InstanceClass::of(&it.outcome)));
         cells.extend(InstanceClass::ALL.iter().map(|class| counts.get(*class).to_string()));
         let times = row.times.iter().find(|it| it.spelling == spelling || it.spelling == Spelling::Verbatim);
-        let passes: [fn(&SpellingTimes) -> &PassTimes; 2] = [|it| &it.cold, |it| &it.warm];
-        for pass in passes {
-            let parts: [fn(&PassTimes) -> &Durations; 3] = [|it| &it.mask, |it| &it.commit, |it| &it.step];
-            cells.extend(parts.into_iter().flat_map(|part| figures(times.map(|it| part(pass(it))))));
+        for (_, pass) in PASSES {
+            for (_, part) in PARTS {
+                let durations = times.map(|it| part(pass(it)));
+                cells.extend(FIGURES.map(|(_, figure)| durations.map(figure).unwrap_or_default()));
+            }
         }
     }
     cells
@@ -101,68 +137,17 @@ fn cells(row: &Row, library: &str, spellings: &[Spelling]) -> Vec<String> {
 
 /// Whether a row speaks of JSON, and whether of text. Where no instance was reached, the constraint's kind says which.
 fn written(row: &Row) -> (bool, bool) {
+    let is_json = is_json_kind(&row.kind);
     let has_text = row.instances.iter().any(|it| it.spelling == Spelling::Verbatim);
     let has_json = row.instances.iter().any(|it| it.spelling != Spelling::Verbatim);
-    match (has_json, has_text) {
-        (false, false) => {
-            let is_json = is_json_kind(&row.kind);
-            (is_json, !is_json)
-        }
-        reached => reached,
-    }
-}
-
-fn facts(row: &Row, library: &str) -> Vec<String> {
-    let text = |value: Option<&str>| value.unwrap_or_default().to_owned();
-    let number = |value: Option<u64>| value.map(|it| it.to_string()).unwrap_or_default();
-    let words = row.declined.as_ref().map(|it| it.words.as_str()).or(row.stopped.as_ref().map(|it| it.words.as_str()));
-    let compile = row.compile.as_ref();
-    // Enums of ours by the names that the row file has for them.
-    let name = |value: Option<serde_json::Value>| value.and_then(|it| it.as_str().map(str::to_owned)).unwrap_or_default();
-    let declined = row.declined.as_ref().and_then(|it| serde_json::to_value(it.class).ok());
-    let stopped = row.stopped.as_ref().and_then(|it| serde_json::to_value(it.cause).ok());
-    let stopped_at = row.stopped.as_ref().and_then(|it| serde_json::to_value(it.stage).ok()?.get("at").cloned());
-    vec![
-        row.index.to_string(),
-        row.entry.clone(),
-        row.engine.name().to_owned(),
-        library.to_owned(),
-        row.kind.clone(),
-        row.tags.join(" "),
-        text(row.route.as_ref().map(|it| it.engine.name())),
-        text(row.route.as_ref().map(|it| it.why.as_str())),
-        name(declined),
-        name(stopped),
-        name(stopped_at),
-        text(words),
-        number(compile.map(|it| it.cold_ns)),
-        number(compile.map(|it| it.first_mask_ns)),
-        number(compile.map(|it| it.cold_ns.saturating_add(it.first_mask_ns))),
-        number(compile.map(|it| it.cached_ns)),
-        number(compile.and_then(|it| it.grammar_bytes)),
-        number(compile.and_then(|it| it.peak_bytes)),
-    ]
-}
-
-/// As in [`FIGURES`].
-fn figures(durations: Option<&Durations>) -> [String; 6] {
-    let Some(durations) = durations else { return Default::default() };
-    let number = |value: Option<u64>| value.map(|it| it.to_string()).unwrap_or_default();
-    [
-        durations.count().to_string(),
-        durations.mean_ns().map(|ns| format!("{ns:.1}")).unwrap_or_default(),
-        number(durations.quantile_ns(0.5)),
-        number(durations.quantile_ns(0.99)),
-        number(durations.max_ns()),
-        durations.above(crate::metrics::distribution::SLOW_NS).to_string(),
-    ]
+    if row.instances.is_empty() { (is_json, !is_json) } else { (has_json, has_text) }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{measurement, row};
+    use super::super::testing::{MadeRow, measurement, row};
     use super::*;
-    use crate::engine::EngineName;
+    use sobench_engine::EngineName;
 
     fn read(file: &[u8]) -> Vec<Vec<String>> {
         let lines = ::csv::ReaderBuilder::new().has_headers(false).from_reader(file).into_deserialize();

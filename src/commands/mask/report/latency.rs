@@ -1,12 +1,13 @@
 //! What compiling, masking and committing took, added up over rows. Knows no outcome but the stops that cut a duration off.
 
 use serde::Serialize;
+use serde_json::json;
 
 use super::outcome::counts_in;
-use crate::mask::record::{BatchRow, MaskRecord};
-use crate::mask::row::{PassTimes, Row, Spelling, Stage, StopCause, Stopped};
-use crate::mask::times::Slope;
-use crate::metrics::distribution::{Bound, Distribution, Sizes};
+use sobench_mask::record::{BatchRow, MaskRecord};
+use sobench_mask::row::{PassTimes, Row, Spelling, Stage, StopCause, Stopped};
+use sobench_mask::times::Slope;
+use sobench_results::metrics::distribution::{Bound, Distribution, Sizes};
 
 /// A server's step, as llguidance's documentation budgets it: what one core's masks have to fit into.
 pub const STEP_BUDGET_NS: f64 = 10_000_000.0;
@@ -201,17 +202,14 @@ impl PassSummary {
 
 impl Serialize for PassSummary {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        struct Entry<'a> {
-            mask: &'a Distribution,
-            commit: &'a Distribution,
-            step: &'a Distribution,
-            slope_ns_per_position: Option<f64>,
-            one_core: Option<Capacity>,
-        }
-        let Self { mask, commit, step, .. } = self;
-        let slope_ns_per_position = self.slope_ns_per_position();
-        Entry { mask, commit, step, slope_ns_per_position, one_core: self.capacity() }.serialize(serializer)
+        let entry = json!({
+            "mask": self.mask,
+            "commit": self.commit,
+            "step": self.step,
+            "slope_ns_per_position": self.slope_ns_per_position(),
+            "one_core": self.capacity(),
+        });
+        entry.serialize(serializer)
     }
 }
 

@@ -4,8 +4,8 @@
 use serde::Serialize;
 
 use super::outcome::stop_in;
-use crate::mask::row::{InstanceOutcome, InstanceRow, Row, Spelling, Stage, StopCause};
-use crate::metrics::distribution::{Bound, Distribution};
+use sobench_mask::row::{InstanceOutcome, InstanceRow, Row, Spelling, Stage, StopCause};
+use sobench_results::metrics::distribution::{Bound, Distribution};
 
 /// The percentiles of MaskBench's table; 100 is the longest.
 pub const PERCENTILES: [f64; 8] = [25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 100.0];

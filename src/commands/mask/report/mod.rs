@@ -32,11 +32,11 @@ use self::outcome::{Counts, InstanceClass, SchemaOutcome, instances_in};
 use self::reason::Reasons;
 pub use self::tags::{TagCounts, Tags};
 use self::witness::{Disputes, Witnesses};
-use crate::engine::EngineName;
-use crate::error::{Error, Result};
-use crate::mask::record::{BatchRow, MaskRecord};
-use crate::mask::row::{InstanceOutcome, InstanceRow, Row, Spelling, Stage};
-use crate::notice::Notice;
+use sobench_core::error::{Error, Result};
+use sobench_engine::EngineName;
+use sobench_mask::record::{BatchRow, MaskRecord};
+use sobench_mask::row::{InstanceOutcome, InstanceRow, Row, Spelling, Stage};
+use sobench_notices::notice::Notice;
 
 /// A measurement without its rows.
 #[derive(Clone, Debug, PartialEq)]
@@ -80,7 +80,7 @@ pub struct Written {
 }
 
 /// One engine's part.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct EngineSummary {
     pub engine: EngineName,
     pub version: String,
@@ -185,16 +185,10 @@ impl Summary {
             EngineSummary {
                 engine: engine.engine,
                 version: engine.version.clone(),
-                schemas: 0,
                 spellings: spellings.iter().map(|it| SpellingSummary::empty(*it)).collect(),
-                declines: Reasons::default(),
-                stops: Reasons::default(),
-                routes: Vec::new(),
-                compile: Sets::default(),
-                memory: MemorySummary::default(),
                 batches,
                 maskbench: spellings.contains(&Spelling::Maskbench).then(MaskbenchColumn::default),
-                witnesses: Witnesses::default(),
+                ..EngineSummary::default()
             }
         });
         let engines: Vec<EngineSummary> = engines.collect();

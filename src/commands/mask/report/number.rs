@@ -1,7 +1,7 @@
 //! Numbers as a person reads them in a table cell: three digits that count, thousands apart, `n/a` for what is not known.
 
-use crate::metrics::distribution::{Bound, Distribution};
-pub(super) use crate::printable::thousands as count;
+pub(super) use sobench_core::printable::thousands as count;
+use sobench_results::metrics::distribution::{Bound, Distribution};
 
 /// What stands where nothing is known.
 pub(super) const UNKNOWN: &str = "n/a";

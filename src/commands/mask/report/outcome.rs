@@ -4,23 +4,31 @@ use std::collections::BTreeMap;
 
 use serde::{Serialize, Serializer};
 
-use crate::mask::row::{DeclineClass, InstanceOutcome, InstanceRow, Row, Spelling, Stage, StopCause, Stopped};
+use sobench_mask::row::{DeclineClass, InstanceOutcome, InstanceRow, Row, Spelling, Stage, StopCause, Stopped};
 
 /// A closed list of words that things are counted by.
 pub trait Class: Copy + Ord + 'static {
     /// Every word, from the best to the worst.
     const ALL: &'static [Self];
 
+    /// The word in keys and columns of files, and those that a person reads.
+    fn words(self) -> (&'static str, &'static str);
+
     /// The word in keys and columns of files.
-    fn name(self) -> &'static str;
+    fn name(self) -> &'static str {
+        self.words().0
+    }
 
     /// The words that a person reads.
-    fn title(self) -> &'static str;
+    fn title(self) -> &'static str {
+        self.words().1
+    }
 }
 
 /// What became of a schema under one engine in one spelling, from the best to the worst: the worst instance decides. The first
 /// two say nothing about the engine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum SchemaOutcome {
     /// It compiled, and the corpus has no instance of it.
     NoInstance,
@@ -40,7 +48,8 @@ pub enum SchemaOutcome {
 }
 
 /// What became of one instance in one spelling, from the best to the worst. The first two blame nobody.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum InstanceClass {
     Disputed,
     NotJudged,
@@ -203,39 +212,21 @@ impl Class for SchemaOutcome {
         Self::AcceptsInvalid,
     ];
 
-    fn name(self) -> &'static str {
+    fn words(self) -> (&'static str, &'static str) {
         match self {
-            Self::NoInstance => "no_instance",
-            Self::NotJudged => "not_judged",
-            Self::Pass => "pass",
-            Self::RejectsValid => "rejects_valid",
-            Self::DeclinedUnsupported => "declined_unsupported",
-            Self::DeclinedInvalid => "declined_invalid",
-            Self::DeclinedTooLarge => "declined_too_large",
-            Self::DeadEnd => "dead_end",
-            Self::Failed => "failed",
-            Self::Timeout => "timeout",
-            Self::OutOfMemory => "out_of_memory",
-            Self::Crash => "crash",
-            Self::AcceptsInvalid => "accepts_invalid",
-        }
-    }
-
-    fn title(self) -> &'static str {
-        match self {
-            Self::NoInstance => "compiled, no instance",
-            Self::NotJudged => "not judged",
-            Self::Pass => "pass",
-            Self::RejectsValid => "rejects valid",
-            Self::DeclinedUnsupported => "declined: unsupported",
-            Self::DeclinedInvalid => "declined: invalid",
-            Self::DeclinedTooLarge => "declined: too large",
-            Self::DeadEnd => "dead end",
-            Self::Failed => "failed while masking",
-            Self::Timeout => "timeout",
-            Self::OutOfMemory => "out of memory",
-            Self::Crash => "crash",
-            Self::AcceptsInvalid => "accepts invalid",
+            Self::NoInstance => ("no_instance", "compiled, no instance"),
+            Self::NotJudged => ("not_judged", "not judged"),
+            Self::Pass => ("pass", "pass"),
+            Self::RejectsValid => ("rejects_valid", "rejects valid"),
+            Self::DeclinedUnsupported => ("declined_unsupported", "declined: unsupported"),
+            Self::DeclinedInvalid => ("declined_invalid", "declined: invalid"),
+            Self::DeclinedTooLarge => ("declined_too_large", "declined: too large"),
+            Self::DeadEnd => ("dead_end", "dead end"),
+            Self::Failed => ("failed", "failed while masking"),
+            Self::Timeout => ("timeout", "timeout"),
+            Self::OutOfMemory => ("out_of_memory", "out of memory"),
+            Self::Crash => ("crash", "crash"),
+            Self::AcceptsInvalid => ("accepts_invalid", "accepts invalid"),
         }
     }
 }
@@ -244,19 +235,11 @@ impl Class for InstanceClass {
     const ALL: &'static [Self] =
         &[Self::Disputed, Self::NotJudged, Self::Pass, Self::RejectsValid, Self::DeadEnd, Self::Failed, Self::AcceptsInvalid];
 
-    fn name(self) -> &'static str {
+    fn words(self) -> (&'static str, &'static str) {
         match self {
-            Self::Disputed => "disputed",
-            Self::NotJudged => "not_judged",
-            _ => self.of_schema().map_or("", SchemaOutcome::name),
-        }
-    }
-
-    fn title(self) -> &'static str {
-        match self {
-            Self::Disputed => "disputed: label against evaluator",
-            Self::NotJudged => "not judged",
-            _ => self.of_schema().map_or("", SchemaOutcome::title),
+            Self::Disputed => ("disputed", "disputed: label against evaluator"),
+            Self::NotJudged => SchemaOutcome::NotJudged.words(),
+            _ => self.of_schema().map_or(("", ""), SchemaOutcome::words),
         }
     }
 }

@@ -5,10 +5,10 @@ use super::definitions::spoken_of;
 use super::number::count;
 use super::outcome::SchemaOutcome;
 use super::{EngineSummary, Summary, charts, tables};
-use crate::mask::row::Spelling;
-use crate::notice::{MaskNotice, Notice};
-use crate::printable::printable;
-use crate::render::{Block, Document};
+use sobench_core::printable::printable;
+use sobench_mask::row::Spelling;
+use sobench_notices::notice::{MaskNotice, Notice};
+use sobench_render::{Block, Document};
 
 /// The most characters of a notice.
 const NOTICE_MAX_CHARS: usize = 600;
@@ -112,14 +112,14 @@ pub(super) fn note_text(note: &Notice) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{eventful, measurement, row};
+    use super::super::testing::{MadeRow, eventful, measurement, row};
     use super::*;
     use crate::commands::mask::report::Measurement;
-    use crate::engine::EngineName;
-    use crate::error::Result;
-    use crate::mask::row::{RouteRow, Row, Stage, StopCause};
-    use crate::render::html::testing::check_well_formed;
-    use crate::render::{html, text};
+    use sobench_core::error::Result;
+    use sobench_engine::EngineName;
+    use sobench_mask::row::{RouteRow, Row, Stage, StopCause};
+    use sobench_render::html::testing::check_well_formed;
+    use sobench_render::{html, text};
 
     fn render(summary: &Summary) -> String {
         text::render(&document(summary, Order::TablesFirst))

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
+use serde_json::json;
 
-use super::outcome::{Class, SchemaOutcome};
+use super::outcome::SchemaOutcome;
 
 /// The most different reasons that are told apart for one engine; the rest is counted together.
 pub const MAX_REASONS: usize = 1000;
@@ -27,7 +28,6 @@ pub struct Reasons {
 /// One reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Reason {
-    #[serde(serialize_with = "name")]
     pub outcome: SchemaOutcome,
     /// What is the same in all of them: the feature that is missing, or the words; where they differ, without names and numbers.
     pub reason: String,
@@ -81,23 +81,17 @@ impl Reasons {
 
 impl Serialize for Reasons {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        struct Entry<'a> {
-            reasons: Vec<&'a Reason>,
-            schemas_left_out: u64,
-        }
-        Entry { reasons: self.sorted(), schemas_left_out: self.left_out }.serialize(serializer)
+        json!({"reasons": self.sorted(), "schemas_left_out": self.left_out}).serialize(serializer)
     }
 }
 
-fn name<S: serde::Serializer>(outcome: &SchemaOutcome, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(outcome.name())
+fn or_no_words(words: &str) -> String {
+    cut(if words.is_empty() { NO_WORDS } else { words }, REASON_MAX_CHARS)
 }
 
 /// The words themselves on one line.
 fn one_line(words: &str) -> String {
-    let line = words.split_whitespace().collect::<Vec<_>>().join(" ");
-    if line.is_empty() { NO_WORDS.to_owned() } else { cut(&line, REASON_MAX_CHARS) }
+    or_no_words(&words.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
 /// Words without what differs from schema to schema: quoted names become `…`, numbers `N`, white space one blank.
@@ -125,10 +119,7 @@ fn general(words: &str) -> String {
             it => general.push(it),
         }
     }
-    match cut(general.trim(), REASON_MAX_CHARS) {
-        empty if empty.is_empty() => NO_WORDS.to_owned(),
-        reason => reason,
-    }
+    or_no_words(general.trim())
 }
 
 /// At most `max_chars` characters; where the text was cut, an ellipsis ends it.

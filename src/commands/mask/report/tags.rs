@@ -48,16 +48,6 @@ impl Tags {
         sorted
     }
 
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.by_tag.len()
-    }
-
-    /// Whether no row had any.
-    pub fn is_empty(&self) -> bool {
-        self.by_tag.is_empty()
-    }
-
     /// Tags of rows that were too many to tell apart.
     pub fn rows_left_out(&self) -> u64 {
         self.rows_left_out

@@ -1,16 +1,16 @@
 //! Rows and measurements for the tests of this folder, made by hand.
 
 use super::{Measurement, Summary};
-use crate::engine::{EngineName, EnginePolicy};
-use crate::mask::record::{
+use sobench_engine::{EngineName, EnginePolicy};
+use sobench_mask::record::{
     BatchRow, CorpusKind, CorpusRecord, MachineRecord, MaskRecord, MeasuredEngine, Sample, VocabularyRecord,
 };
-use crate::mask::row::{
+use sobench_mask::row::{
     Compile, DeclineClass, Declined, InstanceOutcome, InstanceRow, PassTimes, Row, Spelling, SpellingTimes, Stage, StopCause,
     Stopped,
 };
-use crate::mask::times::Durations;
-use crate::notice::Notice;
+use sobench_mask::times::Durations;
+use sobench_notices::notice::Notice;
 
 /// The limit of a row in every measurement that is made here.
 pub(crate) const TIMEOUT_MS: u64 = 60_000;
@@ -152,17 +152,30 @@ pub(crate) fn times(spelling: Spelling, masks_ns: &[u64]) -> SpellingTimes {
     SpellingTimes { spelling, cold: pass(2), warm: pass(1) }
 }
 
-impl Row {
+/// What is done to a row that was made for a test.
+pub(crate) trait MadeRow {
     /// The same entry, declined.
-    pub(crate) fn declined_with(mut self, words: &str) -> Self {
+    fn declined_with(self, words: &str) -> Self;
+
+    /// The same entry, stopped; before the instances nothing of them is known.
+    fn stopped_at(self, cause: StopCause, stage: Stage) -> Self;
+
+    /// The same entry with one more instance in every spelling, which ended like this.
+    fn with(self, outcome: &InstanceOutcome) -> Self;
+
+    /// The same entry without its instances.
+    fn bare(self) -> Self;
+}
+
+impl MadeRow for Row {
+    fn declined_with(mut self, words: &str) -> Self {
         let declined = Declined { class: DeclineClass::Unsupported, feature: None, words: words.to_owned(), after_ns: 5 };
         self.declined = Some(declined);
         (self.compile, self.instances, self.times) = (None, Vec::new(), Vec::new());
         self
     }
 
-    /// The same entry, stopped; before the instances nothing of them is known.
-    pub(crate) fn stopped_at(mut self, cause: StopCause, stage: Stage) -> Self {
+    fn stopped_at(mut self, cause: StopCause, stage: Stage) -> Self {
         self.stopped = Some(Stopped { cause, stage, words: "gone".into(), after_ns: 9 });
         if !matches!(stage, Stage::Instance { .. }) {
             (self.compile, self.instances, self.times) = (None, Vec::new(), Vec::new());
@@ -170,15 +183,13 @@ impl Row {
         self
     }
 
-    /// The same entry with one more instance in every spelling, which ended like this.
-    pub(crate) fn with(mut self, outcome: &InstanceOutcome) -> Self {
+    fn with(mut self, outcome: &InstanceOutcome) -> Self {
         let index = self.instances.iter().map(|it| it.index + 1).max().unwrap_or(0);
         self.instances.extend([Spelling::Maskbench, Spelling::Compact].map(|it| instance(index, it, outcome.clone())));
         self
     }
 
-    /// The same entry without its instances.
-    pub(crate) fn bare(mut self) -> Self {
+    fn bare(mut self) -> Self {
         (self.instances, self.times) = (Vec::new(), Vec::new());
         self
     }

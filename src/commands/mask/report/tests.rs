@@ -1,11 +1,11 @@
 //! What rows add up to: the order of outcomes, cut off compiles, the common set, MaskBench's columns.
 
 use super::outcome::Class;
-use super::testing::{TIMEOUT_MS, instance, measurement, row, times};
+use super::testing::{MadeRow, TIMEOUT_MS, instance, measurement, row, times};
 use super::*;
-use crate::engine::EngineName::{Guidance, Outlines, Xgrammar};
-use crate::mask::row::{Compile, DeclineClass, StopCause};
-use crate::metrics::distribution::{self, Bound};
+use sobench_engine::EngineName::{Guidance, Outlines, Xgrammar};
+use sobench_mask::row::{Compile, DeclineClass, StopCause};
+use sobench_results::metrics::distribution::{self, Bound};
 
 const TIMEOUT_NS: u64 = TIMEOUT_MS * 1_000_000;
 

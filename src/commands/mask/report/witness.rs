@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
+use serde_json::json;
 
-use super::outcome::{Class, InstanceClass};
+use super::outcome::InstanceClass;
 use super::reason::cut;
-use crate::engine::EngineName;
-use crate::mask::row::{InstanceOutcome, InstanceRow, Row, Spelling};
+use sobench_engine::EngineName;
+use sobench_mask::row::{InstanceOutcome, InstanceRow, Row, Spelling};
 
 /// The most wrong masks of one kind that are kept for one engine, one for a schema; all are counted.
 pub const MAX_WITNESSES: usize = 20;
@@ -21,7 +22,6 @@ const WORDS_MAX_CHARS: usize = 400;
 /// A wrong mask, and where to find it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Witness {
-    #[serde(serialize_with = "name")]
     pub class: InstanceClass,
     pub entry_index: usize,
     pub entry: String,
@@ -123,12 +123,7 @@ impl Disputes {
 
 impl Serialize for Disputes {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        struct Entry<'a> {
-            instances: usize,
-            listed: Vec<&'a Disputed>,
-        }
-        Entry { instances: self.total(), listed: self.iter().collect() }.serialize(serializer)
+        json!({"instances": self.total(), "listed": self.iter().collect::<Vec<_>>()}).serialize(serializer)
     }
 }
 
@@ -151,8 +146,4 @@ fn witness(row: &Row, instance: &InstanceRow) -> Option<Witness> {
         token,
         words,
     })
-}
-
-fn name<S: serde::Serializer>(class: &InstanceClass, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(class.name())
 }

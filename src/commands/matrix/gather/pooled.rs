@@ -1,10 +1,10 @@
 //! The metrics of several runs as those of one.
 
 use super::{Done, TAIL};
-use crate::case::Arm;
-use crate::metrics::pooled::Pooled;
-use crate::metrics::registry::{Among, Kind, Metric, PerSecond, Value, Values};
-use crate::statistics::{Rate, Summary};
+use sobench_core::case::Arm;
+use sobench_results::metrics::pooled::Pooled;
+use sobench_results::metrics::registry::{Among, Kind, Metric, PerSecond, Value, Values};
+use sobench_statistics::{Rate, Summary};
 
 /// Every metric over all runs: rates by their counts, distributions over the values of all, throughput over the time of all, and other
 /// totals as the mean of the runs. What one of the runs does not know is not known. Rates of the control arm are those of `control`.

@@ -10,9 +10,8 @@ use reqwest::Url;
 
 use super::{ContenderPlan, How};
 use crate::commands::bench::matrix_args::WantedOrder;
-use crate::commands::bench::options::Target;
-use crate::driver::PHASE;
-use crate::error::{Error, Result};
+use sobench_client::PHASE;
+use sobench_core::error::{Error, Result};
 
 /// Cores that an embedded server is left with before several run at once without being asked to: it computes the masks of its batch on
 /// as many threads as there are cores, and answers and compiles on others.
@@ -118,8 +117,7 @@ fn possible(contenders: &[ContenderPlan], cores: Option<usize>) -> std::result::
 impl ContenderPlan {
     /// Host and port of its server, if it names one; this machine has one name here.
     pub fn address(&self) -> Option<(String, u16)> {
-        let Target::Server(target) = &self.runs.first()?.plan.target else { return None };
-        let url = Url::parse(&target.endpoint.base_url).ok()?;
+        let url = Url::parse(&self.runs.first()?.plan.endpoint()?.base_url).ok()?;
         let host = url.host_str()?;
         let host = if matches!(host, "localhost" | "[::1]" | "0.0.0.0") || host.starts_with("127.") { "127.0.0.1" } else { host };
         Some((host.to_owned(), url.port_or_known_default()?))

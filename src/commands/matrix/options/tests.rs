@@ -4,9 +4,10 @@ use std::ffi::OsString;
 
 use super::*;
 use crate::cli::{Cli, Command};
-use crate::dataset::{JsonPlan, RandomPlan, RegexPlan, Source};
-use crate::engine::EngineName;
-use crate::schedule::{Pace, Rate};
+use sobench_core::schedule::{Pace, Rate};
+use sobench_data::dataset::{JsonPlan, RandomPlan, RegexPlan, Source};
+use sobench_embedded::EmbeddedOptions;
+use sobench_engine::EngineName;
 
 fn bench(arguments: &[&str]) -> Result<Benchmark> {
     let arguments = std::iter::once("sobench").chain(arguments.iter().copied()).map(OsString::from);
@@ -67,7 +68,7 @@ fn engines_of_the_embedded_server_have_a_run_for_every_place() {
     assert_eq!(plan.contenders[0].runs.len(), 3 * 3 * 2);
     let run = |dataset, load, treatment| plan.contenders[1].run(dataset, load, treatment).unwrap();
     let constrained = run(2, 1, Treatment::Constrained);
-    assert!(matches!(&constrained.target, Target::Embedded { engine: EngineName::Outlines, .. }));
+    assert!(matches!(&constrained.target, Target::Embedded(EmbeddedOptions { engine: EngineName::Outlines, .. })));
     assert_eq!(
         (&constrained.settings.dataset.source, constrained.settings.dataset.constrained_ratio),
         (&Source::Regex(RegexPlan { regex: Some("a+".to_owned()) }), 1.0)

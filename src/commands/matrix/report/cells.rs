@@ -1,10 +1,11 @@
 //! The table of a comparison; lines of a cell are separated by line feeds.
 
 use super::{ColdFrom, Comparison, Control, Fate, Figures, Load, Row};
-use crate::metrics::overhead::Overhead;
-use crate::printable::printable;
-use crate::render::Table;
-use crate::statistics::{Rate, Summary};
+use crate::commands::distinct::distinct;
+use sobench_core::printable::printable;
+use sobench_render::Table;
+use sobench_results::metrics::overhead::Overhead;
+use sobench_statistics::{Rate, Summary};
 
 /// What stands where nothing is known.
 const UNKNOWN: &str = "n/a";
@@ -42,15 +43,10 @@ pub(super) fn table(comparison: &Comparison) -> Table {
 
 /// The reasons of rows without figures, numbered as in the table.
 pub(super) fn reasons(comparison: &Comparison) -> Vec<String> {
-    let mut known: Vec<String> = Vec::new();
-    for row in &comparison.rows {
-        if let Fate::DidNotRun { reason } = &row.fate
-            && !known.contains(reason)
-        {
-            known.push(reason.clone());
-        }
-    }
-    known
+    distinct(comparison.rows.iter().filter_map(|row| match &row.fate {
+        Fate::DidNotRun { reason } => Some(reason.clone()),
+        Fate::Measured(_) => None,
+    }))
 }
 
 fn columns(comparison: &Comparison, swept: bool) -> Vec<(&'static str, Show)> {

@@ -11,15 +11,15 @@ use std::fmt;
 use serde::{Serialize, Serializer};
 
 use crate::commands::output::pretty;
-use crate::error::Result;
-use crate::metrics::Slo;
-use crate::metrics::knee::Knee;
-use crate::metrics::overhead::Overhead;
-use crate::metrics::registry::Values;
-use crate::notice::{Notice, as_sentences};
-use crate::output_format::OutputFormat;
-use crate::render::{Document, html, markdown, text};
-use crate::statistics::{Rate, Summary};
+use sobench_core::error::Result;
+use sobench_core::output_format::OutputFormat;
+use sobench_notices::notice::{Notice, as_sentences};
+use sobench_render::{Document, html, markdown, text};
+use sobench_results::metrics::Slo;
+use sobench_results::metrics::knee::Knee;
+use sobench_results::metrics::overhead::Overhead;
+use sobench_results::metrics::registry::Values;
+use sobench_statistics::{Rate, Summary};
 
 /// What the file says that it is.
 pub const FORMAT: &str = "sobench-arms";
@@ -216,6 +216,16 @@ pub fn render(comparison: &Comparison, format: OutputFormat) -> Result<String> {
     }
 }
 
+impl Row {
+    /// What was measured; `None` where it did not run.
+    pub(super) fn figures(&self) -> Option<&Figures> {
+        match &self.fate {
+            Fate::Measured(figures) => Some(figures),
+            Fate::DidNotRun { .. } => None,
+        }
+    }
+}
+
 impl Load {
     /// How large it is, in its own unit; only loads of one kind are compared.
     pub fn size(self) -> f64 {
@@ -243,7 +253,7 @@ impl Serialize for Load {
         #[derive(Serialize)]
         struct Written {
             kind: &'static str,
-            #[serde(with = "crate::json_numbers::number_or_inf_or_null")]
+            #[serde(with = "sobench_core::json_numbers::number_or_inf_or_null")]
             value: Option<f64>,
         }
         let (kind, value) = match self {

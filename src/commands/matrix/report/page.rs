@@ -1,12 +1,13 @@
 //! The comparison as a page: the conditions, the table of `cells.rs`, and the sentences below it.
 
 use super::cells::{NAME_CHARS, reasons, table};
-use super::{ColdFrom, Comparison, Fate, Load, Row};
-use crate::metrics::knee::Knee;
-use crate::metrics::registry::{Figure, Metric, Values};
-use crate::printable::printable;
-use crate::render::{Block, Document, Table, Text};
-use crate::statistics::Rate;
+use super::{ColdFrom, Comparison, Load, Row};
+use crate::commands::distinct::distinct;
+use sobench_core::printable::printable;
+use sobench_render::{Block, Document, Table, Text};
+use sobench_results::metrics::knee::Knee;
+use sobench_results::metrics::registry::{Figure, Metric, Values};
+use sobench_statistics::Rate;
 
 /// The most characters of a reason or a notice, which may quote a server.
 const REASON_CHARS: usize = 900;
@@ -39,11 +40,7 @@ pub(super) fn document(comparison: &Comparison) -> Document {
 
 /// A row for each metric, a column for each line of the comparison that was measured.
 fn all_metrics(comparison: &Comparison) -> Table {
-    let measured = comparison.rows.iter().filter_map(|row| match &row.fate {
-        Fate::Measured(figures) => Some((row, figures)),
-        Fate::DidNotRun { .. } => None,
-    });
-    let measured: Vec<_> = measured.collect();
+    let measured: Vec<_> = comparison.rows.iter().filter_map(|row| Some((row, row.figures()?))).collect();
     let heads = measured.iter().map(|(row, _)| {
         let load = if row.load == Load::AsGiven { String::new() } else { format!("\n{}", row.load) };
         format!("{}\n{}{load}", printable(&row.dataset, NAME_CHARS), printable(&row.contender, NAME_CHARS))
@@ -61,13 +58,7 @@ fn all_metrics(comparison: &Comparison) -> Table {
 }
 
 fn title(comparison: &Comparison) -> String {
-    let mut names: Vec<&str> = Vec::new();
-    for row in &comparison.rows {
-        if !names.contains(&row.contender.as_str()) {
-            names.push(&row.contender);
-        }
-    }
-    format!("sobench: {}", names.join(", "))
+    format!("sobench: {}", distinct(comparison.rows.iter().map(|row| row.contender.as_str())).join(", "))
 }
 
 /// The settings that all lines share.
@@ -120,7 +111,7 @@ fn legend(comparison: &Comparison) -> Vec<&'static str> {
         "cold, warm: median TTFT of first and of later uses of a constraint (number of them); cold only where the server is known not to \
          have had it before",
     );
-    let is_alone = |row: &Row| matches!(&row.fate, Fate::Measured(figures) if figures.cold_from == Some(ColdFrom::Alone));
+    let is_alone = |row: &Row| row.figures().is_some_and(|figures| figures.cold_from == Some(ColdFrom::Alone));
     if comparison.rows.iter().any(is_alone) {
         lines.push(
             "+: alone, before each run, since all its requests have one constraint: the first use of it on a server that had just been \

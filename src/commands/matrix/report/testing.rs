@@ -4,11 +4,11 @@ use super::{
     ColdFrom, Comparison, Control, FORMAT, FORMAT_VERSION, Fate, Figures, KneeRow, Load, MatrixConditions, MatrixRun, Row,
     Treatment,
 };
-use crate::metrics::Slo;
-use crate::metrics::knee::knee;
-use crate::metrics::overhead::Overhead;
-use crate::notice::Notice;
-use crate::statistics::{Rate, Summary};
+use sobench_notices::notice::Notice;
+use sobench_results::metrics::Slo;
+use sobench_results::metrics::knee::knee;
+use sobench_results::metrics::overhead::Overhead;
+use sobench_statistics::{Rate, Summary};
 
 fn summary(n: usize, from_ms: f64) -> Summary {
     Summary::of((0..n).map(|place| from_ms + place as f64 / 10.0).collect(), &[99.0])
@@ -45,7 +45,7 @@ fn figures(hits: usize) -> Figures {
         distrusted_runs: 0,
         server_version: Some("0.33.0".to_owned()),
         engine: None,
-        metrics: crate::metrics::registry::testing::values(),
+        metrics: sobench_results::metrics::registry::testing::values(),
     }
 }
 

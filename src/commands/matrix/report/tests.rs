@@ -4,9 +4,9 @@ use serde_json::Value;
 
 use super::testing::eventful;
 use super::*;
-use crate::metrics::registry::Metric;
-use crate::render::escape::{escape, markdown_text};
-use crate::render::html::testing::check_well_formed;
+use sobench_render::escape::{escape, markdown_text};
+use sobench_render::html::testing::check_well_formed;
+use sobench_results::metrics::registry::Metric;
 
 const CONTRACT: &str = include_str!("../../../../schemas/contracts/matrix.schema.json");
 

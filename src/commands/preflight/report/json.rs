@@ -2,87 +2,51 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::constraint::GrammarDialect;
-use crate::notice::sentences;
-use crate::preflight::{Cell, Class, Preflight, Recommendation};
+use sobench_notices::notice::sentences;
+use sobench_preflight::{Class, Preflight};
 
 /// The version of the file, raised whenever a key changes its meaning or goes away.
 pub(crate) const FORMAT_VERSION: u32 = 1;
 
 /// The whole file.
 pub(crate) fn render(preflight: &Preflight) -> Value {
-    let meanings: Map<String, Value> = Class::ALL
-        .into_iter()
-        .map(|class| (to_value(class).as_str().unwrap_or_default().to_owned(), class.meaning().into()))
-        .collect();
+    let meanings: Map<String, Value> = Class::ALL.into_iter().map(|class| (key(class), class.meaning().into())).collect();
+    let recommendation = preflight.recommendation().map(|best| {
+        json!({
+            "constraint_dialect": best.dialect,
+            "grammar_dialect": best.notation,
+            "flags": best.flags(),
+            "enforced": best.enforced,
+            "missing": best.missing,
+        })
+    });
     json!({
         "format": "sobench-preflight",
         "format_version": FORMAT_VERSION,
         "sobench_version": env!("CARGO_PKG_VERSION"),
-        "about": about(preflight),
-        "server": to_value(&preflight.facts),
-        "control": {
-            "answer": preflight.control.answer,
-            "failure": preflight.control.failure.as_ref().map(to_value),
-        },
+        "about": preflight.about,
+        "server": preflight.facts,
+        "control": preflight.control,
         "requests": preflight.requests,
-        "cells": preflight.cells.iter().map(cell).collect::<Value>(),
-        "spelling": preflight.spelling.as_ref().map(to_value),
-        "recommendation": preflight.recommendation().map(|it| recommendation(&it)),
+        "cells": preflight.cells,
+        "spelling": preflight.spelling,
+        "recommendation": recommendation,
         "passed": preflight.passed(),
         "notices": sentences(&preflight.notices),
         "classes": meanings,
     })
 }
 
-fn about(preflight: &Preflight) -> Value {
-    let about = &preflight.about;
-    json!({
-        "backend": about.backend.name(),
-        "base_url": about.base_url,
-        "endpoint": about.path,
-        "model": about.model,
-        "seed": about.seed,
-        "output_len": about.output_len,
-        "stream": about.stream,
-        "kinds": to_value(&about.kinds),
-        "constraint_dialects": about.dialects.iter().map(|dialect| dialect.name()).collect::<Vec<_>>(),
-        "grammar_dialect": about.notation.name(),
-    })
-}
-
-fn cell(cell: &Cell) -> Value {
-    let mut value = json!({
-        "kind": cell.kind.name(),
-        "grammar_dialect": cell.notation.map(GrammarDialect::name),
-        "constraint_dialect": cell.dialect.name(),
-        "asked_again": cell.asked_again,
-    });
-    if let (Value::Object(members), Value::Object(finding)) = (&mut value, to_value(&cell.finding)) {
-        members.extend(finding);
-    }
-    value
-}
-
-fn recommendation(best: &Recommendation) -> Value {
-    json!({
-        "constraint_dialect": best.dialect.name(),
-        "grammar_dialect": best.notation.map(GrammarDialect::name),
-        "flags": best.flags(),
-        "enforced": to_value(&best.enforced),
-        "missing": to_value(&best.missing),
-    })
-}
-
-fn to_value(value: impl serde::Serialize) -> Value {
-    serde_json::to_value(value).expect("findings hold only strings, numbers and structs of them, with string keys")
+/// The name that a value has in files.
+pub(super) fn key(name: impl serde::Serialize) -> String {
+    json!(name).as_str().unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::page::tests::eventful;
     use super::*;
-    use crate::preflight::testing::preflight;
+    use sobench_preflight::testing::preflight;
 
     const CONTRACT: &str = include_str!("../../../../schemas/contracts/preflight.schema.json");
 

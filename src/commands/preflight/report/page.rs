@@ -2,16 +2,14 @@
 
 use std::fmt::Write as _;
 
-use crate::backend::ConstraintDialect;
-use crate::backend::error_message;
-use crate::constraint::GrammarDialect;
-use crate::notice::Notice;
-use crate::preflight::{Cell, Class, Kind, Preflight, label};
-use crate::printable::printable;
-use crate::render::{Document, Table};
+use crate::commands::distinct::distinct;
+use sobench_backend::{ConstraintDialect, error_message};
+use sobench_core::constraint::GrammarDialect;
+use sobench_core::printable::{NAME_CHARS, printable};
+use sobench_notices::notice::Notice;
+use sobench_preflight::{Cell, Class, Kind, Preflight, label};
+use sobench_render::{Document, Table};
 
-/// The most characters of a name, of an answer and of a sentence that came from outside.
-const NAME_CHARS: usize = 200;
 const ANSWER_CHARS: usize = 120;
 const WORDS_CHARS: usize = 400;
 
@@ -62,15 +60,8 @@ fn table(preflight: &Preflight) -> Table {
 
 /// Kinds and notations in the order asked, each once.
 fn rows(preflight: &Preflight) -> Vec<(Kind, Option<GrammarDialect>)> {
-    let mut rows: Vec<(Kind, Option<GrammarDialect>)> = Vec::new();
-    for kind in Kind::ALL {
-        for cell in preflight.cells.iter().filter(|cell| cell.kind == kind) {
-            if !rows.contains(&(kind, cell.notation)) {
-                rows.push((kind, cell.notation));
-            }
-        }
-    }
-    rows
+    let of_kind = |kind: Kind| preflight.cells.iter().filter(move |cell| cell.kind == kind);
+    distinct(Kind::ALL.into_iter().flat_map(of_kind).map(|cell| (cell.kind, cell.notation)))
 }
 
 /// Dialects that carry nothing of what was asked.
@@ -166,11 +157,11 @@ fn facts(preflight: &Preflight) -> Vec<(&'static str, String)> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::backend::ServerKind;
-    use crate::preflight::testing::{cell, preflight};
-    use crate::preflight::{Cause, Finding, ServerFacts, Spelling};
-    use crate::render::text;
     use ConstraintDialect::{Guided, ResponseFormat, StructuredOutputs};
+    use sobench_backend::ServerKind;
+    use sobench_preflight::testing::{cell, preflight};
+    use sobench_preflight::{Cause, Finding, ServerFacts, Spelling};
+    use sobench_render::text;
 
     /// A preflight in which everything happened.
     pub(crate) fn eventful() -> Preflight {

@@ -7,7 +7,9 @@ use clap::CommandFactory;
 use super::*;
 use crate::cli::{Cli, Command};
 use crate::commands::bench::options::RunPlan;
-use crate::dataset::{HfPlan, Order, OutputLength, PrefixRepetitionPlan, RandomPlan, RandomPrefixPlan, Shortfall, SonnetPlan};
+use sobench_data::dataset::{
+    HfPlan, Order, OutputLength, PrefixRepetitionPlan, RandomPlan, RandomPrefixPlan, Shortfall, SonnetPlan,
+};
 
 fn run(arguments: &[&str]) -> Result<RunPlan> {
     let arguments = std::iter::once("sobench").chain(arguments.iter().copied()).map(OsString::from);

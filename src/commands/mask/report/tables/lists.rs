@@ -6,9 +6,9 @@ use crate::commands::mask::report::outcome::{Class, InstanceClass, SchemaOutcome
 use crate::commands::mask::report::reason::Reasons;
 use crate::commands::mask::report::witness::Witness;
 use crate::commands::mask::report::{EngineSummary, Summary};
-use crate::engine::EngineName;
-use crate::printable::printable;
-use crate::render::{Align, Column, Document, Table};
+use sobench_core::printable::printable;
+use sobench_engine::EngineName;
+use sobench_render::{Align, Column, Document, Table};
 
 /// How many lines a person is shown; the file has the rest.
 const TAGS_SHOWN: usize = 20;

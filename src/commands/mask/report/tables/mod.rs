@@ -5,8 +5,8 @@ mod outcomes;
 mod times;
 
 use super::{EngineSummary, Summary};
-use crate::printable::printable;
-use crate::render::{Document, Table};
+use sobench_core::printable::printable;
+use sobench_render::{Document, Table};
 
 /// The most characters of a line in a table's head.
 const HEAD_CHARS: usize = 18;

@@ -4,7 +4,7 @@ use super::{Counted, add_section, by_engine, row};
 use crate::commands::mask::report::number::count;
 use crate::commands::mask::report::outcome::{Class, Counts, InstanceClass, SchemaOutcome};
 use crate::commands::mask::report::{EngineSummary, SpellingSummary, Summary};
-use crate::render::Document;
+use sobench_render::Document;
 
 /// Outcomes of schemas in the headline spelling.
 pub(super) fn add_schemas(document: &mut Document, summary: &Summary) {

@@ -8,8 +8,8 @@ use crate::commands::mask::report::latency::{BatchSummary, Capacity, CompileSumm
 use crate::commands::mask::report::maskbench::{DIFFERENCES, MaskbenchColumn, MaskbenchTimes, PERCENTILES};
 use crate::commands::mask::report::number::{UNKNOWN, Unit, bytes, count, decimal, percent};
 use crate::commands::mask::report::{EngineSummary, Summary};
-use crate::metrics::distribution::{Distribution, SLOW_NS, VERY_SLOW_NS};
-use crate::render::{Document, Table};
+use sobench_render::{Document, Table};
+use sobench_results::metrics::distribution::{Distribution, SLOW_NS, VERY_SLOW_NS};
 
 /// The most engines whose own and common sets stand side by side; of more, the sets become tables of their own.
 const SIDE_BY_SIDE_ENGINES: usize = 3;

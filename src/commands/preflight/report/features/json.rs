@@ -3,8 +3,9 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::notice::sentences;
-use crate::preflight::features::{FeatureVerdict, Survey, Surveyed};
+use crate::commands::preflight::report::json::key;
+use sobench_notices::notice::sentences;
+use sobench_preflight::features::{FeatureVerdict, Survey, Surveyed};
 
 /// The version of the file, raised whenever a key changes its meaning or goes away.
 pub(crate) const FORMAT_VERSION: u32 = 1;
@@ -17,15 +18,6 @@ pub(crate) fn render(survey: &Survey) -> Value {
     let settings = &survey.settings;
     let meanings: Map<String, Value> =
         FeatureVerdict::ALL.into_iter().map(|verdict| (key(verdict), verdict.meaning().into())).collect();
-    let features = survey.features.iter().map(|feature| {
-        json!({
-            "id": feature.id,
-            "keyword": feature.keyword,
-            "schema": feature.schema,
-            "valid": feature.valid,
-            "violating": feature.violating,
-        })
-    });
     json!({
         "format": "sobench-preflight-features",
         "format_version": FORMAT_VERSION,
@@ -38,7 +30,7 @@ pub(crate) fn render(survey: &Survey) -> Value {
         "request_timeout_s": settings.request_timeout_s,
         "stream": settings.stream,
         "servers": survey.servers.iter().map(server).collect::<Value>(),
-        "features": features.collect::<Value>(),
+        "features": survey.features,
         "verdicts": meanings,
     })
 }
@@ -48,26 +40,17 @@ fn server(server: &Surveyed) -> Value {
         FeatureVerdict::ALL.into_iter().map(|verdict| (key(verdict), server.count(verdict).into())).collect();
     json!({
         "label": server.label,
-        "backend": server.backend.name(),
+        "backend": server.backend,
         "base_url": server.base_url,
         "endpoint": server.path,
         "model": server.model,
-        "constraint_dialect": server.dialect.name(),
-        "server": to_value(&server.facts),
+        "constraint_dialect": server.dialect,
+        "server": server.facts,
         "requests": server.requests,
         "counts": counts,
-        "found": to_value(&server.found),
+        "found": server.found,
         "notices": sentences(&server.notices),
     })
-}
-
-/// The name of a verdict in files.
-fn key(verdict: FeatureVerdict) -> String {
-    to_value(verdict).as_str().unwrap_or_default().to_owned()
-}
-
-fn to_value(value: impl serde::Serialize) -> Value {
-    serde_json::to_value(value).expect("findings hold only strings, numbers and structs of them, with string keys")
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! The page of a survey: keyword, verdict, n and evidence; several servers side by side, the evidence below.
 
-use crate::backend::error_message;
-use crate::preflight::features::{FeatureVerdict, Found, Survey, Surveyed};
-use crate::printable::printable;
-use crate::render::{Document, Table};
+use sobench_backend::error_message;
+use sobench_core::printable::{NAME_CHARS, printable};
+use sobench_preflight::features::{FeatureVerdict, Found, Survey, Surveyed};
+use sobench_render::{Document, Table};
 
 /// The width of the table of one server.
 const TABLE_WIDTH: usize = 120;
@@ -14,8 +14,6 @@ const MIN_EVIDENCE_CHARS: usize = 40;
 /// What a row of the table takes beside its cells: three bars and the blanks around the four of them.
 const BETWEEN_CELLS: usize = 12;
 
-/// The most characters of a name that came from outside, and of an answer, and of a server's words.
-const NAME_CHARS: usize = 200;
 const ANSWER_CHARS: usize = 90;
 const WORDS_CHARS: usize = 160;
 
@@ -154,7 +152,7 @@ fn conditions(server: &Surveyed) -> String {
 mod tests {
     use super::super::testing::survey;
     use super::*;
-    use crate::render::text;
+    use sobench_render::text;
 
     #[test]
     fn one_server_has_its_evidence_in_the_table() {

@@ -1,10 +1,10 @@
 //! A survey made by hand, for tests of what is made of one.
 
-use crate::backend::{ConstraintDialect, ServerKind};
-use crate::notice::Notice;
-use crate::preflight::ServerFacts;
-use crate::preflight::features::data::shipped;
-use crate::preflight::features::{FeatureVerdict, Found, Offending, Settings, Survey, Surveyed};
+use sobench_backend::{ConstraintDialect, ServerKind};
+use sobench_notices::notice::Notice;
+use sobench_preflight::ServerFacts;
+use sobench_preflight::features::data::shipped;
+use sobench_preflight::features::{FeatureVerdict, Found, Offending, Settings, Survey, Surveyed};
 
 /// Two servers and five features, in which everything happened.
 pub(super) fn survey() -> Survey {

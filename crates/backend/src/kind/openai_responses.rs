@@ -1,0 +1,278 @@
+//! The responses endpoint: `{model, input, max_output_tokens, ...}`, answered by typed events.
+//!
+//! Source: OpenAI's reference "Responses: streaming events" and vLLM's `responses/protocol.py`; read, not run. Text comes in
+//! `response.output_text.delta`, reasoning in `response.reasoning_text.delta` or, where only a summary is given away, in
+//! `response.reasoning_summary_text.delta`, arguments of a function in `response.function_call_arguments.delta`. The last event
+//! (`response.completed`, `response.incomplete`, `response.failed`) repeats the whole response with its status, which counts
+//! whatever the event is called: vLLM has no other event than the first, also for what is incomplete. `max_output_tokens` as the
+//! reason is written as `length`, by which everything downstream counts. OpenAI sends no `[DONE]`; where one comes, it ends the
+//! answer.
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::openai::COMPLETIONS;
+use super::{ConstraintDialect, Input, KindSpec, ServerKind};
+use crate::decode::Wire;
+use crate::shape::Shape;
+use crate::wire::{self, Delta, Text, TextIs, WireError};
+use crate::{RequestOptions, Unsendable, body};
+use sobench_core::answer::ToolCall;
+use sobench_core::case::Case;
+
+pub(super) const SPEC: KindSpec = KindSpec {
+    name: "openai-responses",
+    path: "/v1/responses",
+    path_words: &["responses"],
+    input: Input::Messages,
+    dialects: &[ConstraintDialect::StructuredOutputs, ConstraintDialect::TextFormat, ConstraintDialect::ToolCall],
+    auto_dialect: |_| ConstraintDialect::TextFormat,
+    // vLLM's endpoint learnt `structured_outputs` later than its others, and ignores it before; 0.32 was seen to read it.
+    treated_as: |owner, version| version.filter(|version| *version >= (0, 32)).map(|_| owner),
+    body: Shape {
+        prompt: "input",
+        length: "max_output_tokens",
+        asks_usage: false,
+        ignores_eos: false,
+        // What OpenAI has, and `top_k`, which vLLM adds; its other additions came later and are ignored before.
+        sampling: &["temperature", "top_p", "top_k"],
+        ..Shape::COMPLETIONS
+    },
+    logprobs: Some(|n| json!({"include": ["message.output_text.logprobs"], "top_logprobs": n})),
+    encode,
+    wire: Wire { body: read_body, ..Wire::sse(read_event) },
+    ..COMPLETIONS
+};
+
+/// Text parts of messages have another type here than in chat completions; other parts go as they are.
+fn encode(kind: ServerKind, case: &Case, options: &RequestOptions) -> Result<Bytes, Unsendable> {
+    let mut input = body::messages(kind, case)?;
+    for message in input.as_array_mut().into_iter().flatten() {
+        let part_type = if message["role"] == "assistant" { "output_text" } else { "input_text" };
+        let parts = message.get_mut("content").and_then(Value::as_array_mut);
+        for part in parts.into_iter().flatten().filter(|part| part["type"] == "text") {
+            part["type"] = Value::from(part_type);
+        }
+    }
+    let body = json!({"model": options.model_of(case), "input": input, "max_output_tokens": case.output_len});
+    body::finish(kind, body, case, options)
+}
+
+#[derive(Deserialize)]
+struct Event<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Option<Text<'a>>,
+    /// Text in the events that are read; an object in some that are not.
+    delta: Option<&'a RawValue>,
+    response: Option<Response<'a>>,
+    code: Option<&'a RawValue>,
+    error: Option<&'a RawValue>,
+    item: Option<Item<'a>>,
+    output_index: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Response<'a> {
+    #[serde(borrow)]
+    status: Option<Text<'a>>,
+    error: Option<&'a RawValue>,
+    incomplete_details: Option<Incomplete<'a>>,
+    output: Option<Vec<Item<'a>>>,
+    usage: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Incomplete<'a> {
+    #[serde(borrow)]
+    reason: Option<Text<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Item<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Option<Text<'a>>,
+    content: Option<Vec<Part<'a>>>,
+    call_id: Option<Text<'a>>,
+    name: Option<Text<'a>>,
+    arguments: Option<Text<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Part<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Option<Text<'a>>,
+    text: Option<Text<'a>>,
+    refusal: Option<Text<'a>>,
+}
+
+impl Item<'_> {
+    fn into_call(self, index: u64) -> ToolCall {
+        let text = |text: Option<Text<'_>>| text.map(|text| text.0.into_owned()).unwrap_or_default();
+        ToolCall { index, id: text(self.call_id), name: text(self.name), arguments: text(self.arguments) }
+    }
+}
+
+fn read_event(json: &str) -> serde_json::Result<Delta> {
+    let event: Event<'_> = serde_json::from_str(json)?;
+    let mut delta = Delta::default();
+    let text = |raw: Option<&RawValue>| raw.map(|raw| serde_json::from_str::<String>(raw.get())).transpose();
+    match event.kind.as_ref().map_or("", |kind| &kind.0) {
+        "response.output_text.delta" => delta.text = text(event.delta)?.unwrap_or_default(),
+        "response.refusal.delta" => delta.refusal = text(event.delta)?.unwrap_or_default(),
+        "response.function_call_arguments.delta" => {
+            let arguments = text(event.delta)?.unwrap_or_default();
+            delta.tool_calls.push(ToolCall {
+                index: wire::number(event.output_index).unwrap_or(0),
+                arguments,
+                ..ToolCall::default()
+            });
+        }
+        "response.reasoning_text.delta" | "response.reasoning_summary_text.delta" => {
+            delta.reasoning = text(event.delta)?.unwrap_or_default();
+        }
+        "response.output_item.added" => {
+            // The call's name is generated, but it is no text.
+            let call = event.item.filter(|item| item.kind.as_ref().is_some_and(|kind| kind.0 == "function_call"));
+            delta.is_content = call.is_some();
+            // Its arguments come in events of their own.
+            let call = call.map(|item| ToolCall {
+                arguments: String::new(),
+                ..item.into_call(wire::number(event.output_index).unwrap_or(0))
+            });
+            delta.tool_calls.extend(call);
+        }
+        "response.completed" | "response.incomplete" | "response.failed" => {
+            if let Some(response) = event.response {
+                add_response(&mut delta, response);
+            }
+            delta.reasoning.clear();
+            delta.text_is = TextIs::Repeated;
+            delta.is_last = true;
+        }
+        "error" => delta.error = Some(WireError { status: wire::status_of(event.code, event.code) }),
+        _ => {}
+    }
+    if let Some(error) = event.error {
+        delta.error = Some(WireError { status: error_status(error) });
+    }
+    delta.is_content |= delta.has_text() || !delta.reasoning.is_empty();
+    Ok(delta)
+}
+
+fn read_body(json: &str) -> serde_json::Result<Delta> {
+    let mut delta = Delta::default();
+    add_response(&mut delta, serde_json::from_str(json)?);
+    delta.is_content = delta.has_text() || !delta.reasoning.is_empty();
+    Ok(delta)
+}
+
+fn add_response(delta: &mut Delta, response: Response<'_>) {
+    delta.is_answer = response.output.is_some();
+    delta.error = response.error.map(|error| WireError { status: error_status(error) });
+    let status = response.status.map_or_else(String::new, |status| status.0.into_owned());
+    let mut is_call = false;
+    for (place, mut item) in response.output.into_iter().flatten().enumerate() {
+        let is_reasoning = item.kind.as_ref().is_some_and(|kind| kind.0 == "reasoning");
+        let parts = item.content.take();
+        if item.arguments.is_some() {
+            is_call = true;
+            delta.tool_calls.push(item.into_call(place as u64));
+        }
+        for part in parts.into_iter().flatten() {
+            let is_reasoning = is_reasoning || part.kind.is_some_and(|kind| kind.0 == "reasoning_text");
+            wire::add(if is_reasoning { &mut delta.reasoning } else { &mut delta.text }, part.text);
+            wire::add(&mut delta.refusal, part.refusal);
+        }
+    }
+    delta.finish_reason = match status.as_str() {
+        "completed" if is_call => Some("tool_calls".to_owned()),
+        "completed" => Some("stop".to_owned()),
+        "incomplete" => match response.incomplete_details.and_then(|details| details.reason) {
+            Some(reason) if reason.0 == "max_output_tokens" => Some("length".to_owned()),
+            Some(reason) => Some(reason.0.into_owned()),
+            None => Some(status),
+        },
+        "failed" | "cancelled" => {
+            delta.error.get_or_insert(WireError { status: None });
+            Some(status)
+        }
+        _ => None,
+    };
+    delta.usage = response.usage.and_then(wire::stated);
+}
+
+/// A failed response names its cause in `code`, where chat completions have a `type`.
+fn error_status(error: &RawValue) -> Option<u16> {
+    #[derive(Deserialize)]
+    struct Code<'a> {
+        #[serde(borrow)]
+        code: Option<&'a RawValue>,
+    }
+    let code = serde_json::from_str::<Code<'_>>(error.get()).ok().and_then(|error| error.code);
+    wire::nested_status(error).or_else(|| wire::status_of(code, code))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_bodies_keep_reasoning_apart() {
+        let delta = read_body(
+            r#"{"status":"completed","error":null,"output":[
+                {"type":"reasoning","content":[{"type":"reasoning_text","text":"Hm"}]},
+                {"type":"message","content":[{"type":"output_text","text":"{}"}]}],
+                "usage":{"input_tokens":3,"output_tokens":4}}"#,
+        )
+        .unwrap();
+        assert_eq!((&*delta.reasoning, &*delta.text), ("Hm", "{}"));
+        assert_eq!(delta.finish_reason.as_deref(), Some("stop"));
+        assert!(delta.is_answer && delta.error.is_none());
+    }
+
+    #[test]
+    fn statuses_become_finish_reasons() {
+        for (members, reason) in [
+            (r#""status":"completed","output":[]"#, Some("stop")),
+            (r#""status":"completed","output":[{"type":"function_call","arguments":"{}"}]"#, Some("tool_calls")),
+            (r#""status":"incomplete","incomplete_details":{"reason":"max_output_tokens"}"#, Some("length")),
+            (r#""status":"incomplete","incomplete_details":{"reason":"content_filter"}"#, Some("content_filter")),
+            (r#""status":"in_progress""#, None),
+        ] {
+            let delta = read_event(&format!(r#"{{"type":"response.completed","response":{{{members}}}}}"#)).unwrap();
+            assert_eq!(delta.finish_reason.as_deref(), reason, "{members}");
+        }
+    }
+
+    #[test]
+    fn errors_in_every_shape() {
+        for (json, status) in [
+            (r#"{"type":"error","code":"server_error","message":"no","param":null}"#, Some(500)),
+            (r#"{"type":"error","code":"rate_limit_exceeded","message":"slow"}"#, Some(429)),
+            (r#"{"type":"error","code":null,"message":"no"}"#, None),
+            (r#"{"error":{"message":"bad","type":"BadRequestError","code":400}}"#, Some(400)),
+            (r#"{"type":"error","error":{"type":"invalid_request_error","message":"no"}}"#, Some(400)),
+            (
+                r#"{"type":"response.failed","response":{"status":"failed","error":{"code":"invalid_prompt","message":"no"}}}"#,
+                Some(400),
+            ),
+            (r#"{"type":"response.failed","response":{"status":"failed","error":null}}"#, None),
+        ] {
+            assert_eq!(read_event(json).unwrap().error, Some(WireError { status }), "{json}");
+        }
+    }
+
+    #[test]
+    fn unread_events_are_passed_over() {
+        for json in [
+            r#"{"type":"response.created","response":{"status":"in_progress","output":[]},"sequence_number":0}"#,
+            r#"{"type":"response.output_text.done","text":"ab"}"#,
+            r#"{"type":"response.future","delta":{"x":1}}"#,
+            r#"{"type":"response.output_item.added","item":{"type":"message","content":[]}}"#,
+        ] {
+            assert_eq!(read_event(json).unwrap(), Delta::default(), "{json}");
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! A TCP connection that says when its bytes arrived. Knows no HTTP.
+//!
+//! An instant that is taken when a task gets its turn tells of the client, too: with a thousand streams on one thread the last
+//! one waits for all others. So, on Linux, the kernel is asked for the instant at which it took the packet in (`SO_TIMESTAMPNS`,
+//! see "timestamping" in the kernel's networking documentation), which comes beside the bytes. Where several packets lie ready,
+//! the kernel merges them and gives the instant of the last one. Elsewhere, and where a socket cannot do this, it is the instant
+//! right after the read. The stamps are by the wall clock, which may be set at any time: those that cannot be true do not count
+//! (see [`crate::clock::LastRead`]).
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+#[cfg(target_os = "linux")]
+use self::kernel::Stamps;
+#[cfg(not(target_os = "linux"))]
+use self::user::Stamps;
+
+/// When the bytes of the latest read arrived, in nanoseconds of [`crate::clock::process_ns`]; shared by a socket and who
+/// waits for it.
+#[derive(Clone, Debug, Default)]
+pub struct Arrival(Arc<AtomicU64>);
+
+impl Arrival {
+    pub fn at_ns(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A connected socket.
+#[derive(Debug)]
+pub struct Socket {
+    tcp: TcpStream,
+    arrival: Arrival,
+    stamps: Stamps,
+}
+
+impl Socket {
+    pub fn new(tcp: TcpStream) -> io::Result<Self> {
+        tcp.set_nodelay(true)?;
+        let stamps = Stamps::switch_on(&tcp);
+        Ok(Self { tcp, arrival: Arrival::default(), stamps })
+    }
+
+    pub fn arrival(&self) -> Arrival {
+        self.arrival.clone()
+    }
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let before = buffer.filled().len();
+        let arrived = this.stamps.poll_read(&mut this.tcp, cx, buffer);
+        arrived.map_ok(|at_ns| {
+            // The end is no arrival.
+            if buffer.filled().len() > before {
+                this.arrival.0.store(at_ns, Ordering::Relaxed);
+            }
+        })
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().tcp).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(self: Pin<&mut Self>, cx: &mut Context<'_>, parts: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().tcp).poll_write_vectored(cx, parts)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().tcp).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().tcp).poll_shutdown(cx)
+    }
+}
+
+#[cfg(target_os = "linux")]
+mod kernel {
+    use std::io::{self, IoSliceMut};
+    use std::os::fd::AsRawFd;
+    use std::task::{Context, Poll, ready};
+    use std::time::Duration;
+
+    use nix::cmsg_space;
+    use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, setsockopt, sockopt};
+    use nix::sys::time::TimeSpec;
+    use tokio::io::{Interest, ReadBuf};
+    use tokio::net::TcpStream;
+
+    use crate::clock::LastRead;
+
+    /// Reads with the kernel's stamps.
+    #[derive(Debug)]
+    pub(super) struct Stamps {
+        /// Room for one stamp.
+        room: Vec<u8>,
+        last: LastRead,
+    }
+
+    impl Stamps {
+        pub(super) fn switch_on(tcp: &TcpStream) -> Self {
+            // Where it fails no stamps come, and instants are those of the reads.
+            let _ = setsockopt(tcp, sockopt::ReceiveTimestampns, &true);
+            Self { room: cmsg_space!(TimeSpec), last: LastRead::opening() }
+        }
+
+        /// Reads once; the result says when the last of the bytes arrived.
+        pub(super) fn poll_read(
+            &mut self,
+            tcp: &mut TcpStream,
+            cx: &mut Context<'_>,
+            buffer: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<u64>> {
+            loop {
+                ready!(tcp.poll_read_ready(cx))?;
+                let room = buffer.initialize_unfilled();
+                let size = room.len();
+                let mut received = None;
+                let tried = tcp.try_io(Interest::READABLE, || {
+                    let (read, at_ns) = self.receive(tcp, room)?;
+                    received = Some((read, at_ns));
+                    // A read that left room has emptied the socket. Saying so here saves the system call that would find nothing.
+                    if 0 < read && read < size { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
+                });
+                if let Some((read, at_ns)) = received {
+                    buffer.advance(read);
+                    return Poll::Ready(Ok(at_ns));
+                }
+                match tried {
+                    Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+                    Err(error) => return Poll::Ready(Err(error)),
+                    Ok(()) => return Poll::Ready(Err(io::Error::other("a read without a result"))),
+                }
+            }
+        }
+
+        fn receive(&mut self, tcp: &TcpStream, buffer: &mut [u8]) -> io::Result<(usize, u64)> {
+            let mut parts = [IoSliceMut::new(buffer)];
+            let message = recvmsg::<()>(tcp.as_raw_fd(), &mut parts, Some(&mut self.room), MsgFlags::empty())?;
+            let stamp = message.cmsgs().ok().and_then(|mut all| {
+                all.find_map(|one| match one {
+                    ControlMessageOwned::ScmTimestampns(at) => Some(Duration::from(at)),
+                    _ => None,
+                })
+            });
+            Ok((message.bytes, self.last.arrived_ns(stamp)))
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod user {
+    use std::io;
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+
+    use tokio::io::{AsyncRead as _, ReadBuf};
+    use tokio::net::TcpStream;
+
+    use crate::clock;
+
+    /// Reads without stamps.
+    #[derive(Debug)]
+    pub(super) struct Stamps;
+
+    impl Stamps {
+        pub(super) fn switch_on(_tcp: &TcpStream) -> Self {
+            Self
+        }
+
+        pub(super) fn poll_read(
+            &mut self,
+            tcp: &mut TcpStream,
+            cx: &mut Context<'_>,
+            buffer: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<u64>> {
+            Pin::new(tcp).poll_read(cx, buffer).map_ok(|()| clock::process_ns())
+        }
+    }
+}

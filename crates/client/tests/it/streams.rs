@@ -1,0 +1,77 @@
+//! The wire, end to end: every recorded shape of answer, however it is cut, and every way in which an exchange can fail. Knows no
+//! verdicts. A scripted server on a free port stands in for real ones.
+
+mod broken;
+mod faults;
+mod fixtures;
+mod limits;
+mod probes;
+mod runs;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sobench_backend::{Adapter, ConstraintDialect, Input, RequestOptions, Sampling, ServerKind, adapter};
+use sobench_client::{Client, DriverOptions, Endpoint, send_one};
+use sobench_core::case::{Case, Prompt};
+use sobench_core::observation::Observation;
+use sobench_core::sound::Clip;
+use sobench_shutdown::Shutdown;
+
+fn case(id: &str) -> Case {
+    Case::new(id, Prompt::Text("Say it".into()), None, 16)
+}
+
+fn request(stream: bool) -> RequestOptions {
+    RequestOptions {
+        model: "m".to_owned(),
+        stream,
+        sampling: Sampling::default(),
+        ignore_eos: false,
+        dialect: ConstraintDialect::StructuredOutputs,
+        guided_decoding_backend: None,
+        extra_body: None,
+    }
+}
+
+fn options(base_url: &str, kind: ServerKind) -> DriverOptions {
+    let endpoint = Endpoint {
+        base_url: base_url.to_owned(),
+        path: kind.default_path().to_owned(),
+        headers: vec![],
+        api_key: None,
+        insecure: false,
+    };
+    DriverOptions::plain(endpoint)
+}
+
+fn shared(kind: ServerKind) -> Arc<dyn Adapter> {
+    adapter(kind).into()
+}
+
+/// Sends one request and returns what was seen of it.
+async fn observe(options: DriverOptions, kind: ServerKind, stream: bool) -> Observation {
+    let client = Client::new(options).unwrap();
+    let mut case = case("t-0");
+    if kind.input() == Input::Audio {
+        case.prompt = Prompt::Audio(Arc::new(Clip::new("a.wav", "sound")));
+    }
+    send_one(&client, shared(kind), &request(stream), &case, "trial", &Shutdown::new()).await.unwrap()
+}
+
+/// Instants must come in the order of what happened, whatever happened.
+#[track_caller]
+fn check_order(observation: &Observation) {
+    let timing = &observation.timing;
+    let sent = timing.sent_ns.into_iter();
+    let instants: Vec<u64> = sent.chain(timing.headers_ns).chain(timing.chunks_ns.iter().copied()).chain(timing.end_ns).collect();
+    assert!(instants.is_sorted(), "{timing:?}");
+    assert!(instants.first().is_none_or(|sent| timing.due_ns <= *sent), "{timing:?}");
+    assert_eq!(timing.sent_ns.is_some(), timing.end_ns.is_some());
+}
+
+/// A limit that a test waits for: long enough that what comes before it comes on a busy machine, too.
+const SHORT: Duration = Duration::from_secs(2);
+
+/// Long enough that it never runs out in a test that passes.
+const FOREVER: Duration = Duration::from_secs(600);

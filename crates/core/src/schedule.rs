@@ -1,0 +1,246 @@
+//! When each request is due, and when sending ends. Pure: a seed, a rate and a shape in, instants out; no clock, no waiting.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::json_numbers::{number_or_inf, seconds};
+use crate::shard::Shard;
+use sobench_pycompat::random::NumpyRandom;
+
+/// Requests per second asked for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Rate {
+    /// All requests are due at once; the concurrency cap alone paces them.
+    Infinite,
+    /// A positive, finite number of requests per second.
+    PerSecond(f64),
+}
+
+impl Rate {
+    /// The rate as a number, infinity included.
+    pub fn per_second(self) -> f64 {
+        match self {
+            Self::Infinite => f64::INFINITY,
+            Self::PerSecond(rate) => rate,
+        }
+    }
+}
+
+/// As vLLM writes it: a number, or the string `inf`.
+impl Serialize for Rate {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        number_or_inf::serialize(&self.per_second(), serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Rate {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let rate = number_or_inf::deserialize(deserializer)?;
+        Ok(if rate.is_infinite() { Self::Infinite } else { Self::PerSecond(rate) })
+    }
+}
+
+/// How fast requests are due.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Pace {
+    /// One rate from the first request to the last.
+    Steady(Rate),
+    /// A rate that rises with every request.
+    Ramp(Ramp),
+}
+
+/// A rate that rises from the first request to the last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ramp {
+    pub strategy: RampStrategy,
+    /// Requests per second at the first request; at least 1.
+    pub start_rps: u32,
+    /// Requests per second at the last one; not below the first's.
+    pub end_rps: u32,
+}
+
+/// How a ramp rises over the requests' numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RampStrategy {
+    /// By the same number of requests per second each time.
+    Linear,
+    /// By the same factor each time.
+    Exponential,
+}
+
+/// A whole number of requests per second that a ramp has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RateStep {
+    pub rps: u32,
+    /// From the begin of the run.
+    pub at: Duration,
+}
+
+/// What the driver goes by.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Schedule {
+    /// When each case is due, from the begin; never falling.
+    pub due: Vec<Duration>,
+    pub until: Until,
+    /// Which of the cases are sent, each when the whole has it due. Never a part of cases that go round.
+    pub part: Shard,
+}
+
+/// When sending ends. Requests under way may always end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Until {
+    /// When every case has been sent.
+    LastCase,
+    /// When every case has been sent, or at this time after the begin, whichever is first. A case that is due by then and still
+    /// waits for a free slot counts as cancelled. Those due at the very begin are due whenever a slot is free: what is left of
+    /// them was never asked for.
+    Time(#[serde(with = "seconds")] Duration),
+    /// At this time after the begin; the cases go round until then, each due as soon as a slot is free.
+    Cycling(#[serde(with = "seconds")] Duration),
+}
+
+impl RampStrategy {
+    /// The name in flags and files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Linear => "linear",
+            Self::Exponential => "exponential",
+        }
+    }
+}
+
+impl Schedule {
+    /// Every case, when it is due.
+    pub fn of(due: Vec<Duration>) -> Self {
+        Self { due, until: Until::LastCase, part: Shard::WHOLE }
+    }
+}
+
+impl Until {
+    /// The end by time, where there is one.
+    pub fn time(self) -> Option<Duration> {
+        match self {
+            Self::LastCase => None,
+            Self::Time(at) | Self::Cycling(at) => Some(at),
+        }
+    }
+
+    /// Whether a case that was not sent by the end is missing from the run.
+    pub fn owes(self, due: Duration) -> bool {
+        match self {
+            Self::LastCase => true,
+            Self::Time(at) => !due.is_zero() && due <= at,
+            Self::Cycling(_) => false,
+        }
+    }
+}
+
+impl Pace {
+    /// How many requests are due within `duration`; `None` where all are due at once, however many.
+    pub fn requests_within(self, duration: Duration) -> Option<f64> {
+        let mean_gap_s = match self {
+            Self::Steady(Rate::Infinite) => return None,
+            Self::Steady(Rate::PerSecond(rate)) => rate.recip(),
+            Self::Ramp(ramp) => ramp.mean_gap_s(),
+        };
+        // What is short of a whole number by rounding alone counts as that number.
+        Some((duration.as_secs_f64() / mean_gap_s + 1e-9).floor())
+    }
+
+    /// The ramp, where the rate rises.
+    pub fn ramp(self) -> Option<Ramp> {
+        match self {
+            Self::Steady(_) => None,
+            Self::Ramp(ramp) => Some(ramp),
+        }
+    }
+
+    /// What vLLM writes under `request_rate`: infinity where a ramp takes the rate's place.
+    pub fn steady_rate(self) -> Rate {
+        match self {
+            Self::Steady(rate) => rate,
+            Self::Ramp(_) => Rate::Infinite,
+        }
+    }
+
+    /// Requests per second when request `index` of `requests` is due.
+    pub fn rate_at(self, index: usize, requests: usize) -> f64 {
+        match self {
+            Self::Steady(rate) => rate.per_second(),
+            Self::Ramp(ramp) => ramp.rate_at(index, requests),
+        }
+    }
+}
+
+impl Ramp {
+    /// Requests per second when request `index` of `requests` is due, as `_get_current_request_rate` of `vllm bench serve` has it.
+    pub fn rate_at(self, index: usize, requests: usize) -> f64 {
+        let progress = index as f64 / requests.saturating_sub(1).max(1) as f64;
+        let (start, end) = (f64::from(self.start_rps), f64::from(self.end_rps));
+        match self.strategy {
+            RampStrategy::Linear => start + (end - start) * progress,
+            RampStrategy::Exponential => start * (end / start).powf(progress),
+        }
+    }
+
+    /// The whole numbers of requests per second that the ramp comes to, and when: the start at the begin, each later one when the
+    /// first request of its rate is due. `due` are the first of `requests` due times. These are vLLM's `rps_change_events`.
+    pub fn steps(self, requests: usize, due: &[Duration]) -> Vec<RateStep> {
+        let mut reached = self.start_rps;
+        let mut steps = vec![RateStep { rps: reached, at: Duration::ZERO }];
+        for (index, &at) in due.iter().enumerate() {
+            let rps = self.rate_at(index, requests) as u32;
+            steps.extend((reached + 1..=rps).map(|rps| RateStep { rps, at }));
+            reached = reached.max(rps);
+        }
+        steps
+    }
+
+    /// The mean of the expected gaps, of 1 / rate over a ramp of many requests.
+    fn mean_gap_s(self) -> f64 {
+        let (start, end) = (f64::from(self.start_rps), f64::from(self.end_rps));
+        match self.strategy {
+            _ if self.start_rps == self.end_rps => start.recip(),
+            RampStrategy::Linear => (end / start).ln() / (end - start),
+            RampStrategy::Exponential => (start.recip() - end.recip()) / (end / start).ln(),
+        }
+    }
+}
+
+/// Due times of `requests` requests, counted from the begin of the run, in order.
+///
+/// As in `vllm bench serve`: every gap (the one before the first request too) is drawn from a gamma distribution of shape
+/// `burstiness` and mean 1 / rate, from NumPy's legacy generator under the same seed; infinite burstiness spaces evenly. At a
+/// steady rate the sums are rescaled so that the last request is due at requests / rate, which makes the asked rate the offered
+/// one; those of a ramp stay as they were drawn.
+pub fn due_times(requests: usize, pace: Pace, burstiness: f64, seed: u64) -> Vec<Duration> {
+    if pace == Pace::Steady(Rate::Infinite) {
+        return vec![Duration::ZERO; requests];
+    }
+    let mut random = NumpyRandom::new(legacy_seed(seed));
+    let mut due_s = 0.0;
+    let sums: Vec<f64> = (0..requests)
+        .map(|index| {
+            let rate = pace.rate_at(index, requests);
+            due_s += if burstiness.is_infinite() { 1.0 / rate } else { random.gamma(burstiness, 1.0 / (rate * burstiness)) };
+            due_s
+        })
+        .collect();
+    let scale = match pace {
+        Pace::Steady(rate) if due_s > 0.0 => requests as f64 / rate.per_second() / due_s,
+        _ => 1.0,
+    };
+    sums.into_iter().map(|sum_s| Duration::from_secs_f64(sum_s * scale)).collect()
+}
+
+/// NumPy's legacy seeding takes 32 bits; longer seeds keep their low half.
+fn legacy_seed(seed: u64) -> u32 {
+    (seed & u64::from(u32::MAX)) as u32
+}
+
+#[cfg(test)]
+mod tests;

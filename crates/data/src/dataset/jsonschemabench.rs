@@ -1,0 +1,179 @@
+//! The dataset `jsonschemabench`: `epfl-dlab/JSONSchemaBench`, or files of its layout.
+//!
+//! Columns `json_schema` (the text of a schema) and `unique_id`. The prompt is made by us: the corpus has none. Each row's tag is its
+//! configuration. A schema that stands in two configurations, by its id, is taken once.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use clap::Args;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::file::check_rows;
+use super::flags::{HubLengthFlags, OrderFlags, PartFlags, PathFlags, ShortfallFlags};
+use super::json::parse_schema;
+use super::registry::{Constrained, DOCUMENT_OUTPUT_LEN, Inputs, Kind, Spec};
+use super::table::{self, Wanted};
+use super::{DatasetArgs, DatasetPlan, Order, Row, Rows, RowsKind, Shortfall, document};
+use sobench_core::constraint::Constraint;
+use sobench_core::error::{Error, Result};
+use sobench_core::input::json::Repeated;
+use sobench_notices::notice::DatasetNotice;
+
+const REPOSITORY: &str = "epfl-dlab/JSONSchemaBench";
+const SCHEMA: &str = "json_schema";
+const ID: &str = "unique_id";
+
+/// The options of `jsonschemabench`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct JsonschemabenchPlan {
+    /// A local path, or a repository of the Hub, `owner/name`.
+    pub dataset_path: Option<String>,
+    /// A configuration of the repository; `None` takes all.
+    pub subset: Option<String>,
+    /// `None` is `train`.
+    pub split: Option<String>,
+    pub order: Order,
+    pub shortfall: Shortfall,
+}
+
+impl Kind for JsonschemabenchPlan {
+    const SPEC: Spec = Spec {
+        flags: &[
+            PathFlags::augment_args,
+            OrderFlags::augment_args,
+            ShortfallFlags::augment_args,
+            PartFlags::augment_args,
+            HubLengthFlags::augment_args,
+        ],
+        output_len: DOCUMENT_OUTPUT_LEN,
+        own_output_len: |flags| flags.rows.hf.length.output_len(),
+        ..Spec::new("jsonschemabench", Constrained::ByTheRow)
+    };
+
+    fn new(flags: &DatasetArgs) -> Result<Self> {
+        let PartFlags { hf_subset, hf_split } = flags.rows.hf.part.clone();
+        Ok(Self {
+            dataset_path: flags.path.path(),
+            subset: hf_subset,
+            split: hf_split,
+            order: flags.rows.order.order(),
+            shortfall: flags.rows.shortfall.shortfall(),
+        })
+    }
+
+    /// All rows of the split, of one configuration or of all.
+    fn rows(&self, plan: &DatasetPlan, inputs: &Inputs<'_>) -> Result<Rows> {
+        let wanted = Wanted { subset: self.subset.clone(), split: self.split.clone(), takes_all: true };
+        let found = table::find(self.dataset_path.as_deref().unwrap_or(REPOSITORY), &wanted, inputs.hub)?;
+        let (mut rows, mut unreadable, mut known) = (Vec::new(), Vec::new(), HashSet::new());
+        let mut repeated = Repeated::default();
+        for (name, file) in &found.files {
+            let columns = table::columns(file)?;
+            if !columns.iter().any(|column| column == SCHEMA) {
+                return Err(Error::usage(format!("no column {SCHEMA} in {}: {}", file.display(), columns.join(", ")))
+                    .hint("give files of JSONSchemaBench's layout; --dataset custom takes self ones"));
+            }
+            let folder = table::subset_of(name);
+            let folder = folder.rsplit('/').next().unwrap_or(folder);
+            let subset = self.subset.clone().or_else(|| (!folder.is_empty() && name != &found.source).then(|| folder.to_owned()));
+            for (place, members) in table::read(file, &[SCHEMA, ID], &mut repeated)? {
+                let id = members.get(ID).and_then(Value::as_str);
+                if id.is_some_and(|id| !known.insert(id.to_owned())) {
+                    continue;
+                }
+                match row(&members, &place) {
+                    Ok(row) => rows.push(Row { tags: subset.iter().cloned().collect(), ..row }),
+                    Err(words) => unreadable.push(format!("{place}: {words}")),
+                }
+            }
+        }
+        check_rows(rows.len(), &found.source)?;
+        self.order.apply(plan.seed, &mut rows);
+        let notices = found
+            .notices
+            .into_iter()
+            .chain(document::unreadable(&unreadable))
+            .chain(DatasetNotice::repeated_members(repeated))
+            .collect();
+        Ok(Rows { rows, kind: RowsKind::Sampled(self.shortfall), source: found.source, converted_from: None, notices })
+    }
+
+    fn path(&self) -> Option<&str> {
+        self.dataset_path.as_deref()
+    }
+}
+
+fn row(members: &Map<String, Value>, place: &str) -> std::result::Result<Row, String> {
+    let schema = match members.get(SCHEMA) {
+        Some(Value::String(text)) => parse_schema(text),
+        Some(schema @ Value::Object(_)) => Ok(schema.clone()),
+        _ => Err("no text".to_owned()),
+    };
+    let schema = schema.map_err(|words| format!("{SCHEMA}: {words}"))?;
+    let name = match members.get(ID).and_then(Value::as_str) {
+        Some(id) => format!("{place} ({id})"),
+        None => place.to_owned(),
+    };
+    Ok(Row { name, ..Row::new(&document::prompt(&schema), Constraint::JsonSchema(Arc::new(schema))) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dataset::tests::{plan, rows, tokenizer};
+    use crate::dataset::{DatasetName, Source};
+    use sobench_core::case::Prompt;
+
+    const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/datasets");
+
+    fn of(path: &str, subset: Option<&str>) -> DatasetPlan {
+        let source = Source::Jsonschemabench(JsonschemabenchPlan {
+            dataset_path: Some(format!("{FIXTURES}/{path}")),
+            subset: subset.map(str::to_owned),
+            order: Order::AsStored,
+            ..JsonschemabenchPlan::default()
+        });
+        DatasetPlan { source, ..plan(DatasetName::Jsonschemabench) }
+    }
+
+    fn read(plan: &DatasetPlan) -> Result<Rows> {
+        rows(plan, &tokenizer())
+    }
+
+    #[test]
+    fn every_configuration_is_taken_or_the_one_that_is_named() {
+        let all = read(&of("jsonschemabench", None)).unwrap();
+        let tags: Vec<&str> = all.rows.iter().map(|row| row.tags[0].as_str()).collect();
+        assert_eq!(tags, ["Github_easy", "Github_easy", "Kubernetes"]);
+        assert!(
+            all.notices[0].to_string().starts_with("1 rows are left out that cannot be read; the first: "),
+            "{:?}",
+            all.notices
+        );
+        assert!(all.notices[0].to_string().contains("Kubernetes/train-00000-of-00001.parquet, row index 1: json_schema: EOF"));
+        assert!(all.rows[1].name.ends_with("row index 1 (Github_easy---1)"), "{}", all.rows[1].name);
+        let Prompt::Text(prompt) = &all.rows[1].prompt else { panic!("a text was expected") };
+        assert!(prompt.ends_with("{\"type\": \"boolean\"}"), "{prompt}");
+        let schema = serde_json::json!({"type": "boolean"});
+        assert_eq!(all.rows[1].constraint.as_deref(), Some(&Constraint::JsonSchema(schema.into())));
+
+        let one = read(&of("jsonschemabench", Some("Github_easy"))).unwrap();
+        assert_eq!((one.rows.len(), one.notices.len()), (2, 0));
+        let file = read(&of("jsonschemabench/Kubernetes/train-00000-of-00001.parquet", None)).unwrap();
+        assert_eq!((file.rows.len(), file.rows[0].tags.len()), (1, 0));
+    }
+
+    #[test]
+    fn other_layouts_are_refused() {
+        for (plan, words) in [
+            (of("jsonschemabench", Some("Nowhere")), "no file of the split train of Nowhere"),
+            (of("custom.jsonl", None), "no column json_schema in"),
+        ] {
+            let error = read(&plan).unwrap_err();
+            assert!(error.what.contains(words), "{error}");
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! The dataset `maskbench`: the schemas of MaskBench (guidance-ai/jsonschemabench, `maskbench/data`), from its test files.
+//!
+//! `{"description": text, "meta": {"features": [text]}, "schema": any, "tests": [{"valid": bool, "data": any}]}`, a file each or a line
+//! each. Features are the tags; the first valid document is the reference answer. `sobench mask` measures engines on the same files.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::Args;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::file::{check_rows, read_document, read_lines, required};
+use super::flags::{HubLengthFlags, OrderFlags, PathFlags, ShortfallFlags};
+use super::registry::{Constrained, DOCUMENT_OUTPUT_LEN, Inputs, Kind, Spec};
+use super::{DatasetArgs, DatasetPlan, Order, Row, Rows, RowsKind, Shortfall, document};
+use sobench_core::constraint::Constraint;
+use sobench_core::error::{Error, Result};
+use sobench_core::input::json::{self, Repeated};
+use sobench_core::input::list;
+use sobench_notices::notice::DatasetNotice;
+
+#[derive(Deserialize)]
+struct Entry {
+    #[serde(default)]
+    meta: Meta,
+    schema: Value,
+    #[serde(default)]
+    tests: Vec<Test>,
+}
+
+#[derive(Default, Deserialize)]
+struct Meta {
+    #[serde(default)]
+    features: Option<Vec<String>>,
+}
+
+#[derive(Deserialize)]
+struct Test {
+    valid: bool,
+    data: Value,
+}
+
+/// The options of `maskbench`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MaskbenchPlan {
+    pub dataset_path: Option<String>,
+    pub order: Order,
+    pub shortfall: Shortfall,
+}
+
+impl Kind for MaskbenchPlan {
+    const SPEC: Spec = Spec {
+        flags: &[PathFlags::augment_args, OrderFlags::augment_args, ShortfallFlags::augment_args, HubLengthFlags::augment_args],
+        output_len: DOCUMENT_OUTPUT_LEN,
+        own_output_len: |flags| flags.rows.hf.length.output_len(),
+        ..Spec::new("maskbench", Constrained::ByTheRow)
+    };
+
+    fn new(flags: &DatasetArgs) -> Result<Self> {
+        Ok(Self { dataset_path: flags.path.path(), order: flags.rows.order.order(), shortfall: flags.rows.shortfall.shortfall() })
+    }
+
+    /// A row a schema.
+    fn rows(&self, plan: &DatasetPlan, _inputs: &Inputs<'_>) -> Result<Rows> {
+        let hint =
+            "give --dataset-path the folder maskbench/data of guidance-ai/jsonschemabench, one of its files, or a JSONL file";
+        let path = required(self.dataset_path.as_deref(), MaskbenchPlan::SPEC.name, hint)?;
+        let (mut rows, mut unreadable, mut repeated) = (Vec::new(), Vec::new(), Repeated::default());
+        let mut take = |text: &str, place: String| match json::object_from_text::<Entry>(text) {
+            Ok(entry) => {
+                repeated.look(text, |_| place.clone());
+                rows.push(row(entry, place));
+            }
+            Err(error) => unreadable.push(format!("{place}: {error}")),
+        };
+        for (name, file) in files(path)? {
+            if file.extension().is_some_and(|ending| ending == "jsonl") {
+                for line in read_lines(&file)? {
+                    let (number, line) = line?;
+                    take(&line, format!("{name}, line {number}"));
+                }
+            } else {
+                take(&read_document(&file)?, name);
+            }
+        }
+        if let (true, Some(first)) = (rows.is_empty(), unreadable.first()) {
+            return Err(Error::usage(format!("no file of MaskBench's layout; the first, {first}"))
+                .hint("a file, or a line of a .jsonl file, is an object with \"schema\" and \"tests\""));
+        }
+        check_rows(rows.len(), path)?;
+        self.order.apply(plan.seed, &mut rows);
+        let notices = document::unreadable(&unreadable).into_iter().chain(DatasetNotice::repeated_members(repeated)).collect();
+        Ok(Rows { rows, kind: RowsKind::Sampled(self.shortfall), source: path.to_owned(), converted_from: None, notices })
+    }
+
+    fn path(&self) -> Option<&str> {
+        self.dataset_path.as_deref()
+    }
+}
+
+/// The files below a folder, by name, or the one that is named.
+fn files(path: &str) -> Result<Vec<(String, PathBuf)>> {
+    let folder = Path::new(path);
+    if !folder.is_dir() {
+        return Ok(vec![(path.to_owned(), folder.to_path_buf())]);
+    }
+    let is_one = |name: &String| name.ends_with(".json") || name.ends_with(".jsonl");
+    Ok(list(folder)?.into_iter().filter(is_one).map(|name| (name.clone(), folder.join(name))).collect())
+}
+
+fn row(entry: Entry, name: String) -> Row {
+    let completion = entry.tests.iter().find(|test| test.valid).map(|test| test.data.to_string());
+    let prompt = document::prompt(&entry.schema);
+    let row = Row::new(&prompt, Constraint::JsonSchema(Arc::new(entry.schema)));
+    Row { completion, tags: entry.meta.features.unwrap_or_default(), name, ..row }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dataset::tests::{plan, rows};
+    use crate::dataset::{DatasetName, Source};
+    use crate::tokenizer::Tokenizer;
+
+    const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/datasets");
+
+    fn read_as(own: MaskbenchPlan) -> Result<Rows> {
+        rows(&DatasetPlan { source: Source::Maskbench(own), ..plan(DatasetName::Maskbench) }, &Tokenizer::embedded())
+    }
+
+    fn read(path: &str) -> Result<Rows> {
+        let own = MaskbenchPlan {
+            dataset_path: Some(format!("{FIXTURES}/{path}")),
+            order: Order::AsStored,
+            ..MaskbenchPlan::default()
+        };
+        read_as(own)
+    }
+
+    #[test]
+    fn files_and_lines_are_schemas_with_tags_and_a_valid_document() {
+        let found = read("maskbench").unwrap();
+        let seen: Vec<(&str, Vec<&str>, Option<&str>)> = found
+            .rows
+            .iter()
+            .map(|row| (row.name.as_str(), row.tags.iter().map(String::as_str).collect(), row.completion.as_deref()))
+            .collect();
+        let expected = [
+            ("more.jsonl, line 1", vec!["enum"], None),
+            ("more.jsonl, line 2", vec![], None),
+            ("port.json", vec!["type", "maximum"], Some("80")),
+        ];
+        assert_eq!(seen, expected);
+        assert_eq!(read("maskbench/port.json").unwrap().rows.len(), 1);
+    }
+
+    #[test]
+    fn other_files_are_told() {
+        let mixed = read("bfcl").unwrap_err();
+        assert!(mixed.what.starts_with("no file of MaskBench's layout; the first, BFCL_v3_parallel.json: "), "{mixed}");
+        assert!(read("none").unwrap_err().what.starts_with("cannot read"));
+        assert!(read_as(MaskbenchPlan::default()).is_err());
+    }
+}

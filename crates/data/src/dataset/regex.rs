@@ -1,0 +1,52 @@
+//! The dataset `regex`: an e-mail address.
+
+use clap::Args;
+use serde::{Deserialize, Serialize};
+
+use super::registry::{Constrained, Inputs, Kind, Spec};
+use super::{DatasetArgs, DatasetPlan, Row, Rows, SHIPPED};
+use sobench_core::constraint::Constraint;
+use sobench_core::error::Result;
+
+/// The prompt of vLLM's script, the blanks of its indentation included. Its example does not match its expression.
+const PROMPT: &str = "Generate an email address for Alan Turing,             \
+who works in Enigma. End in .com and new line.                 \
+Example result: alan.turing@enigma.com\n";
+/// The script's expression; the line end is spelt as a backslash and an `n`.
+const REGEX: &str = r"\w+@\w+\.com\n";
+
+/// The flags of `regex`.
+#[derive(Args, Clone, Debug, Default)]
+pub struct RegexFlags {
+    /// Own regular expression for the regex dataset
+    #[arg(long, value_name = "REGEX", allow_hyphen_values = true)]
+    pub regex: Option<String>,
+}
+
+/// The options of `regex`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RegexPlan {
+    /// The user's own expression.
+    pub regex: Option<String>,
+}
+
+impl Kind for RegexPlan {
+    const SPEC: Spec =
+        Spec { flags: &[RegexFlags::augment_args], is_in_vllm_script: true, ..Spec::new("regex", Constrained::ByTheRun) };
+
+    fn new(flags: &DatasetArgs) -> Result<Self> {
+        Ok(Self { regex: flags.regex.regex.clone() })
+    }
+
+    /// One row; an expression of the user's own keeps the prompt.
+    fn rows(&self, _plan: &DatasetPlan, _inputs: &Inputs<'_>) -> Result<Rows> {
+        let regex = self.regex.as_deref().unwrap_or(REGEX);
+        let source = if self.regex.is_some() { "command line" } else { SHIPPED };
+        Ok(Rows::generated(vec![Row::new(PROMPT, Constraint::Regex(regex.into()))], source))
+    }
+
+    fn has_own_constraint(&self) -> bool {
+        self.regex.is_some()
+    }
+}

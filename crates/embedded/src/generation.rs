@@ -1,0 +1,475 @@
+//! One answer, token by token: mask, draw, commit, text. Knows neither HTTP nor when a token is due.
+
+use std::sync::Arc;
+
+use super::model::Writer;
+use super::stopping::Stopping;
+use super::timetable::timed;
+use sobench_engine::{EngineError, Matcher, TokenId, TokenMask, Vocabulary};
+
+/// Why an answer ended, by OpenAI's names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FinishReason {
+    /// The model ended it, or a stop string came up.
+    Stop,
+    /// It used up `max_tokens`.
+    Length,
+}
+
+impl FinishReason {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Stop => "stop",
+            Self::Length => "length",
+        }
+    }
+}
+
+/// What a token added to an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Piece {
+    /// Whole characters only; empty while a character is incomplete, and for the end token.
+    pub(super) text: String,
+    pub(super) finish: Option<FinishReason>,
+    /// The stop string that ended the answer, if one did.
+    pub(super) stop: Option<Arc<str>>,
+}
+
+/// Where an answer ends, besides at the model's own end.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Limits {
+    /// At least 1.
+    pub(super) max_tokens: u32,
+    /// The model's end before so many tokens is none; the end of a grammar is one all the same.
+    pub(super) min_tokens: u32,
+    /// The answer goes on after any end.
+    pub(super) ignore_eos: bool,
+    pub(super) stopping: Stopping,
+}
+
+/// An answer in the making.
+pub(super) struct Generation {
+    vocabulary: Arc<Vocabulary>,
+    writer: Writer,
+    matcher: Option<Box<dyn Matcher>>,
+    mask: TokenMask,
+    limits: Limits,
+    tokens: u32,
+    /// Bytes of a character that is not whole yet.
+    held: Vec<u8>,
+    mask_ns: Option<u64>,
+}
+
+impl Generation {
+    /// With a matcher the answer is constrained until the matcher's end; with `ignore_eos` it goes on after that without one, as in
+    /// vLLM.
+    pub(super) fn new(vocabulary: Arc<Vocabulary>, writer: Writer, matcher: Option<Box<dyn Matcher>>, limits: Limits) -> Self {
+        let mask = TokenMask::new(vocabulary.len());
+        let limits = Limits { max_tokens: limits.max_tokens.max(1), ..limits };
+        Self { vocabulary, writer, matcher, mask, limits, tokens: 0, held: Vec::new(), mask_ns: None }
+    }
+
+    /// Tokens generated so far, the end token among them, as vLLM counts them.
+    pub(super) fn tokens(&self) -> u32 {
+        self.tokens
+    }
+
+    /// Whether the next token comes from under a mask.
+    pub(super) fn is_constrained(&self) -> bool {
+        self.matcher.is_some()
+    }
+
+    /// Nanoseconds that the mask of the last step took; `None` if it had none.
+    pub(super) fn mask_ns(&self) -> Option<u64> {
+        self.mask_ns
+    }
+
+    /// Generates one token. Not to be called after a piece with a finish reason.
+    ///
+    /// # Errors
+    /// The engine hit a limit, crashed, or left no token to take.
+    pub(super) fn step(&mut self) -> Result<Piece, EngineError> {
+        let token = self.choose()?;
+        self.tokens += 1;
+        let ended = token == self.vocabulary.eos();
+        self.held.extend_from_slice(self.vocabulary.bytes(token));
+        let is_early = self.matcher.is_none() && self.tokens <= self.limits.min_tokens;
+        let finish = if ended && !self.limits.ignore_eos && !is_early {
+            Some(FinishReason::Stop)
+        } else if self.tokens >= self.limits.max_tokens {
+            Some(FinishReason::Length)
+        } else {
+            None
+        };
+        if ended {
+            self.matcher = None;
+        }
+        let text = if finish.is_some() { self.all_text() } else { self.whole_text() };
+        let passed = self.limits.stopping.pass(text, finish.is_some());
+        let finish = if passed.stop.is_some() { Some(FinishReason::Stop) } else { finish };
+        Ok(Piece { text: passed.text, finish, stop: passed.stop })
+    }
+
+    fn choose(&mut self) -> Result<TokenId, EngineError> {
+        let stuck = || EngineError::Invalid { words: "the constraint allows no token here".into() };
+        self.mask_ns = None;
+        let Some(matcher) = &mut self.matcher else {
+            return self.writer.next(None).ok_or_else(stuck);
+        };
+        let (masked, mask_ns) = timed(|| matcher.mask(&mut self.mask));
+        self.mask_ns = Some(mask_ns);
+        masked?;
+        let token = self.writer.next(Some(&self.mask)).ok_or_else(stuck)?;
+        matcher.commit(token)?;
+        Ok(token)
+    }
+
+    /// The whole characters among the held bytes. Bytes that cannot become a character are replaced, as decoders do.
+    fn whole_text(&mut self) -> String {
+        let whole = match std::str::from_utf8(&self.held) {
+            Ok(_) => return self.all_text(),
+            Err(error) if error.error_len().is_none() => error.valid_up_to(),
+            Err(_) => {
+                // Broken somewhere before the end: everything but a possible beginning at the end is given out.
+                let keep = (1..=3.min(self.held.len())).rev().find(|&n| {
+                    let tail = &self.held[self.held.len() - n..];
+                    std::str::from_utf8(tail).is_err_and(|error| error.valid_up_to() == 0 && error.error_len().is_none())
+                });
+                self.held.len() - keep.unwrap_or(0)
+            }
+        };
+        let rest = self.held.split_off(whole);
+        let text = self.all_text();
+        self.held = rest;
+        text
+    }
+
+    fn all_text(&mut self) -> String {
+        let held = std::mem::take(&mut self.held);
+        String::from_utf8(held).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::OnceLock;
+
+    use serde_json::{Value, json};
+
+    use super::super::model::{LanguageModel, Sampling};
+    use super::*;
+    use crate::testing::shared_model;
+    use sobench_core::constraint::{AlwaysTrue, Constraint, GrammarDialect};
+    use sobench_engine::vocabulary::shared;
+    use sobench_engine::{self as engine, Engine, EngineName, EnginePolicy};
+
+    /// Answers a workload; an optimised build can afford the number that a benchmark sends.
+    const RUNS: u64 = if cfg!(debug_assertions) { 30 } else { 1000 };
+
+    struct World {
+        engine: Arc<dyn Engine>,
+        model: Arc<LanguageModel>,
+    }
+
+    fn world() -> &'static World {
+        static WORLD: OnceLock<World> = OnceLock::new();
+        WORLD.get_or_init(|| World {
+            engine: engine::open(EngineName::Guidance, &shared(), &EnginePolicy::default()).unwrap(),
+            model: shared_model(),
+        })
+    }
+
+    struct Answered {
+        text: String,
+        finish: FinishReason,
+        tokens: u32,
+    }
+
+    fn begin(prompt: &str, constraint: Option<&Constraint>, seed: u64, max_tokens: u32, ignore_eos: bool) -> Generation {
+        let matcher = constraint.map(|constraint| world().engine.compile(constraint).unwrap().matcher().unwrap());
+        let writer = world().model.writer(prompt, Sampling::default(), seed, max_tokens);
+        Generation::new(shared(), writer, matcher, Limits { max_tokens, ignore_eos, ..Limits::default() })
+    }
+
+    fn finish(mut generation: Generation) -> Answered {
+        let mut text = String::new();
+        loop {
+            let piece = generation.step().unwrap();
+            text.push_str(&piece.text);
+            if let Some(finish) = piece.finish {
+                return Answered { text, finish, tokens: generation.tokens() };
+            }
+        }
+    }
+
+    fn profile() -> Value {
+        let mut properties = json!({});
+        for name in ["name", "email", "street", "city", "state", "zip", "phone", "website", "company"] {
+            properties[name] = json!({"type": "string"});
+        }
+        properties["age"] = json!({"type": "integer"});
+        json!({"type": "object", "properties": properties, "required": ["name", "email"]})
+    }
+
+    fn nested() -> Value {
+        let text = json!({"type": "string"});
+        let number = json!({"type": "string", "pattern": "^\\+?[1-9]\\d{1,14}$"});
+        json!({
+            "type": "object",
+            "properties": {
+                "userId": text,
+                "personalInfo": {
+                    "type": "object",
+                    "properties": {
+                        "firstName": text, "lastName": text, "age": {"type": "integer", "minimum": 0},
+                        "phoneNumbers": {"type": "array", "items": {
+                            "type": "object",
+                            "properties": {"type": {"type": "string", "enum": ["home", "work", "mobile"]}, "number": number},
+                            "required": ["type", "number"],
+                        }},
+                    },
+                    "required": ["firstName", "lastName"],
+                },
+                "address": {
+                    "type": "object",
+                    "properties": {
+                        "street": text, "city": text, "state": text,
+                        "postalCode": {"type": "string", "pattern": "^\\d{5}(-\\d{4})?$"}, "country": text,
+                    },
+                    "required": ["street", "city", "state", "postalCode", "country"],
+                },
+                "preferences": {
+                    "type": "object",
+                    "properties": {"newsletterSubscribed": {"type": "boolean"}, "favoriteCategories": {"type": "array", "items": text}},
+                    "required": ["newsletterSubscribed"],
+                },
+                "accountStatus": {"type": "string", "enum": ["active", "inactive", "suspended"]},
+                "registrationDate": {"type": "string", "format": "date-time"},
+            },
+            "required": ["userId", "personalInfo", "address", "accountStatus", "registrationDate"],
+        })
+    }
+
+    type Judge = Box<dyn Fn(&str) -> bool>;
+
+    struct Workload {
+        name: &'static str,
+        prompt: String,
+        constraint: Constraint,
+        judge: Judge,
+        /// Least share of constrained answers that are right, most of unconstrained ones.
+        least: f64,
+        most: f64,
+    }
+
+    fn json_workload(name: &'static str, schema: Value, least: f64) -> Workload {
+        let prompt = format!("Generate an example of a brief user profile given the following schema: {schema}");
+        let validator = jsonschema::options().should_validate_formats(true).build(&schema).unwrap();
+        let judge = move |text: &str| parsed(text).is_some_and(|value| validator.is_valid(&value));
+        Workload { name, prompt, constraint: Constraint::JsonSchema(Arc::new(schema)), judge: Box::new(judge), least, most: 0.08 }
+    }
+
+    /// A JSON text in which no object has two members of one name, which no grammar here forbids.
+    fn parsed(text: &str) -> Option<Value> {
+        serde_json::from_str::<Unique>(text).ok()?;
+        serde_json::from_str(text).ok()
+    }
+
+    struct Unique;
+
+    impl<'de> serde::Deserialize<'de> for Unique {
+        fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            deserializer.deserialize_any(UniqueVisitor)
+        }
+    }
+
+    struct UniqueVisitor;
+
+    impl<'de> serde::de::Visitor<'de> for UniqueVisitor {
+        type Value = Unique;
+        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("JSON without repeated names")
+        }
+        fn visit_unit<E>(self) -> Result<Unique, E> {
+            Ok(Unique)
+        }
+        fn visit_bool<E>(self, _: bool) -> Result<Unique, E> {
+            Ok(Unique)
+        }
+        fn visit_u64<E>(self, _: u64) -> Result<Unique, E> {
+            Ok(Unique)
+        }
+        fn visit_i64<E>(self, _: i64) -> Result<Unique, E> {
+            Ok(Unique)
+        }
+        fn visit_f64<E>(self, _: f64) -> Result<Unique, E> {
+            Ok(Unique)
+        }
+        fn visit_str<E>(self, _: &str) -> Result<Unique, E> {
+            Ok(Unique)
+        }
+        fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut items: A) -> Result<Unique, A::Error> {
+            while items.next_element::<Unique>()?.is_some() {}
+            Ok(Unique)
+        }
+        fn visit_map<A: serde::de::MapAccess<'de>>(self, mut members: A) -> Result<Unique, A::Error> {
+            let mut names = std::collections::HashSet::new();
+            while let Some((name, _)) = members.next_entry::<String, Unique>()? {
+                if !names.insert(name) {
+                    return Err(serde::de::Error::custom("a name twice"));
+                }
+            }
+            Ok(Unique)
+        }
+    }
+
+    fn regex_judge(pattern: &str) -> Judge {
+        let regex = regex::Regex::new(&format!("^(?:{pattern})$")).unwrap();
+        Box::new(move |text: &str| regex.find(text).is_some_and(|found| found.len() == text.len()))
+    }
+
+    fn workloads() -> Vec<Workload> {
+        let mut unique = profile();
+        unique["properties"]["__optional_field_f81d4fae-7dec-41d0-a765-00a0c91e6bf6"] =
+            json!({"type": "string", "description": "An unique optional field to avoid cached schemas"});
+        let sql = "start: select_statement\nselect_statement: \"SELECT \" column \" from \" table \" where \" condition\n\
+                   column: \"col_1 \" | \"col_2 \"\ntable: \"table_1 \" | \"table_2 \"\ncondition: column \"= \" number\n\
+                   number: \"1 \" | \"2 \"\n";
+        let email = r"\w+@\w+\.com\n";
+        let judged = |name, prompt: &str, constraint, judge| Workload {
+            name,
+            prompt: prompt.into(),
+            constraint,
+            judge,
+            least: 1.0,
+            most: 0.15,
+        };
+        let choice = |text: &str| ["Positive", "Negative"].contains(&text);
+        vec![
+            json_workload("json", profile(), 1.0),
+            json_workload("json-unique", unique, 1.0),
+            json_workload("nested", nested(), 0.95),
+            judged(
+                "regex",
+                "Generate an email address for Alan Turing, who works in Enigma. End in .com and new line. Example result: \
+                 alan.turing@enigma.com\n",
+                Constraint::Regex(email.into()),
+                regex_judge(email),
+            ),
+            judged(
+                "choice",
+                "Classify this sentiment: vLLM is wonderful!",
+                Constraint::Choice(["Positive".to_owned(), "Negative".to_owned()].into()),
+                Box::new(choice),
+            ),
+            judged(
+                "grammar",
+                "Generate an SQL query to show the 'username' and 'email' from the 'users' table.",
+                Constraint::Grammar { dialect: GrammarDialect::Lark, text: sql.into() },
+                regex_judge("SELECT col_[12]  from table_[12]  where col_[12] = [12] "),
+            ),
+            judged("json_object", "Tell me about the weather as JSON.", Constraint::JsonObject(AlwaysTrue), {
+                Box::new(|text: &str| parsed(text).is_some_and(|value| value.is_object()))
+            }),
+        ]
+    }
+
+    #[test]
+    fn the_judge_sees_repeated_names() {
+        assert!(parsed(r#"{"a": {"a": [1, -2.5, "x", null, true]}}"#).is_some());
+        assert!(parsed(r#"{"a": {"b": 1, "b": 2}}"#).is_none());
+    }
+
+    #[test]
+    fn the_mask_is_what_makes_answers_right() {
+        for Workload { name, prompt, constraint, judge, least, most } in workloads() {
+            let share = |constraint: Option<&Constraint>| {
+                let right = (0..RUNS).filter(|seed| {
+                    let answer = finish(begin(&prompt, constraint, *seed, 128, false));
+                    assert!(answer.tokens <= 128 && (answer.tokens == 128) >= (answer.finish == FinishReason::Length));
+                    let right = judge(&answer.text);
+                    assert!(constraint.is_none() || right || answer.finish == FinishReason::Length, "{name}: {:?}", answer.text);
+                    right
+                });
+                right.count() as f64 / RUNS as f64
+            };
+            let (constrained, free) = (share(Some(&constraint)), share(None));
+            assert!(constrained >= least, "{name}: {constrained}");
+            assert!(free <= most, "{name}: {free}");
+        }
+    }
+
+    #[test]
+    fn the_likeliest_answer_ends_too() {
+        for Workload { name, prompt, constraint, judge, .. } in workloads() {
+            let matcher = world().engine.compile(&constraint).unwrap().matcher().unwrap();
+            let greedy = Sampling { temperature: 0.0, ..Sampling::default() };
+            let writer = world().model.writer(&prompt, greedy, 0, 128);
+            let answer =
+                finish(Generation::new(shared(), writer, Some(matcher), Limits { max_tokens: 128, ..Limits::default() }));
+            assert!(judge(&answer.text), "{name}: {:?}", answer.text);
+        }
+    }
+
+    #[test]
+    fn an_early_end_is_none_and_a_grammar_s_end_is_one() {
+        let ended = finish(begin("", None, 3, 400, false));
+        assert_eq!(ended.finish, FinishReason::Stop, "the seed is of an answer that ends");
+        let mut longer = begin("", None, 3, 400, false);
+        longer.limits.min_tokens = ended.tokens + 5;
+        assert!(finish(longer).tokens > ended.tokens + 5);
+        let mut constrained = begin("", Some(&Constraint::Regex("ab".into())), 3, 400, false);
+        constrained.limits.min_tokens = 100;
+        assert_eq!(finish(constrained).text, "ab");
+    }
+
+    #[test]
+    fn a_stop_string_ends_the_answer_before_itself() {
+        let mut stopped = begin("", Some(&Constraint::Regex("ab\\.cd".into())), 3, 40, false);
+        stopped.limits.stopping = Stopping::new(&[".".to_owned()], false);
+        let answer = finish(stopped);
+        assert_eq!((answer.text.as_str(), answer.finish), ("ab", FinishReason::Stop));
+    }
+
+    #[test]
+    fn halves_of_characters_are_held_back() {
+        let mut generation = begin("", None, 0, 8, false);
+        for (bytes, text, held) in
+            [(&b"a\xf0\x9f"[..], "a", 2), (b"\xa6\x80", "\u{1f980}", 0), (b"\xff\xe6\x97", "\u{fffd}", 2), (b"x", "\u{fffd}x", 0)]
+        {
+            generation.held.extend_from_slice(bytes);
+            assert_eq!((generation.whole_text().as_str(), generation.held.len()), (text, held), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn a_grammar_that_leaves_no_way_is_an_error() {
+        let mut generation = begin("", Some(&Constraint::Regex("a".into())), 0, 8, false);
+        generation.matcher = Some(Box::new(NoWay));
+        assert!(generation.step().is_err());
+    }
+
+    struct NoWay;
+
+    impl Matcher for NoWay {
+        fn mask(&mut self, mask: &mut TokenMask) -> Result<(), EngineError> {
+            *mask = TokenMask::new(shared().len());
+            Ok(())
+        }
+        fn commit(&mut self, _: TokenId) -> Result<(), EngineError> {
+            Ok(())
+        }
+        fn is_accepting(&mut self) -> Result<bool, EngineError> {
+            Ok(false)
+        }
+        fn forced_tokens(&mut self) -> Vec<TokenId> {
+            Vec::new()
+        }
+        fn rollback(&mut self, _: usize) -> Result<(), EngineError> {
+            Ok(())
+        }
+        fn fork(&self) -> Box<dyn Matcher> {
+            Box::new(Self)
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Seeded draws from weighted candidates. Knows neither the model nor masks.
+
+use sobench_engine::TokenId;
+
+/// SplitMix64 (Steele, Lea and Flood 2014, "Fast splittable pseudorandom number generators").
+#[derive(Clone, Debug)]
+pub(super) struct Random(u64);
+
+impl Random {
+    pub(super) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub(super) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Uniform in `[0, 1)`.
+    pub(super) fn unit(&mut self) -> f32 {
+        (self.next() >> 40) as f32 / (1_u64 << 24) as f32
+    }
+
+    /// Uniform below `bound`, which is not zero. The bias is below 2^-40 for the bounds in use.
+    pub(super) fn below(&mut self, bound: u32) -> u32 {
+        ((u64::from(bound) * (self.next() >> 32)) >> 32) as u32
+    }
+}
+
+/// How a request wants tokens to be drawn, as in OpenAI's and vLLM's requests.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Sampling {
+    /// 0 takes the likeliest token.
+    pub(crate) temperature: f32,
+    pub(crate) top_p: f32,
+    pub(crate) min_p: f32,
+    /// 0 for all.
+    pub(crate) top_k: usize,
+}
+
+impl Default for Sampling {
+    fn default() -> Self {
+        Self { temperature: 1.0, top_p: 1.0, min_p: 0.0, top_k: 0 }
+    }
+}
+
+impl Sampling {
+    /// Draws one of the candidates; `None` if no weight is positive. Reorders and rescales them.
+    pub(super) fn draw(&self, candidates: &mut Vec<(TokenId, f32)>, random: &mut Random) -> Option<TokenId> {
+        candidates.retain(|(_, weight)| *weight > 0.0 && weight.is_finite());
+        let heaviest = candidates.iter().map(|(_, weight)| *weight).fold(0.0, f32::max);
+        let likeliest = candidates.iter().filter(|(_, weight)| *weight == heaviest).map(|(token, _)| *token).min()?;
+        if self.temperature <= 0.0 {
+            return Some(likeliest);
+        }
+        if self.temperature != 1.0 {
+            candidates.iter_mut().for_each(|(_, weight)| *weight = (*weight / heaviest).powf(1.0 / self.temperature));
+        }
+        self.narrow(candidates);
+        let total: f32 = candidates.iter().map(|(_, weight)| *weight).sum();
+        let mut point = random.unit() * total;
+        for (token, weight) in candidates.iter() {
+            point -= weight;
+            if point < 0.0 {
+                return Some(*token);
+            }
+        }
+        // Rounding left a remainder: the point lies at the very end.
+        candidates.last().map(|(token, _)| *token)
+    }
+
+    fn narrow(&self, candidates: &mut Vec<(TokenId, f32)>) {
+        if self.top_k == 0 && self.top_p >= 1.0 && self.min_p <= 0.0 {
+            return;
+        }
+        candidates.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        if self.top_k > 0 {
+            candidates.truncate(self.top_k);
+        }
+        if self.top_p < 1.0 {
+            let mut left = self.top_p * candidates.iter().map(|(_, weight)| *weight).sum::<f32>();
+            let still_left = |(_, weight): &&(TokenId, f32)| {
+                let wanted = left > 0.0;
+                left -= weight;
+                wanted
+            };
+            let kept = candidates.iter().take_while(still_left).count();
+            candidates.truncate(kept.max(1));
+        }
+        let least = self.min_p * candidates.first().map_or(0.0, |(_, weight)| *weight);
+        candidates.retain(|(_, weight)| *weight >= least);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CANDIDATES: [(TokenId, f32); 4] = [(1, 0.1), (2, 0.5), (3, 0.3), (4, 0.1)];
+
+    fn drawn(sampling: Sampling) -> Vec<TokenId> {
+        let mut random = Random::new(1);
+        let mut tokens: Vec<TokenId> = (0..2000).map(|_| sampling.draw(&mut CANDIDATES.to_vec(), &mut random).unwrap()).collect();
+        tokens.sort_unstable();
+        tokens
+    }
+
+    fn check(sampling: Sampling, expected: &[TokenId]) {
+        let mut tokens = drawn(sampling);
+        tokens.dedup();
+        assert_eq!(tokens, expected, "{sampling:?}");
+    }
+
+    #[test]
+    fn draws_only_what_the_settings_leave() {
+        let all = Sampling::default();
+        check(all, &[1, 2, 3, 4]);
+        check(Sampling { temperature: 0.0, ..all }, &[2]);
+        check(Sampling { top_k: 2, ..all }, &[2, 3]);
+        check(Sampling { top_p: 0.6, ..all }, &[2, 3]);
+        check(Sampling { top_p: 0.0, ..all }, &[2]);
+        check(Sampling { min_p: 0.5, ..all }, &[2, 3]);
+        assert_eq!(all.draw(&mut vec![], &mut Random::new(1)), None);
+        assert_eq!(all.draw(&mut vec![(1, 0.0), (2, f32::NAN)], &mut Random::new(1)), None);
+    }
+
+    #[test]
+    fn draws_by_weight_and_sharper_when_cold() {
+        let share = |temperature| {
+            let tokens = drawn(Sampling { temperature, ..Sampling::default() });
+            tokens.iter().filter(|token| **token == 2).count() as f64 / tokens.len() as f64
+        };
+        assert!((share(1.0) - 0.5).abs() < 0.05, "{}", share(1.0));
+        // 0.25 / (0.01 + 0.25 + 0.09 + 0.01)
+        assert!((share(0.5) - 0.694).abs() < 0.05, "{}", share(0.5));
+    }
+
+    #[test]
+    fn random_numbers_are_the_published_ones() {
+        let mut random = Random::new(1_234_567);
+        assert_eq!([random.next(), random.next()], [6_457_827_717_110_365_317, 3_203_168_211_198_807_973]);
+        let mut random = Random::new(3);
+        assert!((0..1000).all(|_| random.below(7) < 7 && (0.0..1.0).contains(&random.unit())));
+    }
+}

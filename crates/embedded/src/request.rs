@@ -1,0 +1,385 @@
+//! Reads OpenAI's completion and chat requests with vLLM's fields beside them. Knows neither sockets nor tokens.
+//!
+//! Fields that would change the answer and are not implemented are refused unless they say what happens anyway; fields that
+//! nobody knows are ignored, as vLLM does.
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::constraint_fields::{self, GuidedFields, Rules};
+use super::failure::Failure;
+use super::model::Sampling;
+use sobench_core::constraint::Constraint;
+
+/// Which endpoint a request came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Endpoint {
+    Completions,
+    Chat,
+}
+
+/// Which usage a stream was asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct UsageAsked {
+    pub(super) at_the_end: bool,
+    pub(super) in_every_chunk: bool,
+}
+
+/// A request that makes sense, though its constraint may not compile.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct GenerationRequest {
+    /// The text that the model goes on from; messages are put into a plain template.
+    pub(super) prompt: String,
+    pub(super) constraint: Option<Arc<Constraint>>,
+    pub(super) max_tokens: Option<u32>,
+    pub(super) stream: bool,
+    pub(super) usage: UsageAsked,
+    pub(super) sampling: Sampling,
+    pub(super) seed: Option<i64>,
+    pub(super) ignore_eos: bool,
+    /// Texts that end the answer; none of them is empty.
+    pub(super) stop: Vec<String>,
+    /// Whether the text that ended the answer is a part of it.
+    pub(super) is_stop_kept: bool,
+    pub(super) min_tokens: u32,
+    /// Members that this server does not read, by name.
+    pub(super) unread: Vec<String>,
+}
+
+/// Stop strings of one request.
+const MAX_STOPS: usize = 64;
+
+/// Bytes of a stop string.
+const MAX_STOP_BYTES: usize = 1024;
+
+/// Members that are read, beside [`NEUTRAL`] and [`EMPTY`] and those that begin with `guided_`, which the constraint's reader knows.
+const READ: &[&str] = &[
+    "model",
+    "prompt",
+    "messages",
+    "max_tokens",
+    "max_completion_tokens",
+    "min_tokens",
+    "stop",
+    "include_stop_str_in_output",
+    "stream",
+    "stream_options",
+    "temperature",
+    "top_p",
+    "min_p",
+    "top_k",
+    "seed",
+    "ignore_eos",
+    "structured_outputs",
+    "response_format",
+];
+
+/// Fields that are taken only with the value that changes nothing.
+const NEUTRAL: &[(&str, f64)] = &[
+    ("n", 1.0),
+    ("best_of", 1.0),
+    ("presence_penalty", 0.0),
+    ("frequency_penalty", 0.0),
+    ("repetition_penalty", 1.0),
+    ("length_penalty", 1.0),
+    ("logprobs", 0.0),
+    ("top_logprobs", 0.0),
+    ("prompt_logprobs", 0.0),
+];
+
+/// Fields that are taken only when they are empty: null, false, "" or an empty list or object.
+const EMPTY: &[&str] = &[
+    "echo",
+    "suffix",
+    "stop_token_ids",
+    "tools",
+    "functions",
+    "use_beam_search",
+    "logit_bias",
+    "bad_words",
+    "allowed_token_ids",
+    "chat_template",
+    "continue_final_message",
+    "truncate_prompt_tokens",
+    "prompt_embeds",
+    "return_token_ids",
+    "return_tokens_as_token_ids",
+];
+
+/// Reads a request body. `model` is the only model there is, `rules` what constraints are taken.
+///
+/// # Errors
+/// A 400 that names the field, or a 404 for another model.
+pub(super) fn parse(endpoint: Endpoint, body: &[u8], model: &str, rules: &Rules<'_>) -> Result<GenerationRequest, Failure> {
+    let fields = read_fields(body, model)?;
+    refuse_unimplemented(&fields)?;
+    let stream = flag(&fields, "stream")?;
+    let usage = match present(&fields, "stream_options") {
+        None => UsageAsked::default(),
+        Some(Value::Object(_)) if !stream => {
+            return Err(Failure::bad_request("stream_options can only be set when stream is true").about("stream_options"));
+        }
+        Some(Value::Object(options)) => {
+            let (at_the_end, in_chunks) = (flag(options, "include_usage")?, flag(options, "continuous_usage_stats")?);
+            UsageAsked { at_the_end, in_every_chunk: at_the_end && in_chunks }
+        }
+        Some(_) => return Err(wrong("stream_options", "an object")),
+    };
+    Ok(GenerationRequest {
+        prompt: match endpoint {
+            Endpoint::Completions => prompt(&fields)?,
+            Endpoint::Chat => messages(&fields)?,
+        },
+        constraint: constraint_fields::read(&fields, rules)?.map(Arc::new),
+        max_tokens: max_tokens(&fields, endpoint)?,
+        stream,
+        usage,
+        sampling: sampling(&fields)?,
+        seed: integer(&fields, "seed", i64::MIN..=i64::MAX)?,
+        ignore_eos: flag(&fields, "ignore_eos")?,
+        stop: stops(&fields)?,
+        is_stop_kept: flag(&fields, "include_stop_str_in_output")?,
+        min_tokens: integer(&fields, "min_tokens", 0..=i64::from(u32::MAX))?.and_then(|it| u32::try_from(it).ok()).unwrap_or(0),
+        unread: unread(&fields, rules),
+    })
+}
+
+/// The members of a body that is a JSON object and names no other model than this.
+///
+/// # Errors
+/// A 400, or a 404 for another model.
+pub(super) fn read_fields(body: &[u8], model: &str) -> Result<Map<String, Value>, Failure> {
+    let body: Value =
+        serde_json::from_slice(body).map_err(|error| Failure::bad_request(format!("request body is not JSON: {error}")))?;
+    let Value::Object(fields) = body else {
+        return Err(Failure::bad_request("request body must be a JSON object"));
+    };
+    if let Some(name) = present(&fields, "model").filter(|name| *name != model) {
+        let name = name.as_str().map_or_else(|| name.to_string(), str::to_owned);
+        let message = format!("The model `{name}` does not exist. The embedded server has `{model}`.");
+        return Err(Failure::not_found(message).about("model"));
+    }
+    Ok(fields)
+}
+
+fn refuse_unimplemented(fields: &Map<String, Value>) -> Result<(), Failure> {
+    let given = |name: &str| present(fields, name).filter(|value| **value != false);
+    let not_neutral = |(name, neutral): &(&str, f64)| given(name).is_some_and(|value| value.as_f64() != Some(*neutral));
+    let not_empty = |name: &&&str| {
+        given(name).is_some_and(|value| match value {
+            Value::String(text) => !text.is_empty(),
+            Value::Array(items) => !items.is_empty(),
+            Value::Object(members) => !members.is_empty(),
+            _ => true,
+        })
+    };
+    let neutral = NEUTRAL.iter().find(|field| not_neutral(field)).map(|(name, _)| *name);
+    match neutral.or_else(|| EMPTY.iter().find(not_empty).copied()) {
+        Some(name) => Err(Failure::bad_request(format!("the embedded server does not implement {name}")).about(name)),
+        None => Ok(()),
+    }
+}
+
+/// The members that nothing here looks at; with [`GuidedFields::Ignore`] those named `guided_*` are among them.
+fn unread(fields: &Map<String, Value>, rules: &Rules<'_>) -> Vec<String> {
+    let is_known = |name: &str| READ.contains(&name) || EMPTY.contains(&name) || NEUTRAL.iter().any(|(known, _)| *known == name);
+    let is_guided = |name: &str| rules.guided_fields == GuidedFields::Honour && constraint_fields::GUIDED.contains(&name);
+    fields.keys().filter(|name| !is_known(name) && !is_guided(name)).cloned().collect()
+}
+
+/// The stop strings: one, or a list of them. Empty ones say nothing.
+fn stops(fields: &Map<String, Value>) -> Result<Vec<String>, Failure> {
+    let must_be = || wrong("stop", "a string or a list of strings");
+    let stops: Vec<String> = match present(fields, "stop") {
+        None => Vec::new(),
+        Some(Value::String(stop)) => vec![stop.clone()],
+        Some(Value::Array(stops)) => {
+            stops.iter().map(|stop| stop.as_str().map(str::to_owned).ok_or_else(must_be)).collect::<Result<_, _>>()?
+        }
+        Some(_) => return Err(must_be()),
+    };
+    if stops.len() > MAX_STOPS || stops.iter().any(|stop| stop.len() > MAX_STOP_BYTES) {
+        return Err(wrong("stop", &format!("at most {MAX_STOPS} strings of at most {MAX_STOP_BYTES} bytes")));
+    }
+    Ok(stops.into_iter().filter(|stop| !stop.is_empty()).collect())
+}
+
+/// The prompt of a completions request.
+pub(super) fn prompt(fields: &Map<String, Value>) -> Result<String, Failure> {
+    match fields.get("prompt") {
+        Some(Value::String(text)) => Ok(text.clone()),
+        Some(Value::Array(items)) => match items.as_slice() {
+            [Value::String(text)] => Ok(text.clone()),
+            _ => Err(Failure::bad_request("prompt must be one string; the embedded server takes no batches or token ids")
+                .about("prompt")),
+        },
+        _ => Err(wrong("prompt", "a string")),
+    }
+}
+
+/// Messages as `role: content` lines: the synthetic model has no template of its own.
+pub(super) fn messages(fields: &Map<String, Value>) -> Result<String, Failure> {
+    let messages = fields.get("messages").and_then(Value::as_array).filter(|messages| !messages.is_empty());
+    let mut text = String::new();
+    for message in messages.ok_or_else(|| wrong("messages", "a list that is not empty"))? {
+        let role = message.get("role").and_then(Value::as_str).ok_or_else(|| wrong("messages", "objects with a role"))?;
+        text.push_str(role);
+        text.push_str(": ");
+        match message.get("content") {
+            None | Some(Value::Null) => {}
+            Some(Value::String(content)) => text.push_str(content),
+            Some(Value::Array(parts)) => {
+                for part in parts {
+                    let part = part.get("text").and_then(Value::as_str);
+                    text.push_str(part.ok_or_else(|| wrong("messages", "text, or parts with text; no images or audio"))?);
+                }
+            }
+            Some(_) => return Err(wrong("messages", "objects with text")),
+        }
+        text.push('\n');
+    }
+    text.push_str("assistant:");
+    Ok(text)
+}
+
+fn max_tokens(fields: &Map<String, Value>, endpoint: Endpoint) -> Result<Option<u32>, Failure> {
+    let limit = |name| -> Result<Option<u32>, Failure> {
+        let tokens = integer(fields, name, 1..=i64::from(u32::MAX))?;
+        Ok(tokens.and_then(|tokens| u32::try_from(tokens).ok()))
+    };
+    let newer = if endpoint == Endpoint::Chat { limit("max_completion_tokens")? } else { None };
+    newer.map_or_else(|| limit("max_tokens"), |tokens| Ok(Some(tokens)))
+}
+
+fn sampling(fields: &Map<String, Value>) -> Result<Sampling, Failure> {
+    let default = Sampling::default();
+    // vLLM writes "all" as -1 or 0.
+    let top_k = integer(fields, "top_k", -1..=i64::from(u32::MAX))?.unwrap_or(0).max(0);
+    Ok(Sampling {
+        temperature: number(fields, "temperature", 0.0..=100.0)?.unwrap_or(default.temperature),
+        top_p: number(fields, "top_p", 0.0..=1.0)?.unwrap_or(default.top_p),
+        min_p: number(fields, "min_p", 0.0..=1.0)?.unwrap_or(default.min_p),
+        top_k: usize::try_from(top_k).unwrap_or(usize::MAX),
+    })
+}
+
+fn number(fields: &Map<String, Value>, name: &'static str, range: RangeInclusive<f64>) -> Result<Option<f32>, Failure> {
+    let Some(value) = present(fields, name) else { return Ok(None) };
+    match value.as_f64() {
+        Some(number) if range.contains(&number) => Ok(Some(number as f32)),
+        _ => Err(wrong(name, &format!("a number from {} to {}", range.start(), range.end()))),
+    }
+}
+
+fn integer(fields: &Map<String, Value>, name: &'static str, range: RangeInclusive<i64>) -> Result<Option<i64>, Failure> {
+    let Some(value) = present(fields, name) else { return Ok(None) };
+    match value.as_i64() {
+        Some(number) if range.contains(&number) => Ok(Some(number)),
+        _ => Err(wrong(name, &format!("an integer from {} to {}", range.start(), range.end()))),
+    }
+}
+
+/// A member that is true or false, and false if it is not there.
+pub(super) fn flag(fields: &Map<String, Value>, name: &'static str) -> Result<bool, Failure> {
+    present(fields, name).map_or(Ok(false), |value| value.as_bool().ok_or_else(|| wrong(name, "true or false")))
+}
+
+/// A member that is there and not null.
+pub(super) fn present<'a>(fields: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
+    fields.get(name).filter(|value| !value.is_null())
+}
+
+/// A field that is not what it must be.
+pub(super) fn wrong(name: &'static str, must_be: &str) -> Failure {
+    Failure::bad_request(format!("{name} must be {must_be}")).about(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RULES: Rules<'static> = Rules { engine: "guidance", any_whitespace: true, guided_fields: GuidedFields::Honour };
+
+    fn completion(fields: &str) -> Result<GenerationRequest, Failure> {
+        parse(Endpoint::Completions, format!("{{\"prompt\": \"p\"{fields}}}").as_bytes(), "m", &RULES)
+    }
+
+    fn chat(fields: &str) -> Result<GenerationRequest, Failure> {
+        parse(Endpoint::Chat, format!("{{{fields}}}").as_bytes(), "m", &RULES)
+    }
+
+    #[test]
+    fn reads_what_clients_send() {
+        let request = completion(
+            r#", "model": "m", "max_tokens": 128, "temperature": 0.5, "top_k": -1, "logprobs": null, "repetition_penalty": 1.0,
+            "stream": true, "stream_options": {"include_usage": true}, "ignore_eos": true, "seed": 7, "unknown_field": [1],
+            "structured_outputs": {"regex": "a"}"#,
+        )
+        .unwrap();
+        assert_eq!((request.prompt.as_str(), request.max_tokens, request.seed), ("p", Some(128), Some(7)));
+        assert!(request.stream && request.usage.at_the_end && !request.usage.in_every_chunk && request.ignore_eos);
+        assert_eq!(request.sampling, Sampling { temperature: 0.5, ..Sampling::default() });
+        assert_eq!(request.constraint.as_deref(), Some(&Constraint::Regex("a".into())));
+        assert_eq!(request.unread, ["unknown_field"]);
+        let stopped =
+            completion(r#", "stop": ["", "x"], "min_tokens": 3, "n": 1, "logprobs": null, "include_stop_str_in_output": true"#);
+        let stopped = stopped.unwrap();
+        assert_eq!((&stopped.stop[..], stopped.min_tokens, stopped.is_stop_kept), (&["x".to_owned()][..], 3, true));
+        assert_eq!((completion(r#", "stop": "ab""#).unwrap().stop, stopped.unread.len()), (vec!["ab".to_owned()], 0));
+        let newer = Rules { guided_fields: GuidedFields::Ignore, ..RULES };
+        let guided = br#"{"prompt": "p", "guided_json": {}, "guided_grammar_backend": 1}"#;
+        let unread = |rules| parse(Endpoint::Completions, guided, "m", rules).unwrap().unread;
+        assert_eq!((unread(&RULES), unread(&newer).len()), (vec!["guided_grammar_backend".to_owned()], 2));
+        let plain = completion("").unwrap();
+        assert_eq!((plain.max_tokens, plain.stream, plain.constraint), (None, false, None));
+        let list = parse(Endpoint::Completions, br#"{"prompt": ["one"]}"#, "m", &RULES).unwrap();
+        assert_eq!(list.prompt, "one");
+    }
+
+    #[test]
+    fn messages_become_lines() {
+        let request = chat(
+            r#""messages": [{"role": "system", "content": "Be brief."}, {"role": "user",
+            "content": [{"type": "text", "text": "Hi"}]}], "max_tokens": 5, "max_completion_tokens": 9"#,
+        )
+        .unwrap();
+        assert_eq!(request.prompt, "system: Be brief.\nuser: Hi\nassistant:");
+        assert_eq!(request.max_tokens, Some(9));
+    }
+
+    #[test]
+    fn names_what_it_refuses() {
+        for (fields, param) in [
+            (r#", "n": 2"#, "n"),
+            (r#", "logprobs": 5"#, "logprobs"),
+            (r#", "frequency_penalty": 0.5"#, "frequency_penalty"),
+            (r#", "stop": 7"#, "stop"),
+            (r#", "stop": ["x", 7]"#, "stop"),
+            (r#", "min_tokens": -1"#, "min_tokens"),
+            (r#", "stop_token_ids": [7]"#, "stop_token_ids"),
+            (r#", "return_token_ids": true"#, "return_token_ids"),
+            (r#", "max_tokens": 0"#, "max_tokens"),
+            (r#", "max_tokens": 1.5"#, "max_tokens"),
+            (r#", "temperature": "hot""#, "temperature"),
+            (r#", "top_p": 2"#, "top_p"),
+            (r#", "stream": "yes""#, "stream"),
+            (r#", "stream_options": {"include_usage": true}"#, "stream_options"),
+            (r#", "model": "gpt-4""#, "model"),
+        ] {
+            let failure = completion(fields).unwrap_err();
+            assert_eq!(failure.param, Some(param), "{fields}: {failure:?}");
+            assert_eq!(failure.status.as_u16(), if param == "model" { 404 } else { 400 });
+        }
+        for fields in
+            ["", r#""messages": []"#, r#""messages": [{"content": "x"}]"#, r#""messages": [{"role": "user", "content": 1}]"#]
+        {
+            assert_eq!(chat(fields).unwrap_err().param, Some("messages"), "{fields}");
+        }
+        for body in ["", "[1]", "{\"prompt\": \"p\",", "{}", r#"{"prompt": [1, 2]}"#, r#"{"prompt": ["a", "b"]}"#] {
+            let failure = parse(Endpoint::Completions, body.as_bytes(), "m", &RULES).unwrap_err();
+            assert_eq!(failure.status.as_u16(), 400, "{body}");
+        }
+    }
+}

@@ -1,0 +1,371 @@
+//! What the embedded server counts, and how it says so: `/sobench/stats` as JSON, `/metrics` as Prometheus text. Knows no engine
+//! and no clock.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use hdrhistogram::Histogram;
+use serde::{Serialize, Serializer};
+
+use super::accounts::AnswerEnd;
+use super::generation::FinishReason;
+
+/// Longest time that the histograms tell apart, in nanoseconds: ten minutes. Longer ones count as that.
+const LONGEST_NS: u64 = 600_000_000_000;
+
+/// Names of members that nobody reads which are told apart, and the characters of one; the rest counts under one name.
+const MAX_UNREAD_NAMES: usize = 100;
+const UNREAD_NAME_CHARS: usize = 64;
+const OTHER_NAMES: &str = "(others)";
+
+/// Significant decimal digits of the histograms' values.
+const DIGITS: u8 = 3;
+
+/// What a server is and has done since it started. `/sobench/stats` answers with it as JSON, member by member.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct ServerStats {
+    /// The name as in `--guided-decoding-backend`.
+    pub engine: String,
+    /// The library and its version.
+    pub engine_version: String,
+    /// The engine's policy, as name and value; an object in JSON.
+    #[serde(serialize_with = "as_object")]
+    pub settings: Vec<(String, String)>,
+    /// Sequences that may run at one time.
+    pub max_batch: usize,
+    /// Threads that compute masks.
+    pub threads: usize,
+    /// The synthetic model's step time in milliseconds.
+    pub step_ms: f64,
+    /// Requests whose constraint was compiled, or being compiled, already.
+    pub cache_hits: u64,
+    /// Requests whose constraint had to be compiled.
+    pub cache_misses: u64,
+    /// Different constraints that are being compiled, or wait for a thread to be compiled in.
+    pub compiling: usize,
+    /// Sequences that are in the batch.
+    pub running: usize,
+    /// Sequences in the queue.
+    pub waiting: usize,
+    /// Tokens of the prompts of all answers that were begun.
+    pub prompt_tokens: u64,
+    /// Tokens generated, end tokens among them.
+    pub tokens: u64,
+    pub steps: u64,
+    /// Most sequences stepped at once.
+    pub largest_batch: usize,
+    /// Times of steps: masks and draws of all their sequences, without the wait for the synthetic model.
+    pub step_ns: Option<Times>,
+    pub masks: u64,
+    /// Times of masks, one sequence at one step each; the first mask after a compile, which checks the constraint, not included.
+    pub mask_ns: Option<Times>,
+    /// Masks that were given up on and are still being computed.
+    pub stuck_masks: usize,
+    /// How sequences ended in the batch, whatever became of what they wrote.
+    pub ended: Ended,
+    /// How requests for answers ended for their clients.
+    pub answers: Answers,
+    /// Requests that had a member which this server does not read, by its name; an object in JSON. As in vLLM they are answered.
+    #[serde(serialize_with = "as_object")]
+    pub unread_fields: Vec<(String, u64)>,
+    /// Constraints that were compiled, by the engine that `auto` sent them to, or `none`; an object in JSON. Empty without `auto`.
+    #[serde(serialize_with = "as_object")]
+    pub routes: Vec<(String, u64)>,
+    /// Requests that a planted fault struck, by fault; an object in JSON.
+    #[serde(serialize_with = "as_object")]
+    pub faults: Vec<(String, u64)>,
+}
+
+/// Nanoseconds: their sum, exact, and quantiles to three digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Times {
+    pub sum: u64,
+    pub p50: u64,
+    pub p99: u64,
+    pub max: u64,
+}
+
+/// How many sequences ended in which way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Ended {
+    /// The model ended them.
+    pub stop: u64,
+    /// They used up their tokens.
+    pub length: u64,
+    /// The engine failed, crashed or hung.
+    pub failed: u64,
+    /// Their client went away.
+    pub gone: u64,
+}
+
+/// How many requests for answers ended in which way, as their clients met it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Answers {
+    /// Written to the end, spoilt ones included.
+    pub whole: u64,
+    /// Answered by another status than 200.
+    pub refused: u64,
+    /// Broken off after they had begun.
+    pub broken: u64,
+    /// Their client went away first.
+    pub gone: u64,
+}
+
+impl ServerStats {
+    /// Prometheus' text format. What means here what it means in vLLM has vLLM's name; the rest begins with `sobench:`.
+    pub(super) fn prometheus(&self, model: &str) -> String {
+        let model = model.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+        let mut text = String::new();
+        let mut metric = |name: &str, kind: &str, samples: &[(&str, u64)]| {
+            let _ = writeln!(text, "# TYPE {name} {kind}");
+            for (labels, value) in samples {
+                let comma = if labels.is_empty() { "" } else { "," };
+                let _ = writeln!(text, "{name}{{model_name=\"{model}\"{comma}{labels}}} {value}");
+            }
+        };
+        let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
+        metric("vllm:num_requests_running", "gauge", &[("", count(self.running))]);
+        metric("vllm:num_requests_waiting", "gauge", &[("", count(self.waiting))]);
+        metric("vllm:prompt_tokens_total", "counter", &[("", self.prompt_tokens)]);
+        metric("vllm:generation_tokens_total", "counter", &[("", self.tokens)]);
+        let ended = [("finished_reason=\"stop\"", self.ended.stop), ("finished_reason=\"length\"", self.ended.length)];
+        metric("vllm:request_success_total", "counter", &ended);
+        let unfinished = [("reason=\"failed\"", self.ended.failed), ("reason=\"gone\"", self.ended.gone)];
+        metric("sobench:requests_unfinished_total", "counter", &unfinished);
+        metric("sobench:compile_cache_hits_total", "counter", &[("", self.cache_hits)]);
+        metric("sobench:compile_cache_misses_total", "counter", &[("", self.cache_misses)]);
+        metric("sobench:compiles_in_flight", "gauge", &[("", count(self.compiling))]);
+        metric("sobench:steps_total", "counter", &[("", self.steps)]);
+        metric("sobench:masks_total", "counter", &[("", self.masks)]);
+        if let Some(times) = self.mask_ns {
+            metric("sobench:mask_ns_sum", "counter", &[("", times.sum)]);
+            metric("sobench:mask_ns", "gauge", &[("quantile=\"0.5\"", times.p50), ("quantile=\"0.99\"", times.p99)]);
+        }
+        metric("sobench:stuck_masks", "gauge", &[("", count(self.stuck_masks))]);
+        text
+    }
+}
+
+fn as_object<V: Serialize, S: Serializer>(pairs: &[(String, V)], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(pairs.iter().map(|(name, value)| (name, value)))
+}
+
+/// One step of the batch.
+pub(super) struct StepTaken {
+    /// Sequences stepped.
+    pub(super) batch: usize,
+    /// Tokens that came of it.
+    pub(super) tokens: usize,
+    pub(super) ns: u64,
+}
+
+/// The running count, shared by the loop and the routes.
+#[derive(Default)]
+pub(super) struct Tally {
+    running: AtomicUsize,
+    waiting: AtomicUsize,
+    counts: Mutex<Counts>,
+}
+
+#[derive(Default)]
+struct Counts {
+    prompt_tokens: u64,
+    tokens: u64,
+    steps: u64,
+    largest_batch: usize,
+    step_times: TimesSoFar,
+    mask_times: TimesSoFar,
+    ended: Ended,
+    answers: Answers,
+    unread: BTreeMap<String, u64>,
+    faults: Vec<(&'static str, u64)>,
+}
+
+impl Tally {
+    /// An answer is begun.
+    pub(super) fn prompted(&self, tokens: u32) {
+        self.counts().prompt_tokens += u64::from(tokens);
+    }
+
+    /// A fault strikes a request.
+    pub(super) fn struck(&self, fault: &'static str) {
+        let faults = &mut self.counts().faults;
+        match faults.iter_mut().find(|(name, _)| *name == fault) {
+            Some((_, count)) => *count += 1,
+            None => faults.push((fault, 1)),
+        }
+    }
+
+    /// A request had members that nobody reads.
+    pub(super) fn unread(&self, names: &[String]) {
+        let unread = &mut self.counts().unread;
+        for name in names {
+            let name: String = name.chars().take(UNREAD_NAME_CHARS).collect();
+            let is_known = unread.len() < MAX_UNREAD_NAMES || unread.contains_key(&name);
+            *unread.entry(if is_known { name } else { OTHER_NAMES.to_owned() }).or_default() += 1;
+        }
+    }
+
+    /// A request for an answer has ended.
+    pub(super) fn answered(&self, end: AnswerEnd) {
+        let answers = &mut self.counts().answers;
+        match end {
+            AnswerEnd::Whole => answers.whole += 1,
+            AnswerEnd::Refused => answers.refused += 1,
+            AnswerEnd::Broken => answers.broken += 1,
+            AnswerEnd::Gone => answers.gone += 1,
+        }
+    }
+
+    /// A sequence joins the queue.
+    pub(super) fn queued(&self) {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Sequences go from the queue into the batch.
+    pub(super) fn admitted(&self, sequences: usize) {
+        self.running.fetch_add(sequences, Ordering::SeqCst);
+        self.waiting.fetch_sub(sequences, Ordering::SeqCst);
+    }
+
+    /// Nobody listens any more to so many of the queue and of the batch.
+    pub(super) fn left(&self, waiting: usize, running: usize) {
+        self.waiting.fetch_sub(waiting, Ordering::SeqCst);
+        self.running.fetch_sub(running, Ordering::SeqCst);
+        self.counts().ended.gone += (waiting + running) as u64;
+    }
+
+    /// A sequence of the batch has ended; without a reason, where it failed.
+    pub(super) fn ended(&self, finish: Option<FinishReason>) {
+        self.running.fetch_sub(1, Ordering::SeqCst);
+        let ended = &mut self.counts().ended;
+        match finish {
+            Some(FinishReason::Stop) => ended.stop += 1,
+            Some(FinishReason::Length) => ended.length += 1,
+            None => ended.failed += 1,
+        }
+    }
+
+    /// A step is done; a turn of the loop without sequences is none.
+    pub(super) fn stepped(&self, step: &StepTaken, mask_ns: impl Iterator<Item = u64>) {
+        if step.batch == 0 {
+            return;
+        }
+        let mut counts = self.counts();
+        counts.steps += 1;
+        counts.tokens += step.tokens as u64;
+        counts.largest_batch = counts.largest_batch.max(step.batch);
+        counts.step_times.add(step.ns);
+        mask_ns.for_each(|ns| counts.mask_times.add(ns));
+    }
+
+    /// Fills in what is counted here: everything but the engine's, the cache's and the options'.
+    pub(super) fn fill(&self, stats: &mut ServerStats) {
+        let counts = self.counts();
+        stats.running = self.running.load(Ordering::SeqCst);
+        stats.waiting = self.waiting.load(Ordering::SeqCst);
+        stats.prompt_tokens = counts.prompt_tokens;
+        stats.tokens = counts.tokens;
+        stats.steps = counts.steps;
+        stats.largest_batch = counts.largest_batch;
+        stats.step_ns = counts.step_times.times();
+        stats.masks = counts.mask_times.histogram.len();
+        stats.mask_ns = counts.mask_times.times();
+        stats.ended = counts.ended;
+        stats.answers = counts.answers;
+        stats.unread_fields = counts.unread.iter().map(|(name, count)| (name.clone(), *count)).collect();
+        stats.faults = counts.faults.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect();
+    }
+
+    fn counts(&self) -> MutexGuard<'_, Counts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct TimesSoFar {
+    histogram: Histogram<u64>,
+    sum: u64,
+}
+
+impl Default for TimesSoFar {
+    fn default() -> Self {
+        let histogram = Histogram::new_with_bounds(1, LONGEST_NS, DIGITS).expect("bounds and digits are fixed and in range");
+        Self { histogram, sum: 0 }
+    }
+}
+
+impl TimesSoFar {
+    fn add(&mut self, ns: u64) {
+        self.histogram.saturating_record(ns);
+        self.sum = self.sum.saturating_add(ns);
+    }
+
+    fn times(&self) -> Option<Times> {
+        let Self { histogram, sum } = self;
+        (!histogram.is_empty()).then(|| Times {
+            sum: *sum,
+            p50: histogram.value_at_quantile(0.5),
+            p99: histogram.value_at_quantile(0.99),
+            max: histogram.max(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::no_stats;
+
+    fn stats(tally: &Tally) -> ServerStats {
+        let mut stats = no_stats();
+        tally.fill(&mut stats);
+        stats
+    }
+
+    #[test]
+    fn counts_what_the_loop_reports() {
+        let tally = Tally::default();
+        assert_eq!((stats(&tally).mask_ns, stats(&tally).step_ns), (None, None), "no masks, no times");
+        tally.prompted(7);
+        (0..4).for_each(|_| tally.queued());
+        tally.admitted(3);
+        tally.stepped(&StepTaken { batch: 3, tokens: 2, ns: 900 }, [100, 300].into_iter());
+        tally.stepped(&StepTaken { batch: 0, tokens: 0, ns: 5 }, std::iter::empty());
+        tally.ended(None);
+        tally.ended(Some(FinishReason::Stop));
+        tally.left(1, 0);
+        tally.struck("hang");
+        tally.struck("hang");
+        for end in [AnswerEnd::Broken, AnswerEnd::Whole, AnswerEnd::Gone, AnswerEnd::Broken, AnswerEnd::Refused] {
+            tally.answered(end);
+        }
+        (0..2 * MAX_UNREAD_NAMES).for_each(|name| tally.unread(&[format!("field {name:03}"), "user".to_owned()]));
+        let seen = stats(&tally);
+        assert_eq!((seen.running, seen.waiting, seen.prompt_tokens, seen.tokens), (1, 0, 7, 2));
+        assert_eq!((seen.steps, seen.largest_batch, seen.masks), (1, 3, 2));
+        assert_eq!(seen.mask_ns, Some(Times { sum: 400, p50: 100, p99: 300, max: 300 }));
+        assert_eq!(seen.step_ns.map(|times| times.sum), Some(900));
+        assert_eq!(seen.ended, Ended { stop: 1, length: 0, failed: 1, gone: 1 });
+        assert_eq!(seen.faults, [("hang".to_owned(), 2)]);
+        assert_eq!(seen.answers, Answers { whole: 1, refused: 1, broken: 2, gone: 1 });
+        assert_eq!(seen.unread_fields.len(), MAX_UNREAD_NAMES + 1, "names are told apart up to a limit");
+        assert_eq!(seen.unread_fields.iter().map(|(_, count)| count).sum::<u64>(), 4 * MAX_UNREAD_NAMES as u64);
+        let json = serde_json::to_value(&seen).unwrap();
+        assert_eq!((&json["faults"]["hang"], &json["settings"]["forcing"]), (&2.into(), &"true".into()));
+    }
+
+    #[test]
+    fn prometheus_text_is_well_formed() {
+        let text = stats(&Tally::default()).prometheus("a\"b");
+        assert!(text.contains("vllm:num_requests_running{model_name=\"a\\\"b\"} 0\n"), "{text}");
+        assert!(text.contains("vllm:request_success_total{model_name=\"a\\\"b\",finished_reason=\"stop\"} 0\n"), "{text}");
+        assert!(text.contains("sobench:compile_cache_hits_total{model_name=\"a\\\"b\"} 3\n"), "{text}");
+        for line in text.lines().filter(|line| !line.starts_with("# TYPE ")) {
+            let (name, value) = line.rsplit_once(' ').unwrap();
+            assert!(name.starts_with("vllm:") || name.starts_with("sobench:"), "{line}");
+            assert!(value.parse::<u64>().is_ok() && name.ends_with('}'), "{line}");
+        }
+    }
+}

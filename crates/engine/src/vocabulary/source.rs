@@ -1,0 +1,120 @@
+//! Which vocabulary is meant: a name that is built in, or the path of a `tokenizer.json`. Knows what can be read, not how.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use tiktoken_rs::{cl100k_base_singleton, o200k_base_singleton};
+
+use super::{CL100K_IDS, O200K_IDS, Vocabulary, file};
+use sobench_core::error::{Error, Result};
+
+/// Where a vocabulary comes from. In files it is the text that [`VocabularySource::parse`] reads.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub enum VocabularySource {
+    /// `cl100k_base` of tiktoken, compiled in: 100,277 ids.
+    #[default]
+    Cl100k,
+    /// `o200k_base` of tiktoken, compiled in: 200,019 ids.
+    O200k,
+    /// A `tokenizer.json` of the tokenizers library, or the folder of one.
+    File(PathBuf),
+}
+
+impl VocabularySource {
+    /// Reads `cl100k_base` (or `cl100k`), `o200k_base` (or `o200k`) or a path.
+    ///
+    /// # Errors
+    /// A usage error for a name that is none of these and no file or folder either.
+    pub fn parse(text: &str) -> Result<Self> {
+        match Self::from(text.to_owned()) {
+            Self::File(path) if !path.exists() => Err(Error::usage(format!("no such vocabulary: {text}"))
+                .hint("give --tokenizer cl100k_base, o200k_base, or the path of a tokenizer.json or of its folder")),
+            source => Ok(source),
+        }
+    }
+
+    /// Loads it, with the end token that it names itself. The built-in ones take 100 to 300 ms.
+    ///
+    /// # Errors
+    /// A file that cannot be read, is too large, is no tokenizer whose tokens have bytes, or has no end token.
+    pub fn load(&self) -> Result<Vocabulary> {
+        self.load_with_eos(None)
+    }
+
+    /// Loads it; `eos` names the token that ends an answer where the files do not say so, or say it wrongly.
+    ///
+    /// # Errors
+    /// As [`VocabularySource::load`]; and where there is no token of that name.
+    pub fn load_with_eos(&self, eos: Option<&str>) -> Result<Vocabulary> {
+        match self {
+            Self::Cl100k => Vocabulary::tiktoken(self.embedded_name(), cl100k_base_singleton(), CL100K_IDS, eos),
+            Self::O200k => Vocabulary::tiktoken(self.embedded_name(), o200k_base_singleton(), O200K_IDS, eos),
+            Self::File(path) => file::load(path, eos),
+        }
+    }
+
+    /// The built-in name, or the path as it was given.
+    pub fn name(&self) -> String {
+        match self {
+            Self::File(path) => path.display().to_string(),
+            embedded => embedded.embedded_name().to_owned(),
+        }
+    }
+
+    fn embedded_name(&self) -> &'static str {
+        match self {
+            Self::Cl100k => "cl100k_base",
+            Self::O200k => "o200k_base",
+            Self::File(_) => "tokenizer.json",
+        }
+    }
+}
+
+impl From<String> for VocabularySource {
+    fn from(text: String) -> Self {
+        match text.as_str() {
+            "cl100k_base" | "cl100k" => Self::Cl100k,
+            "o200k_base" | "o200k" => Self::O200k,
+            path => Self::File(Path::new(path).to_path_buf()),
+        }
+    }
+}
+
+impl From<VocabularySource> for String {
+    fn from(source: VocabularySource) -> Self {
+        source.name()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_paths_are_told_apart() {
+        let fixture = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/tokenizer");
+        for (text, expected) in [
+            ("cl100k", VocabularySource::Cl100k),
+            ("cl100k_base", VocabularySource::Cl100k),
+            ("o200k", VocabularySource::O200k),
+            ("o200k_base", VocabularySource::O200k),
+            (fixture, VocabularySource::File(fixture.into())),
+        ] {
+            let source = VocabularySource::parse(text).unwrap();
+            assert_eq!(source, expected);
+            let written = serde_json::to_string(&source).unwrap();
+            assert_eq!(serde_json::from_str::<VocabularySource>(&written).unwrap(), source, "{written}");
+        }
+        let error = VocabularySource::parse("p50k").unwrap_err();
+        assert!(error.what.ends_with("p50k") && error.hint.is_some_and(|hint| hint.contains("o200k_base")));
+    }
+
+    #[test]
+    fn the_end_token_can_be_named() {
+        let vocabulary = VocabularySource::Cl100k.load_with_eos(Some("<|endofprompt|>")).unwrap();
+        assert_eq!(vocabulary.eos(), 100_276);
+        let error = VocabularySource::Cl100k.load_with_eos(Some("</s>")).err().unwrap();
+        assert!(error.what.ends_with("</s>") && error.hint.is_some_and(|hint| hint.contains("<|endoftext|>")));
+    }
+}

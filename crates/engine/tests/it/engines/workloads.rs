@@ -1,0 +1,95 @@
+//! The shipped workloads: read as they ship, held to the files they were made from and to our own evaluator.
+
+use std::sync::OnceLock;
+
+use serde::Deserialize;
+use sobench_core::constraint::{Constraint, GrammarDialect, GrammarSpelling};
+use sobench_core::verdict::Verdict;
+use sobench_data::dataset::{
+    self, ChoicePlan, Constraints, DatasetPlan, GrammarPlan, JsonPlan, JsonSchemaSource, OutputLength, PromptForm, RegexPlan,
+    Source,
+};
+use sobench_data::tokenizer::Tokenizer;
+use sobench_judge::{EvaluateOptions, Evaluator};
+
+const TEXT: &str = include_str!("../../../../../fixtures/mask/workloads.jsonl");
+
+/// Texts of either kind that a workload has at least; a choice may have fewer valid ones.
+const LEAST_INSTANCES: usize = 6;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Workload {
+    pub(super) name: String,
+    pub(super) constraint: Constraint,
+    pub(super) instances: Vec<Instance>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Instance {
+    pub(super) text: String,
+    pub(super) valid: bool,
+}
+
+pub(super) fn workloads() -> &'static [Workload] {
+    static SHARED: OnceLock<Vec<Workload>> = OnceLock::new();
+    SHARED.get_or_init(|| TEXT.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
+}
+
+#[track_caller]
+pub(super) fn workload(name: &str) -> &'static Workload {
+    workloads().iter().find(|workload| workload.name == name).unwrap_or_else(|| panic!("no such workload: {name}"))
+}
+
+#[test]
+fn labels_are_the_evaluator_s() {
+    let mut evaluator = Evaluator::new(EvaluateOptions::default());
+    let mut wrong = Vec::new();
+    for workload in workloads() {
+        let valid = workload.instances.iter().filter(|instance| instance.valid).count();
+        let least = if let Constraint::Choice(choices) = &workload.constraint { choices.len() } else { LEAST_INSTANCES };
+        assert!(valid >= least.min(LEAST_INSTANCES) && workload.instances.len() - valid >= LEAST_INSTANCES, "{}", workload.name);
+        for instance in &workload.instances {
+            let verdict = evaluator.judge_text(&workload.constraint, None, &instance.text);
+            if (verdict == Verdict::Valid) != instance.valid || matches!(verdict, Verdict::NotScored { .. }) {
+                wrong.push(format!("{}, {:?}: {verdict:?}", workload.name, instance.text));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The constraint of a dataset's first row.
+fn asked_by(source: Source, grammar_dialect: GrammarDialect) -> Constraint {
+    let plan = DatasetPlan {
+        source,
+        num_prompts: 1,
+        output_len: 128,
+        output: OutputLength::OfTheRow,
+        seed: 0,
+        constrained_ratio: 1.0,
+        constraints: Constraints::Kept,
+        prompt_form: PromptForm::Text,
+        grammar_dialect,
+        grammar_spelling: GrammarSpelling::AsWritten,
+    };
+    let loaded = dataset::load(&plan, &Tokenizer::embedded()).unwrap();
+    Constraint::clone(loaded.cases[0].constraint.as_ref().unwrap())
+}
+
+#[test]
+fn workloads_of_datasets_are_what_the_datasets_ask() {
+    let json = |json_schema| Source::Json(JsonPlan { json_schema });
+    let (lark, ebnf) = (GrammarDialect::Lark, GrammarDialect::Ebnf);
+    for (name, source, dialect) in [
+        ("brief profile", json(JsonSchemaSource::Brief), ebnf),
+        ("nested profile", json(JsonSchemaSource::Nested), ebnf),
+        ("sql in lark", Source::Grammar(GrammarPlan::default()), lark),
+        ("sql in ebnf", Source::Grammar(GrammarPlan::default()), ebnf),
+        ("e-mail regex", Source::Regex(RegexPlan::default()), ebnf),
+        ("sentiment choice", Source::Choice(ChoicePlan::default()), ebnf),
+    ] {
+        assert!(workload(name).constraint == asked_by(source, dialect), "{name}");
+    }
+}

@@ -1,0 +1,10 @@
+//! Integration tests of the engines.
+
+#![allow(clippy::disallowed_methods, reason = "tests make servers, and wait for them")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails; clippy exempts test functions, not their helpers")]
+
+mod conversions;
+mod engines;
+#[path = "../../../grammar/tests/it/guidance.rs"]
+mod guidance;
+mod hostile;

@@ -1,0 +1,234 @@
+//! Reads the EBNF of xgrammar and the GBNF of llama.cpp. Knows the notation, not what is done with it.
+//!
+//! What both engines accept means the same in both. What only one accepts is read as that one means it. Where the two would read
+//! the same text differently, it is refused as unsupported rather than guessed.
+
+use std::collections::HashSet;
+
+use pest::Parser as _;
+use pest::iterators::Pair;
+use pest_derive::Parser;
+
+use super::charset::CharSet;
+use super::error::{GrammarError, Place, from_pest};
+use super::syntax::{Expression, Grammar, Rule as GrammarRule, RuleKind};
+use super::{escape, limits};
+
+/// The rule that a sentence is derived from.
+const START: &str = "root";
+
+#[derive(Parser)]
+#[grammar = "../../grammars/meta/ebnf.pest"]
+struct Ebnf;
+
+/// Reads a grammar.
+///
+/// # Errors
+/// Text that is not EBNF, a rule that is used or needed and not defined, a construct that we do not decide, nesting beyond the
+/// limit.
+pub(super) fn read(text: &str) -> Result<Grammar<'_>, GrammarError> {
+    limits::arm_pest();
+    let mut pairs = Ebnf::parse(Rule::grammar, text).map_err(|error| from_pest(&error, name_of))?;
+    let mut rules: Vec<GrammarRule<'_>> = Vec::new();
+    let mut names = HashSet::new();
+    for pair in pairs.next().expect("a parse of the grammar rule yields it").into_inner() {
+        if pair.as_rule() == Rule::definition {
+            let rule = definition(pair)?;
+            if !names.insert(rule.name.clone()) {
+                return Err(rule.place.syntax(format!("rule defined twice: {}", rule.name)));
+            }
+            rules.push(rule);
+        }
+    }
+    Ok(Grammar { rules, start: START, ignored: Vec::new() })
+}
+
+fn definition(pair: Pair<'_, Rule>) -> Result<GrammarRule<'_>, GrammarError> {
+    let place = Place::of(&pair);
+    if !place.line_so_far().trim().is_empty() {
+        return Err(place.syntax("a definition begins on a line of its own"));
+    }
+    let mut parts = pair.into_inner();
+    let name = parts.next().expect("a definition has a name").as_str().to_owned();
+    let mut body = None;
+    for part in parts {
+        match part.as_rule() {
+            Rule::choices if part.as_str().trim().is_empty() => {
+                return Err(place.syntax(format!("rule without a body: {name}")));
+            }
+            Rule::choices => body = Some(choices(part, 0)?),
+            _ => return Err(refuse(&part)),
+        }
+    }
+    let body = body.expect("a definition has a body");
+    Ok(GrammarRule { name, kind: RuleKind::Rule, body, place })
+}
+
+fn choices(pair: Pair<'_, Rule>, depth: usize) -> Result<Expression, GrammarError> {
+    if depth > limits::MAX_NESTING {
+        return Err(GrammarError::Limit { what: limits::nesting() });
+    }
+    let mut alternatives = Vec::new();
+    for sequence in pair.into_inner() {
+        let elements: Result<Vec<_>, _> = sequence.into_inner().map(|part| element(part, depth)).collect();
+        alternatives.push(Expression::sequence(elements?));
+    }
+    Ok(Expression::choice(alternatives))
+}
+
+fn element(pair: Pair<'_, Rule>, depth: usize) -> Result<Expression, GrammarError> {
+    let mut parts = pair.into_inner();
+    let atom = parts.next().expect("an element has an atom");
+    let mut expression = match atom.as_rule() {
+        Rule::group => choices(atom.into_inner().next().expect("a group has choices"), depth + 1)?,
+        Rule::text => Expression::Text(escape::ebnf_text(inner(atom.as_str()), Place::of(&atom))?),
+        Rule::class => Expression::Class(escape::ebnf_class(inner(atom.as_str()), Place::of(&atom))?),
+        Rule::any => Expression::Class(CharSet::all()),
+        Rule::name => Expression::Reference(atom.as_str().to_owned()),
+        _ => return Err(refuse(&atom)),
+    };
+    for (place, quantifier) in parts.enumerate() {
+        if place == limits::MAX_QUANTIFIERS {
+            return Err(GrammarError::Limit { what: format!("quantifiers in a row: {}", limits::MAX_QUANTIFIERS) });
+        }
+        let quantifier = quantifier.into_inner().next().expect("a quantifier is of some kind");
+        expression = match quantifier.as_rule() {
+            Rule::optional => expression.repeat(0, Some(1)),
+            Rule::star => expression.repeat(0, None),
+            Rule::plus => expression.repeat(1, None),
+            _ => counted(expression, quantifier)?,
+        };
+    }
+    Ok(expression)
+}
+
+fn counted(expression: Expression, range: Pair<'_, Rule>) -> Result<Expression, GrammarError> {
+    let place = Place::of(&range);
+    let (mut least, mut most, mut open) = (0, None, false);
+    for part in range.into_inner() {
+        match part.as_rule() {
+            Rule::least => least = times(part.as_str())?,
+            Rule::comma => open = true,
+            _ => most = Some(times(part.as_str())?),
+        }
+    }
+    if !open {
+        most = Some(least);
+    }
+    if most.is_some_and(|most| most < least) {
+        return Err(place.syntax("repetition with its ends reversed"));
+    }
+    Ok(expression.repeat(least, most))
+}
+
+/// A number of repetitions.
+pub(super) fn times(digits: &str) -> Result<u32, GrammarError> {
+    match digits.parse() {
+        Ok(times) if times <= limits::MAX_REPETITIONS => Ok(times),
+        _ => Err(GrammarError::Limit { what: format!("repetitions: {}", limits::MAX_REPETITIONS) }),
+    }
+}
+
+fn refuse(pair: &Pair<'_, Rule>) -> GrammarError {
+    let construct = match pair.as_rule() {
+        Rule::look_ahead => "look-ahead (=...)".to_owned(),
+        Rule::token => format!("token {}", pair.as_str()),
+        Rule::macro_call => pair.as_str().split('(').next().unwrap_or_default().trim().to_owned() + "(...)",
+        Rule::attributes => format!("rule attributes {}", pair.as_str()),
+        other => name_of(&other),
+    };
+    Place::of(pair).unsupported(construct)
+}
+
+/// The inside of something that has one-byte delimiters on either side.
+fn inner(quoted: &str) -> &str {
+    &quoted[1..quoted.len() - 1]
+}
+
+fn name_of(rule: &Rule) -> String {
+    match rule {
+        Rule::EOI => "the end of the text".to_owned(),
+        Rule::element => "a string, class, group or name".to_owned(),
+        Rule::quantifier => "a quantifier".to_owned(),
+        other => format!("{other:?}").replace('_', " "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(text: &str) -> String {
+        read(text).map(|_| "read".to_owned()).unwrap_or_else(|error| error.to_string())
+    }
+
+    #[test]
+    fn what_engines_accept_is_read() {
+        for text in [
+            "root ::= \"a\"",
+            "\n  # leading comment\nroot ::= a | # after a bar\n  b\na ::= \"x\"\nb ::= [^\\n\"]+\n",
+            "root ::= (\n \"a\"\n | b-1 ) # in a group\nb-1 ::= \"b\"",
+            "root ::= x\n  | y_2\nx ::= \"1\"\ny_2 ::= \"2\"",
+            "root ::= \"\"",
+            "root ::= ()",
+            "root ::= | \"a\"",
+            "root ::= \"a\" |\n",
+            "root ::= .{2} . [a-z]{1,} \"x\"{3,7} a.b*\na.b ::= \"q\"",
+            "root ::= \"a\"*?",
+            "0 ::= \"a\"\nroot ::= 0",
+            "root::=\"a\"\r\nb::=root",
+        ] {
+            assert_eq!(message(text), "read", "{text}");
+        }
+    }
+
+    #[test]
+    fn what_only_an_engine_can_decide_is_refused_by_name() {
+        for (text, construct) in [
+            ("root ::= <think> \"a\"", "token <think> (line 1)"),
+            ("root ::= !<[12]>", "token !<[12]> (line 1)"),
+            ("root ::= \"a\"\nx ::= TagDispatch((\"<f>\", root), stop_eos=true)", "TagDispatch(...) (line 2)"),
+            ("root ::= Token (1, 2)", "Token(...) (line 1)"),
+            ("root ::= \"a\" (=\"b\")", "look-ahead (=...) (line 1)"),
+            ("root[max_tokens=3] ::= \"a\"", "rule attributes [max_tokens=3] (line 1)"),
+            ("root ::= [\\x411]", "\\xHH followed by a hex digit, which engines read differently (line 1)"),
+            ("root ::= []", "empty character class, which engines read differently (line 1)"),
+        ] {
+            assert_eq!(message(text), format!("unsupported in a grammar: {construct}"), "{text}");
+        }
+    }
+
+    #[test]
+    fn errors_name_their_place() {
+        for (text, place) in [
+            ("root ::= (\"a\"", "line 1, column 14"),
+            ("root ::= \"a\"\nb : \"c\"", "line 2, column 3"),
+            ("root ::= \"a", "line 1, column 10"),
+            ("root ::= \"a\" x ::= \"b\"", "line 1, column 14"),
+            ("root ::= \"a\"\nroot ::= \"b\"", "line 2, column 1"),
+            ("root ::=", "line 1, column 1"),
+            ("root ::= a{,3}", "line 1, column 12"),
+            ("root ::= a{3,1}", "line 1, column 11"),
+            ("root ::= [z-a]", "line 1, column 10"),
+            ("root ::= \"\\q\"", "line 1, column 10"),
+            ("root ::= * \"a\"", "line 1, column 10"),
+            ("start: \"a\"", "line 1, column 6"),
+        ] {
+            let said = message(text);
+            assert!(said.starts_with(&format!("grammar syntax at {place}: ")), "{text}: {said}");
+        }
+    }
+
+    #[test]
+    fn deep_nesting_is_a_limit_and_not_a_stack_overflow() {
+        let nested = |depth: usize| format!("root ::= {}\"a\"{}", "(".repeat(depth), ")".repeat(depth));
+        assert_eq!(message(&nested(limits::MAX_NESTING)), "read");
+        for text in [nested(limits::MAX_NESTING + 1), nested(50_000), "root ::= ".to_owned() + &"(".repeat(100_000)] {
+            assert_eq!(message(&text), "grammar beyond the limit: nested groups: 128");
+        }
+        let quantified = |count: usize| format!("root ::= \"a\"{}", "*?".repeat(count / 2));
+        assert_eq!(message(&quantified(limits::MAX_QUANTIFIERS)), "read");
+        assert_eq!(message(&quantified(100_000)), "grammar beyond the limit: quantifiers in a row: 8");
+        assert!(message("root ::= \"a\"{99999999}").contains("repetitions"));
+    }
+}

@@ -1,0 +1,263 @@
+//! A measurement from plan to rows. Knows the order of things, not how one is done.
+
+use std::path::Path;
+use std::thread::available_parallelism;
+use std::time::{Duration, SystemTime};
+
+use super::clock::{Stopwatch, own_cost_ns, wall_clock};
+use super::corpus::{self, Corpora, Selected};
+use super::plan::{MaskPlan, WorkerCommand};
+use super::protocol::{BatchJob, BatchSource, Ready, Setup};
+use super::record::{BatchRow, MachineRecord, MaskRecord, MeasuredEngine, VocabularyRecord};
+use super::row::{InstanceOutcome, InstanceRow, Row};
+use super::rows::{Rows, RowsFile};
+use super::supervise::{Batched, Supervisor};
+use sobench_core::error::{Error, Result};
+use sobench_core::shard::Shard;
+use sobench_engine::EngineName;
+use sobench_notices::notice::{MaskNotice, Notice};
+use sobench_shutdown::Shutdown;
+
+/// Tokens that an instance has at least to be walked in a batch: shorter ones are mostly beginnings.
+const MIN_BATCH_TOKENS: u32 = 16;
+
+/// Compile time in ns that an entry of a batch has at most: a batch compiles all of its own again.
+const MAX_BATCH_COMPILE_NS: u64 = 2_000_000_000;
+
+/// What a progress bar is told.
+#[derive(Clone, Debug, PartialEq)]
+pub enum MaskEvent<'a> {
+    /// Corpora are read and engines were opened once: so many rows are to be made, of which so many are there already.
+    Started {
+        rows: usize,
+        resumed: usize,
+    },
+    RowDone {
+        row: &'a Row,
+    },
+}
+
+/// A finished or interrupted measurement.
+#[derive(Clone, Debug)]
+pub struct MaskRun {
+    pub about: MaskRecord,
+    pub batches: Vec<BatchRow>,
+    pub began: SystemTime,
+    /// Of the whole measurement, reading corpora and batches included.
+    pub wall_ns: u64,
+    /// Stopped by the user: rows are missing.
+    pub interrupted: bool,
+    /// What the user has to know and no row says, a sentence each.
+    pub notices: Vec<Notice>,
+    rows: Rows<Row>,
+}
+
+impl MaskRun {
+    /// The rows, read from their file one at a time: by engine in the order asked for, then by the entry's place in the corpora.
+    pub fn rows(&self) -> impl Iterator<Item = Result<Row>> + '_ {
+        self.rows.iter()
+    }
+
+    /// How many rows there are.
+    pub fn row_count(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// The file that keeps the rows, if the plan names one.
+    pub fn rows_path(&self) -> Option<&Path> {
+        self.rows.path()
+    }
+}
+
+/// Carries out a plan; blocks until it is done or a shutdown is requested. Children are started by `command`.
+///
+/// # Errors
+/// A plan, corpus or rows file that cannot be used; an engine that cannot be opened; children that cannot be started. Rows that
+/// were made before are in the rows file.
+pub fn run(plan: &MaskPlan, command: &WorkerCommand, shutdown: &Shutdown, on_event: &dyn Fn(MaskEvent<'_>)) -> Result<MaskRun> {
+    plan.check()?;
+    let (began, watch) = (wall_clock(), Stopwatch::start());
+    let corpora = corpus::load(plan)?;
+    let mut supervisors = Vec::new();
+    let mut ready = Vec::new();
+    for engine in &plan.engines {
+        let supervisor = supervisor(plan, command, shutdown, *engine, Vec::new());
+        let Some(opened) = supervisor.probe()? else {
+            return Err(Error::interrupted("stopped before anything was measured"));
+        };
+        supervisors.push(supervisor);
+        ready.push(opened);
+    }
+    let about = about(plan, &corpora, &ready);
+    let (file, notice) = RowsFile::open(plan.rows.as_deref(), plan.resume, &about)?;
+    let mut notices = corpora.notices.clone();
+    notices.extend(notice);
+    // What the reader has to know of figures that are of a part.
+    let of_part = |shard: Shard| MaskNotice::OneShardOfEntries { shard: shard.number, shards: shard.of };
+    notices.extend(plan.shard.map(|shard| of_part(shard).into()));
+    let mut running = Running { plan, corpora: &corpora, on_event, shutdown, about, file, batches: Vec::new(), notices };
+    let rows = corpora.selected.len() * plan.engines.len();
+    on_event(MaskEvent::Started { rows, resumed: running.file.rows().len() });
+    for (place, supervisor) in supervisors.iter().enumerate() {
+        running.engine(place, supervisor)?;
+    }
+    let Running { about, file, batches, notices, .. } = running;
+    let interrupted = shutdown.is_requested();
+    Ok(MaskRun { about, batches, began, wall_ns: watch.elapsed_ns(), interrupted, notices, rows: file.rows() })
+}
+
+/// Children of an engine that measure, or that prove errors of the engines in `prove`.
+pub(super) fn supervisor<'a>(
+    plan: &MaskPlan,
+    command: &'a WorkerCommand,
+    shutdown: &'a Shutdown,
+    engine: EngineName,
+    prove: Vec<EngineName>,
+) -> Supervisor<'a> {
+    let setup = Setup {
+        engine,
+        policy: plan.policy.clone(),
+        tokenizer: plan.tokenizer.clone(),
+        eos_token: plan.eos_token.clone(),
+        memory_limit_bytes: plan.memory_limit(),
+        assert_formats: plan.assert_formats,
+        warm: plan.warm,
+        spellings: plan.spellings.clone(),
+        prove,
+    };
+    Supervisor::new(command, setup, Duration::from_millis(plan.timeout_ms), plan.jobs, shutdown)
+}
+
+pub(super) fn about(plan: &MaskPlan, corpora: &Corpora, ready: &[Ready]) -> MaskRecord {
+    let engines = plan.engines.iter().zip(ready).map(|(engine, ready)| MeasuredEngine {
+        engine: *engine,
+        version: ready.version.clone(),
+        settings: ready.settings.clone(),
+        peak_rss_bytes: None,
+        wall_ns: 0,
+        open_ns: Some(ready.open_ns),
+    });
+    let first = ready.first();
+    MaskRecord {
+        engines: engines.collect(),
+        corpora: corpora.about.clone(),
+        selected: corpora.selected.len(),
+        vocabulary: VocabularyRecord {
+            name: first.map(|ready| ready.vocabulary.clone()).unwrap_or_default(),
+            ids: first.map(|ready| ready.vocabulary_ids).unwrap_or_default(),
+        },
+        policy: plan.policy.clone(),
+        spellings: plan.spellings.clone(),
+        assert_formats: plan.assert_formats,
+        warm: plan.warm,
+        filter: plan.filter.clone(),
+        limit: plan.limit,
+        sample: plan.sample,
+        jobs: plan.jobs,
+        timeout_ms: plan.timeout_ms,
+        memory_limit_bytes: plan.memory_limit(),
+        prove: plan.prove,
+        shard: plan.shard,
+        host: host(),
+    }
+}
+
+fn host() -> MachineRecord {
+    let cpu = std::fs::read_to_string("/proc/cpuinfo").ok().and_then(|text| {
+        let line = text.lines().find_map(|line| line.strip_prefix("model name"))?;
+        Some(line.trim_start_matches([' ', '\t', ':']).to_owned())
+    });
+    MachineRecord {
+        os: std::env::consts::OS.to_owned(),
+        arch: std::env::consts::ARCH.to_owned(),
+        cpu,
+        threads: available_parallelism().map_or(1, usize::from),
+        clock_ns: own_cost_ns(),
+    }
+}
+
+struct Running<'a> {
+    plan: &'a MaskPlan,
+    corpora: &'a Corpora,
+    on_event: &'a dyn Fn(MaskEvent<'_>),
+    shutdown: &'a Shutdown,
+    about: MaskRecord,
+    file: RowsFile<Row>,
+    batches: Vec<BatchRow>,
+    notices: Vec<Notice>,
+}
+
+impl Running<'_> {
+    fn engine(&mut self, place: usize, supervisor: &Supervisor<'_>) -> Result<()> {
+        if self.shutdown.is_requested() {
+            return Ok(());
+        }
+        let engine = self.plan.engines[place];
+        let pending: Vec<&Selected> = self.corpora.selected.iter().filter(|entry| !self.file.has(engine, entry.index)).collect();
+        let watch = Stopwatch::start();
+        let mut peak_rss_bytes = None;
+        supervisor.run(&pending, &mut |made| {
+            peak_rss_bytes = peak_rss_bytes.max(made.peak_rss_bytes);
+            self.file.append(&made.row)?;
+            (self.on_event)(MaskEvent::RowDone { row: &made.row });
+            Ok(())
+        })?;
+        let resumed = pending.len() < self.corpora.selected.len();
+        let started = supervisor.started() + usize::from(resumed);
+        if self.plan.is_locked(engine) && started > 1 {
+            let engine = engine.name().to_owned();
+            self.notices.push(MaskNotice::LockDrawnAgain { engine, processes: started, resumed }.into());
+        }
+        let about = &mut self.about.engines[place];
+        about.peak_rss_bytes = peak_rss_bytes;
+        about.wall_ns = watch.elapsed_ns();
+        self.batch(engine, supervisor)
+    }
+
+    fn batch(&mut self, engine: EngineName, supervisor: &Supervisor<'_>) -> Result<()> {
+        let most = self.plan.batch_sizes.iter().copied().max().unwrap_or(0);
+        // Which entries are in a batch is the whole corpus' matter.
+        if most == 0 || self.plan.shard.is_some() || self.shutdown.is_requested() {
+            return Ok(());
+        }
+        let chosen = self.chosen(engine, most)?;
+        if chosen.is_empty() {
+            let engine = engine.name().to_owned();
+            self.notices.push(MaskNotice::NoBatchInstance { engine, min_tokens: MIN_BATCH_TOKENS }.into());
+            return Ok(());
+        }
+        for &sequences in self.plan.batch_sizes.iter().filter(|size| **size > 0) {
+            let sources = chosen.iter().take(sequences).cloned().collect();
+            match supervisor.batch(BatchJob { sequences, sources })? {
+                Batched::Row(row) => self.batches.push(row),
+                Batched::Failed(notice) => self.notices.push(notice.into()),
+                Batched::Interrupted => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+
+    /// The first valid instance of each of the first entries that the engine passes, in the first spelling that there is.
+    fn chosen(&self, engine: EngineName, most: usize) -> Result<Vec<BatchSource>> {
+        let mut chosen = Vec::new();
+        for row in self.file.rows_of(engine).iter() {
+            let row = row?;
+            let is_quick = row.compile.is_some_and(|compile| compile.cold_ns <= MAX_BATCH_COMPILE_NS);
+            if let Some(instance) = row.instances.iter().find(|instance| is_quick && is_fit(instance))
+                && let Some(selected) = self.corpora.selected(row.index)
+            {
+                let entry = serde_json::from_str(&selected.json).expect("an entry is read as it was written");
+                chosen.push(BatchSource { entry, instance: instance.index, spelling: instance.spelling });
+            }
+            if chosen.len() == most {
+                break;
+            }
+        }
+        Ok(chosen)
+    }
+}
+
+fn is_fit(instance: &InstanceRow) -> bool {
+    let is_valid = instance.label != Some(false) && instance.judged != Some(false);
+    is_valid && instance.outcome == InstanceOutcome::Pass && instance.tokens >= MIN_BATCH_TOKENS
+}

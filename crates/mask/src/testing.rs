@@ -1,0 +1,126 @@
+//! An engine for tests, whose language is a list of texts and which goes wrong where it is told to. Knows no library.
+
+use std::sync::Arc;
+
+use sobench_core::constraint::{Constraint, GrammarDialect};
+use sobench_engine::vocabulary::shared;
+use sobench_engine::{Engine, EngineError, Grammar, Matcher, TokenId, TokenMask};
+
+/// What goes wrong, some after so many tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Quirk {
+    None,
+    /// Compiling panics.
+    Panic,
+    /// Compiling says that it is not implemented.
+    Decline,
+    /// A mask is an error.
+    Fail(usize),
+    /// A mask says that the library panicked.
+    Crash(usize),
+    /// A mask is empty.
+    DeadEnd(usize),
+    /// The end is allowed.
+    End(usize),
+    /// A token that the mask allows is not taken.
+    Refuse(usize),
+}
+
+/// An engine for choices: each is a sequence of canonical tokens.
+pub(super) struct FakeEngine(pub(super) Quirk);
+
+impl Engine for FakeEngine {
+    fn name(&self) -> &'static str {
+        "fake"
+    }
+    fn version(&self) -> &'static str {
+        "fake 1"
+    }
+    fn settings(&self) -> Vec<(&'static str, String)> {
+        vec![("quirk", format!("{:?}", self.0))]
+    }
+    fn grammar_dialects(&self) -> &'static [GrammarDialect] {
+        &[]
+    }
+    fn compile(&self, constraint: &Constraint) -> Result<Arc<dyn Grammar>, EngineError> {
+        match self.0 {
+            Quirk::Panic => panic!("boom"),
+            Quirk::Decline => Err(EngineError::Unsupported { feature: "it".into(), words: "no it here".into() }),
+            quirk => match constraint {
+                Constraint::Choice(texts) => Ok(Arc::new(FakeGrammar::new(texts, quirk))),
+                other => Err(EngineError::Invalid { words: format!("not a choice: {}", other.kind()) }),
+            },
+        }
+    }
+}
+
+#[derive(Clone)]
+pub(super) struct FakeGrammar {
+    texts: Arc<[Vec<TokenId>]>,
+    quirk: Quirk,
+}
+
+impl FakeGrammar {
+    pub(super) fn new(texts: &[impl AsRef<str>], quirk: Quirk) -> Self {
+        Self { texts: texts.iter().map(|text| shared().encode(text.as_ref())).collect(), quirk }
+    }
+}
+
+impl Grammar for FakeGrammar {
+    fn matcher(&self) -> Result<Box<dyn Matcher>, EngineError> {
+        Ok(Box::new(FakeMatcher { grammar: self.clone(), taken: Vec::new() }))
+    }
+    fn memory_bytes(&self) -> Option<u64> {
+        Some(7)
+    }
+}
+
+#[derive(Clone)]
+struct FakeMatcher {
+    grammar: FakeGrammar,
+    taken: Vec<TokenId>,
+}
+
+impl FakeMatcher {
+    /// What may follow in each text that goes on; `None` is the end.
+    fn next(&self) -> impl Iterator<Item = Option<TokenId>> + '_ {
+        let rest = |text: &'_ Vec<TokenId>| Some(text.strip_prefix(&*self.taken)?.first().copied());
+        self.grammar.texts.iter().filter_map(rest)
+    }
+}
+
+impl Matcher for FakeMatcher {
+    fn mask(&mut self, mask: &mut TokenMask) -> Result<(), EngineError> {
+        *mask = TokenMask::new(shared().len());
+        let here = self.taken.len();
+        match self.grammar.quirk {
+            Quirk::Fail(place) if place == here => return Err(EngineError::TooLarge { words: "too much".into() }),
+            Quirk::Crash(place) if place == here => return Err(EngineError::Crashed { words: "ouch".into() }),
+            Quirk::DeadEnd(place) if place == here => return Ok(()),
+            Quirk::End(place) if place == here => mask.allow(shared().eos()),
+            _ => {}
+        }
+        self.next().for_each(|token| mask.allow(token.unwrap_or_else(|| shared().eos())));
+        Ok(())
+    }
+    fn commit(&mut self, token: TokenId) -> Result<(), EngineError> {
+        if self.grammar.quirk == Quirk::Refuse(self.taken.len()) || !self.next().any(|next| next == Some(token)) {
+            return Err(EngineError::Invalid { words: format!("not {token}") });
+        }
+        self.taken.push(token);
+        Ok(())
+    }
+    fn is_accepting(&mut self) -> Result<bool, EngineError> {
+        Ok(self.next().any(|next| next.is_none()))
+    }
+    fn forced_tokens(&mut self) -> Vec<TokenId> {
+        Vec::new()
+    }
+    fn rollback(&mut self, tokens: usize) -> Result<(), EngineError> {
+        self.taken.truncate(self.taken.len().saturating_sub(tokens));
+        Ok(())
+    }
+    fn fork(&self) -> Box<dyn Matcher> {
+        Box::new(self.clone())
+    }
+}

@@ -1,0 +1,86 @@
+//! The kinds of constraint that a server can be asked about. Knows no question and no server.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use sobench_core::constraint::Constraint;
+use sobench_core::error::{Error, Result};
+
+/// A kind of constraint, named as [`Constraint::kind`] names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    Json,
+    JsonObject,
+    Regex,
+    Choice,
+    Grammar,
+    StructuralTag,
+}
+
+impl Kind {
+    /// Every kind, in the order in which they are asked: a plain JSON Schema comes first, because the first constrained request
+    /// fixes the engine of a vLLM server in `auto`, and every engine takes that one.
+    pub const ALL: [Self; 6] = [Self::Json, Self::JsonObject, Self::Regex, Self::Choice, Self::Grammar, Self::StructuralTag];
+
+    /// What is asked unless kinds are named. Structural tags are not among them: few engines know them.
+    pub const USUAL: [Self; 5] = [Self::Json, Self::JsonObject, Self::Regex, Self::Choice, Self::Grammar];
+
+    /// The name used in flags, files and messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Json => "json",
+            Self::JsonObject => "json_object",
+            Self::Regex => "regex",
+            Self::Choice => "choice",
+            Self::Grammar => "grammar",
+            Self::StructuralTag => "structural_tag",
+        }
+    }
+
+    /// The kind of a constraint.
+    pub fn of(constraint: &Constraint) -> Self {
+        match constraint {
+            Constraint::JsonSchema(_) => Self::Json,
+            Constraint::JsonObject(_) => Self::JsonObject,
+            Constraint::Regex(_) => Self::Regex,
+            Constraint::Choice(_) => Self::Choice,
+            Constraint::Grammar { .. } => Self::Grammar,
+            Constraint::StructuralTag(_) => Self::StructuralTag,
+        }
+    }
+
+    /// The kind with this name.
+    ///
+    /// # Errors
+    /// A usage error that lists the names.
+    pub fn parse(name: &str) -> Result<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| {
+            let names = Self::ALL.map(Self::name).join(", ");
+            Error::usage(format!("unknown kind of constraint: {name}")).hint(format!("one of {names}"))
+        })
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_constraints_and_read_back() {
+        assert_eq!(Kind::ALL.map(Kind::name), Constraint::KINDS);
+        for kind in Kind::ALL {
+            assert_eq!(Kind::parse(kind.name()).unwrap(), kind);
+        }
+        let error = Kind::parse("xml").unwrap_err();
+        assert_eq!((error.what.as_str(), error.exit_code()), ("unknown kind of constraint: xml", 2));
+        assert!(error.hint.is_some_and(|hint| hint.contains("structural_tag")));
+    }
+}

@@ -1,0 +1,306 @@
+//! Every notice has its sentence, and comes back from JSON as it went in.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use super::*;
+use crate::enforcement::{Class, Kind};
+use sobench_backend::{ConstraintDialect, ServerKind};
+use sobench_core::constraint::GrammarDialect;
+use sobench_core::verdict::NotScored;
+
+/// An example of every variant. The match is there so that a variant without one does not compile.
+macro_rules! examples {
+    ($area:ident: $($variant:ident { $($fields:tt)* }),* $(,)?) => {{
+        let _ = |notice: &$area| match notice { $($area::$variant { .. } => ()),* };
+        vec![$(Notice::from($area::$variant { $($fields)* })),*]
+    }};
+}
+
+fn text(text: &str) -> String {
+    text.to_owned()
+}
+
+fn texts(texts: &[&str]) -> Vec<String> {
+    texts.iter().map(|text| (*text).to_owned()).collect()
+}
+
+fn of_bench() -> Vec<Notice> {
+    examples!(BenchNotice:
+        FlagWithoutEffect { flag: text("best-of"), why: text("every request asks for one answer") },
+        IgnoreEosWithConstraints {},
+        ShippedPrompt {},
+        EndpointUnlikeBackend { endpoint: text("/v1/completions"), backend: ServerKind::OpenaiChat },
+        IgnoreEosByDataset { dataset: text("random") },
+        ChatTemplateKwargsUnused { dataset: text("json") },
+        ResultFlagsUnused {},
+        SyntheticModel { embedded: true },
+        EngineDeclared { engine: text("xgrammar") },
+        DialectIgnored { server: "vLLM 0.12".to_owned(), dialect: ConstraintDialect::Guided },
+        LoraModules { modules: texts(&["a", "b"]), at_random: true },
+        ColdSchemas { requests: 12, every: 5 },
+        UnusableConstraints { requests: 2, first_request: text("custom-3"), why: NotScored::Unsupported { what: text("a keyword") } },
+        OpenFileLimit { open_files: 1024, requests: 2000 },
+        LocalPortLimit { ports: 28232, requests: 30000 },
+        FirstUse { cold_ttft_ms: 31.0, warm_ttft_ms: 4.256 },
+        ConcurrentRuns { others: texts(&["xgrammar", "outlines"]), apart_us: 250 },
+        OtherModel { answered: text("small"), asked: text("large") },
+        TrialRefused { request: text("json-0") },
+        ProfilerRefused { path: text("/start_profile"), why: text("404 Not Found") },
+        WarmupsFailed { failed: 1, sent: 4 },
+        RunLogBehind { waiting_mib: 80 },
+        NoRunLog { why: text("there is no cache folder") },
+        ClockDriftUnknown {},
+        ReceiveStampsRefused { count: 7 },
+        DurationEnded { after_s: 10.0, requests: 40, prepared: 100 },
+        DurationEndedAfterLaps { after_s: 1.5, requests: 250, prepared: 100, unique_schemas: true },
+    )
+}
+
+fn of_preflight() -> Vec<Notice> {
+    let finding = |class| ConstraintFinding {
+        constraint: text("grammar (ebnf)"),
+        dialect: ConstraintDialect::Guided,
+        class,
+        words: text("none of the choices"),
+        answer: Some(text("Here you go")),
+    };
+    examples!(PreflightNotice:
+        EnforcementUnknown { why: text("the server is gone") },
+        DialectChanged {
+            chosen: ConstraintDialect::StructuredOutputs,
+            expected: ConstraintDialect::Guided,
+            not_enforced: vec![
+                KindClass { constraint: text("json"), class: Class::Ignored },
+                KindClass { constraint: text("regex"), class: Class::WrongWrapper },
+            ],
+        },
+        NotEnforced { 0: finding(Class::Ignored) },
+        NotProved { 0: ConstraintFinding { answer: None, ..finding(Class::Unproven) } },
+        Enforced { requests: 5, constraints: vec![Kind::Json, Kind::Regex], dialect: ConstraintDialect::Guided },
+        SpellingUnknown { outcome: text("truncated") },
+        ControlFailed { why: text("500 Internal Server Error") },
+        ServerGone { last_request: text("json in guided") },
+        WhiteSpaceRunaway { constraint: text("json"), dialect: ConstraintDialect::StructuredOutputs },
+        EngineFixedByPreflight { constraint: text("json"), dialect: ConstraintDialect::StructuredOutputs },
+        EngineFixedByProbe {},
+    )
+}
+
+fn of_dataset() -> Vec<Notice> {
+    let notes = || texts(&["left out priorities (line 2)", "renamed A_B to a-b"]);
+    examples!(DatasetNotice:
+        CachedCopy { hub: text("https://huggingface.co"), repository: text("owner/name"), commit: text("0123456789ab") },
+        RepeatedMembers { objects: 2, first: text("rows.jsonl, line 7: a") },
+        GrammarRespelt { notes: notes() },
+        GrammarNotConverted { name: text("g.lark"), notation: GrammarDialect::Lark, expected: GrammarDialect::Ebnf },
+        GrammarConverted {
+            name: text("g.lark"),
+            notation: GrammarDialect::Lark,
+            converted_to: GrammarDialect::Ebnf,
+            notes: notes(),
+        },
+        RowGrammarsConverted {
+            converted_to: GrammarDialect::Ebnf,
+            rows: 2,
+            first: ConvertedRow { name: text("line 3 of rows.jsonl"), notation: GrammarDialect::Lark, notes: Vec::new() },
+        },
+        RowGrammarsNotConverted {
+            expected: GrammarDialect::Ebnf,
+            rows: 1,
+            first_row: text("line 4 of rows.jsonl"),
+            why: text("line 1: look-around"),
+        },
+        ImagesNotSent { questions: 3 },
+        GeneratedSound { clip_s: 2.5 },
+        CategoryWithoutAnswers { category: text("simple") },
+        RowsLeftOut { rows: 3, lengths: text("shorter than 4 tokens") },
+        RowsUnreadable { rows: 1, first: text("rows.jsonl, line 1: EOF") },
+        PromptLengths { excess_tokens: -3 },
+        FewerPrompts { prompts: 9, wanted: 11, prefixes: 3 },
+        NoChatTemplate {},
+        LoggedRequestsDrawn { logged: 8, prompts: 12 },
+        TemplateDate { date: text("2024-07-26") },
+        FewerRows { rows: 4, prompts: 10 },
+        RowsCycled { rows: 4, prompts: 10 },
+        RowsDrawnAgain { rows: 4, prompts: 10 },
+        PartOfMix { dataset: text("sharegpt"), notice: Box::new(DatasetNotice::RowsDrawnAgain { rows: 4, prompts: 10 }.into()) },
+    )
+}
+
+fn of_log() -> Vec<Notice> {
+    let address = |shard: usize| OfShard { shard, value: format!("http://10.0.0.{shard}") };
+    examples!(LogNotice:
+        TornLine { file: text("run.jsonl") },
+        TokensNotCounted { why: text("no tokenizer in: folder") },
+        Interrupted {},
+        GaveUp { why: text("5 requests in a row failed") },
+        GaveUpAfterLastRequest { why: text("5 requests in a row failed") },
+        Killed { ended: 3, prepared: 10 },
+        OneShard { shard: 1, shards: 2, requests: 5, all_requests: 10 },
+        ShardKilled { shard: 2, ended: 3, prepared: 5 },
+        ShardAddresses { addresses: vec![address(1), address(2)] },
+        ShardsStartedApart { last_shard: 2, after_s: 1.25 },
+        ShardClocks { within_ms: 0.125, shard: 2 },
+        ShardClocksNotMeasured {},
+        Shard { shard: 2, notice: Box::new(BenchNotice::WarmupsFailed { failed: 1, sent: 4 }.into()) },
+        EndedEarly {},
+        DatasetIgnored { dataset: text("json") },
+    )
+}
+
+fn of_figures() -> Vec<Notice> {
+    let span = |to_s| OutageSpan { from_s: 1.0, to_s, requests: 4 };
+    let breach = |reason: &str| BreachCount { reason: text(reason), answers: 2, first_request: text("json-3") };
+    examples!(FigureNotice:
+        RoundedItl { gaps: 2_000_000, within_percent: 0.1 },
+        Outages { spans: vec![span(Some(2.5)), span(None)], more: 2 },
+        NotJudged { requests: 1 },
+        OutputTokensUnknown { answers: 2 },
+        EmptyAnswers { answers: 3 },
+        SingleChunkAnswers { answers: 4 },
+        MultiTokenChunks { answers: 5 },
+        UnstreamedAnswers { answers: 6 },
+        UnsentRequests { requests: 7 },
+        ImplausibleUsage { answers: 8 },
+        ComputedAnswers {},
+        NotStreamed {},
+        PeakBelowMean {},
+        Goodput { ttft_ms: Some(200.0), tpot_ms: Some(12.5), e2el_ms: None, valid: true },
+        Throttled { requests: 3, longest_pause_s: Some(30), pauses_named: 2 },
+        NoConnection { requests: 3, why: text("too many open files") },
+        NoEffect { correct: 1, constrained: 10, control_correct: 2, control: 10 },
+        EngineFixedByRun { request: text("json-0"), engine: Some(text("xgrammar")), why: text("xgrammar is asked first") },
+        BrokenConstraints { broken: 4, answers: 10, seen_enforced: true, reasons: vec![breach("schema"), breach("not_json")] },
+        ConstraintsLost { request: text("json-4"), valid_before: 4, invalid_after: 6 },
+        WhiteSpaceAnswers { answers: 1, truncated: 2 },
+    )
+}
+
+fn of_matrix() -> Vec<Notice> {
+    let (contender, dataset, treatment) = (|| text("xgrammar"), || text("json"), || text("constrained"));
+    examples!(MatrixNotice:
+        RunNotEnforced { contender: contender(), dataset: dataset(), treatment: treatment(), load: text("cap 4") },
+        ClientInTheWay {
+            runs: 1,
+            all_runs: 4,
+            contender: contender(),
+            dataset: dataset(),
+            treatment: treatment(),
+            why: text("client send delay p99 31.0 ms"),
+        },
+        SharedHost { host: text("10.0.0.1") },
+        FewCores { cores: 2 },
+        SyntheticModels {},
+        ControlFirstMoreOften {},
+        ColdTtftUnknown {},
+        ColdTtftUnknownOfOwnServers {},
+        OneTokenAnswers {},
+        NoObjectives {},
+        RunFailed { contender: contender(), dataset: dataset(), why: text("no server") },
+    )
+}
+
+fn of_mask() -> Vec<Notice> {
+    let (engine, file) = (|| text("xgrammar"), || text("rows.jsonl"));
+    examples!(MaskNotice:
+        MeasurementStopped {},
+        OneShardOfEntries { shard: 1, shards: 2 },
+        LockDrawnAgain { engine: engine(), processes: 3, resumed: true },
+        NoBatchInstance { engine: engine(), min_tokens: 16 },
+        BatchFailed { engine: engine(), sequences: 8, why: text("out of memory") },
+        NoRowsFile { file: file() },
+        TornRow { file: file() },
+        TornRowLeftOut { file: file() },
+        RowsMissing { shard: 2, shards: 3, rows: 10, planned: 12 },
+        DifferentProcessors { processors: vec![OfShard { shard: 1, value: text("A") }, OfShard { shard: 2, value: text("B") }] },
+        SchemasMissing { engine: engine(), rows: 1200, schemas: 12_345 },
+        EvaluatorStopped { engine: engine(), schemas: 3 },
+        NoCommonSchema { passing_none: vec![engine()] },
+        OneEngine {},
+        NoJsonInstance {},
+        TextInstances {},
+        TagsLeftOut { rows: 1000 },
+    )
+}
+
+fn of_corpora() -> Vec<Notice> {
+    examples!(CorpusNotice:
+        LongInstances { entry: text("d1"), max_bytes: 1 << 20, instances: 2 },
+        SameName { name: text("d1") },
+        Unreadable { why: format!("d125: \u{1b}{}", "long".repeat(200)) },
+        FilesLeftOut { corpus: text("tests"), names: texts(&["draft3", "v1"]), files: 3 },
+        RepeatedMembersInCorpora { objects: 2, first: text("a.json, line 7: a") },
+        MoreLikeThese { corpus: text("tests"), notices: 10 },
+    )
+}
+
+fn examples() -> Vec<Notice> {
+    [of_bench(), of_preflight(), of_dataset(), of_log(), of_figures(), of_matrix(), of_mask(), of_corpora()].concat()
+}
+
+/// Other wordings of some variants.
+fn other_wordings() -> Vec<Notice> {
+    vec![
+        BenchNotice::SyntheticModel { embedded: false }.into(),
+        BenchNotice::LoraModules { modules: texts(&["a"]), at_random: false }.into(),
+        BenchNotice::DurationEnded { after_s: 0.5, requests: 100, prepared: 100 }.into(),
+        BenchNotice::DurationEndedAfterLaps { after_s: 10.0, requests: 250, prepared: 100, unique_schemas: false }.into(),
+        DatasetNotice::GrammarRespelt { notes: Vec::new() }.into(),
+        DatasetNotice::PromptLengths { excess_tokens: 3 }.into(),
+        FigureNotice::Outages { spans: vec![OutageSpan { from_s: 0.0, to_s: None, requests: 1 }], more: 0 }.into(),
+        FigureNotice::Throttled { requests: 3, longest_pause_s: None, pauses_named: 2 }.into(),
+        FigureNotice::Throttled { requests: 3, longest_pause_s: None, pauses_named: 0 }.into(),
+        FigureNotice::EngineFixedByRun { request: text("json-0"), engine: None, why: text("no version") }.into(),
+        FigureNotice::BrokenConstraints { broken: 1, answers: 2, seen_enforced: false, reasons: Vec::new() }.into(),
+        MaskNotice::LockDrawnAgain { engine: text("xgrammar"), processes: 2, resumed: false }.into(),
+        MaskNotice::NoCommonSchema { passing_none: Vec::new() }.into(),
+    ]
+}
+
+fn kind(notice: &Notice) -> String {
+    let value = serde_json::to_value(notice).unwrap();
+    value["kind"].as_str().unwrap_or_else(|| panic!("no kind: {value}")).to_owned()
+}
+
+#[test]
+fn every_notice_has_a_sentence() {
+    let mut page = String::new();
+    for notice in examples().iter().chain(&other_wordings()) {
+        writeln!(page, "{}\n  {notice}", kind(notice)).unwrap();
+    }
+    insta::assert_snapshot!(page);
+}
+
+#[test]
+fn notices_survive_json() {
+    let notices: Vec<Notice> = examples().into_iter().chain(other_wordings()).collect();
+    let json = serde_json::to_string(&notices).unwrap();
+    assert_eq!(serde_json::from_str::<Vec<Notice>>(&json).unwrap(), notices);
+    assert_eq!(serde_json::from_value::<Vec<Notice>>(serde_json::from_str(&json).unwrap()).unwrap(), notices);
+}
+
+#[test]
+fn kinds_are_unique_over_all_areas() {
+    let kinds: BTreeSet<String> = examples().iter().map(kind).collect();
+    assert_eq!(kinds.len(), examples().len());
+}
+
+#[test]
+fn unknown_kinds_and_sentences_are_kept() {
+    for (json, sentence) in [
+        ("\"a sentence of another program\"", "a sentence of another program"),
+        ("{\"kind\":\"of_tomorrow\",\"count\":3}", "unknown notice: {\"kind\":\"of_tomorrow\",\"count\":3}"),
+        ("{\"kind\":\"warmups_failed\",\"failed\":\"x\"}", "unknown notice: {\"kind\":\"warmups_failed\",\"failed\":\"x\"}"),
+    ] {
+        let notice: Notice = serde_json::from_str(json).unwrap();
+        assert_eq!((notice.to_string().as_str(), serde_json::to_string(&notice).unwrap().as_str()), (sentence, json));
+    }
+    assert!(serde_json::from_str::<Notice>("3").is_err());
+}
+
+#[test]
+fn members_that_a_later_version_adds_are_ignored() {
+    let notice: Notice = serde_json::from_str("{\"kind\":\"warmups_failed\",\"failed\":1,\"sent\":2,\"why\":\"x\"}").unwrap();
+    assert_eq!(notice, BenchNotice::WarmupsFailed { failed: 1, sent: 2 }.into());
+}

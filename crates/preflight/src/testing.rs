@@ -1,0 +1,45 @@
+//! A preflight made by hand, for tests of what is made of one.
+
+use super::{Cell, Class, Control, Finding, Kind, Preflight, PreflightConditions, ServerFacts};
+use sobench_backend::{ConstraintDialect, ServerKind};
+use sobench_core::constraint::GrammarDialect;
+
+/// A preflight of these cells over the usual kinds and the dialects that are in the cells.
+pub fn preflight(cells: Vec<Cell>) -> Preflight {
+    let mut dialects: Vec<ConstraintDialect> = Vec::new();
+    for cell in &cells {
+        if !dialects.contains(&cell.dialect) {
+            dialects.push(cell.dialect);
+        }
+    }
+    let kinds = Kind::ALL.into_iter().filter(|kind| cells.iter().any(|cell| cell.kind == *kind)).collect();
+    Preflight {
+        about: PreflightConditions {
+            backend: ServerKind::Vllm,
+            base_url: "http://127.0.0.1:8000".to_owned(),
+            path: "/v1/completions".to_owned(),
+            model: "tiny".to_owned(),
+            seed: 0,
+            output_len: 64,
+            stream: true,
+            kinds,
+            dialects,
+            notation: GrammarDialect::Ebnf,
+        },
+        facts: ServerFacts::default(),
+        control: Control { answer: Some("The sea is calm.".to_owned()), failure: None },
+        requests: cells.len() + 1,
+        cells,
+        spelling: None,
+        notices: Vec::new(),
+    }
+}
+
+/// A cell of this class, with words and an answer where it would have some.
+pub fn cell(kind: Kind, dialect: ConstraintDialect, class: Class) -> Cell {
+    let mut finding = Finding::new(class, if class == Class::Enforced { "" } else { "words" });
+    finding.status = (class == Class::Rejected).then_some(400);
+    finding.answer = matches!(class, Class::Enforced | Class::Partial | Class::Ignored).then(|| "an answer".to_owned());
+    let notation = (kind == Kind::Grammar).then_some(GrammarDialect::Ebnf);
+    Cell { kind, notation, dialect, finding, asked_again: false }
+}

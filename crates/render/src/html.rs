@@ -1,0 +1,197 @@
+//! A document as one HTML page, light and dark, with nothing from elsewhere and no script.
+
+use std::fmt::Write as _;
+
+use super::escape::escape;
+use super::{Align, Block, Charts, Column, Document, Layout, LegendEntry, Level, Span, Table, Text, Tone};
+
+/// Colours by name, light and dark; curves by number, in an order that the colour-blind can tell apart (Okabe and Ito, 2008).
+const STYLE: &str = "
+:root{color-scheme:light dark;--ink:#1b1f24;--soft:#59636e;--paper:#fff;--line:#d1d9e0;--band:#f6f8fa;
+--c0:#0072b2;--c1:#d55e00;--c2:#009e73;--c3:#cc79a7;--c4:#8a6d00;--bad:#c8323c}
+@media(prefers-color-scheme:dark){:root{--ink:#e6edf3;--soft:#9198a1;--paper:#0d1117;--line:#3d444d;--band:#161b22;
+--c0:#56b4e9;--c1:#ff9a4d;--c2:#2fc79a;--c3:#e6a3c8;--c4:#f0e442;--bad:#ff7b72}}
+*{box-sizing:border-box}
+body{margin:0 auto;max-width:76rem;padding:1.5rem;background:var(--paper);color:var(--ink);font:15px/1.5 system-ui,sans-serif;
+overflow-wrap:break-word}
+h1{font-size:1.5rem;margin:0 0 .25rem}h2{font-size:1.1rem;margin:2rem 0 .25rem}h3{font-size:.95rem;margin:.5rem 0 0;font-weight:600}
+p{margin:.25rem 0;color:var(--soft)}
+.scroll{overflow-x:auto}
+table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:.9rem;margin:.5rem 0}
+th,td{padding:.2rem .7rem;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap;vertical-align:top}
+th{border-bottom:2px solid var(--line);vertical-align:bottom}tbody tr:nth-child(even){background:var(--band)}
+th.word,td.word{text-align:left}td.word{white-space:normal;overflow-wrap:break-word;min-width:11rem}
+svg.wide{min-width:44rem}
+.charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(26rem,100%),1fr));gap:1rem}
+svg{width:100%;height:auto;display:block}
+svg text{fill:var(--soft);font:12px system-ui,sans-serif}svg .label{fill:var(--ink);font-size:14px}
+.grid{stroke:var(--line);stroke-width:1}.curve{fill:none;stroke-width:2;stroke-linejoin:round}.dashed{stroke-dasharray:6 4}
+.c0{stroke:var(--c0)}.c1{stroke:var(--c1)}.c2{stroke:var(--c2)}.c3{stroke:var(--c3)}.c4{stroke:var(--c4)}
+.legend{display:flex;flex-wrap:wrap;gap:.25rem 1.25rem;margin:.25rem 0 .5rem;color:var(--ink);padding:0;list-style:none}
+.legend i{display:inline-block;width:1rem;height:.75rem;margin-right:.4rem;border-radius:2px}
+.legend svg{display:inline-block;width:2rem;height:.75rem;margin-right:.4rem}
+dt{font-weight:600}dd{margin:0 0 .4rem;color:var(--soft)}
+dl.facts{display:grid;grid-template-columns:max-content 1fr;gap:.1rem 1rem;margin:.5rem 0;font-size:.9rem}
+dl.facts dt{font-weight:400;color:var(--soft)}dl.facts dd{margin:0;color:var(--ink);min-width:0;overflow-wrap:anywhere}
+.lead{font-size:1.05rem;color:var(--ink)}.alarm{color:var(--bad);font-weight:600}
+@media(max-width:40rem){body{padding:1rem}th,td{padding:.2rem .4rem}td.word{min-width:6.5rem}dl.facts{grid-template-columns:1fr}
+dl.facts dd{margin-bottom:.3rem}}
+";
+
+/// What a browser may do with the page: apply the style in it. Should markup of others ever get through, it can fetch and run nothing.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
+
+/// The whole page.
+pub fn render(document: &Document) -> String {
+    let (title, style) = (escape(&document.title.words()), document.style);
+    let mut page = format!(
+        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/><meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\"/>\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\
+         <title>{title}</title><style>{STYLE}{style}</style></head><body><h1>{title}</h1>"
+    );
+    add_all(&mut page, &document.blocks);
+    page.push_str("</body></html>\n");
+    page
+}
+
+fn add_all(page: &mut String, blocks: &[Block]) {
+    blocks.iter().for_each(|block| add(page, block));
+}
+
+fn add(page: &mut String, block: &Block) {
+    match block {
+        Block::Heading { level, text } => {
+            let tag = if *level == Level::Minor { "h3" } else { "h2" };
+            page.push_str(&format!("<{tag}>{}</{tag}>", spelt(text)));
+        }
+        Block::Paragraph { tone, text } => {
+            let class = match tone {
+                Tone::Plain => "",
+                Tone::Lead => " class=\"lead\"",
+                Tone::Alarm => " class=\"alarm\"",
+            };
+            page.push_str(&format!("<p{class}>{}</p>", spelt(text)));
+        }
+        Block::Facts(facts) => add_list_of_words(page, " class=\"facts\"", facts),
+        Block::Definitions(words) => add_list_of_words(page, "", words),
+        Block::Notes(notes) => notes.iter().for_each(|note| add_sentence(page, &format!("note: {note}"))),
+        Block::Legend(lines) => lines.iter().for_each(|line| add_sentence(page, line)),
+        Block::Item { text, below } => {
+            let below: String = below.iter().map(|line| format!("<li>{}</li>", spelt(line))).collect();
+            page.push_str(&format!("<p>{}</p><ul>{below}</ul>", spelt(text)));
+        }
+        Block::Table(table) => add_table(page, table),
+        Block::Charts(charts) => add_charts(page, charts),
+        Block::Preformatted(text) => page.push_str(&format!("<pre>{}</pre>", escape(text))),
+        Block::Html(markup) => page.push_str(markup),
+        Block::Details { summary, blocks } => {
+            page.push_str(&format!("<details><summary>{}</summary>", escape(summary)));
+            add_all(page, blocks);
+            page.push_str("</details>");
+        }
+        Block::Gap => {}
+    }
+}
+
+fn add_sentence(page: &mut String, sentence: &str) {
+    page.push_str(&format!("<p>{}</p>", escape(sentence)));
+}
+
+fn add_list_of_words(page: &mut String, class: &str, words: &[(String, String)]) {
+    let _ = write!(page, "<dl{class}>");
+    for (name, meaning) in words {
+        let _ = write!(page, "<dt>{}</dt><dd>{}</dd>", escape(name), escape(meaning));
+    }
+    page.push_str("</dl>");
+}
+
+fn spelt(text: &Text) -> String {
+    let span = |span: &Span| match span {
+        Span::Plain(text) => escape(text),
+        Span::Strong(text) => format!("<strong>{}</strong>", escape(text)),
+        Span::Code(text) => format!("<code>{}</code>", escape(text)),
+    };
+    text.0.iter().map(span).collect()
+}
+
+/// A table that scrolls where it is too wide; line ends are kept.
+fn add_table(page: &mut String, table: &Table) {
+    page.push_str("<div class=\"scroll\"><table>");
+    if table.has_head() {
+        page.push_str("<thead>");
+        add_cells(page, "th", &table.columns, table.columns.iter().map(|column| column.head.clone()));
+        page.push_str("</thead>");
+    }
+    page.push_str("<tbody>");
+    for row in &table.rows {
+        add_cells(page, "td", &table.columns, row.iter().map(|cell| cell.lines().join("\n")));
+    }
+    page.push_str("</tbody></table></div>");
+}
+
+fn add_cells(page: &mut String, tag: &str, columns: &[Column], cells: impl Iterator<Item = String>) {
+    page.push_str("<tr>");
+    for (column, cell) in columns.iter().zip(cells) {
+        let class = if column.align == Align::Left { " class=\"word\"" } else { "" };
+        let _ = write!(page, "<{tag}{class}>{}</{tag}>", escape(&cell).replace('\n', "<br/>"));
+    }
+    page.push_str("</tr>");
+}
+
+fn add_charts(page: &mut String, charts: &Charts) {
+    if !charts.legend.is_empty() {
+        page.push_str("<ul class=\"legend\">");
+        charts.legend.iter().for_each(|entry| add_legend_entry(page, entry));
+        page.push_str("</ul>");
+    }
+    if !charts.caption.is_empty() {
+        add_sentence(page, &charts.caption);
+    }
+    if charts.layout == Layout::Grid {
+        page.push_str("<div class=\"charts\">");
+    }
+    for chart in &charts.charts {
+        let title = if chart.title.is_empty() { String::new() } else { format!("<h3>{}</h3>", escape(&chart.title)) };
+        let class = if charts.layout == Layout::Wide { " class=\"scroll\"" } else { "" };
+        let _ = write!(page, "<div{class}>{title}{}</div>", chart.svg);
+    }
+    if charts.layout == Layout::Grid {
+        page.push_str("</div>");
+    }
+}
+
+fn add_legend_entry(page: &mut String, entry: &LegendEntry) {
+    let _ = match entry {
+        LegendEntry::Area { class, label } => write!(page, "<li><i class=\"{class}\"></i>{}</li>", escape(label)),
+        LegendEntry::Curve { colour, dashed, label } => {
+            let dashed = if *dashed { " dashed" } else { "" };
+            let line = format!("<line class=\"curve c{colour}{dashed}\" x1=\"0\" y1=\"6\" x2=\"32\" y2=\"6\"/>");
+            write!(page, "<li><svg viewBox=\"0 0 32 12\">{line}</svg>{}</li>", escape(label))
+        }
+        LegendEntry::Words(words) => write!(page, "<li>{}</li>", escape(words)),
+    };
+}
+
+#[cfg(any(test, feature = "testing"))]
+#[allow(clippy::unwrap_used)]
+pub mod testing {
+    /// Elements without content in this page; all are closed in place.
+    pub fn check_well_formed(page: &str) {
+        let mut open: Vec<String> = Vec::new();
+        let mut rest = page.strip_prefix("<!DOCTYPE html>\n").expect("the page says what it is");
+        while let Some(start) = rest.find('<') {
+            let text = &rest[..start];
+            assert!(!text.contains('>') || open.last().is_some_and(|it| it == "style"), "a bare > in {text}");
+            let end = start + rest[start..].find('>').expect("every tag ends");
+            let tag = &rest[start + 1..end];
+            assert_eq!(tag.matches('"').count() % 2, 0, "quotes pair up in {tag}");
+            if let Some(name) = tag.strip_prefix('/') {
+                assert_eq!(open.pop().as_deref(), Some(name), "</{name}> closes what is open");
+            } else if !tag.ends_with('/') {
+                open.push(tag.split_whitespace().next().unwrap().to_owned());
+            }
+            rest = &rest[end + 1..];
+        }
+        assert!(open.is_empty(), "{open:?}");
+    }
+}

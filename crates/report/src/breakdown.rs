@@ -1,0 +1,104 @@
+//! A run by kind of constraint and by tag: the same figures over each part.
+
+use std::collections::BTreeMap;
+
+use super::tables::percentile_cell;
+use super::text::figure;
+use super::view::View;
+use sobench_core::printable::printable;
+use sobench_render::Table;
+use sobench_results::metrics::Sample;
+use sobench_results::metrics::latency::Latency;
+use sobench_results::metrics::quality::Quality;
+use sobench_statistics::Rate;
+
+/// The most parts that a table shows; the largest come first.
+const PARTS_MAX: usize = 60;
+
+/// The most characters of a tag.
+const NAME_MAX_CHARS: usize = 80;
+
+/// By kind of constraint: a table of parts, and how many are not in it.
+pub(super) fn by_kind(view: &View<'_>) -> (Table, usize) {
+    parts(view, "kind", |sample| vec![sample.constraint().map_or("none", |it| it.kind())])
+}
+
+/// By tag; a request with several is in several parts. Empty where nothing has a tag.
+pub(super) fn by_tag(view: &View<'_>) -> (Table, usize) {
+    parts(view, "tag", |sample| sample.question().tags.iter().map(String::as_str).collect())
+}
+
+fn parts<'s>(view: &View<'s>, name: &str, names: impl Fn(&Sample<'s>) -> Vec<&'s str>) -> (Table, usize) {
+    let mut members: BTreeMap<&str, Vec<Sample<'s>>> = BTreeMap::new();
+    for sample in view.samples {
+        names(sample).into_iter().for_each(|name| members.entry(name).or_default().push(*sample));
+    }
+    let mut members: Vec<(&str, Vec<Sample<'s>>)> = members.into_iter().collect();
+    members.sort_by_key(|(_, samples)| std::cmp::Reverse(samples.len()));
+    let left_out = members.len().saturating_sub(PARTS_MAX);
+    members.truncate(PARTS_MAX);
+    let percentiles = &view.report.metrics.overall.latency.e2el_ms.percentiles;
+    let of_latency = ["TTFT", "E2EL"].map(|latency| {
+        let percentiles = percentiles.iter().map(|it| format!("{latency} p{} (ms)", it.word()));
+        std::iter::once(format!("{latency} median (ms)")).chain(percentiles).collect::<Vec<_>>()
+    });
+    let fixed = [name, "requests", "correct %", "95 % interval", "valid", "control %", "no answer"].map(str::to_owned);
+    let table = Table::new(fixed.into_iter().chain(of_latency.concat()), 1);
+    (table.with_rows(members.iter().map(|(name, samples)| row(view, name, samples))), left_out)
+}
+
+fn row(view: &View<'_>, name: &str, samples: &[Sample<'_>]) -> Vec<String> {
+    let quality = Quality::of(samples);
+    let answers: Vec<&Sample<'_>> = samples.iter().collect();
+    let latency = Latency::of(&answers, &view.report.metrics.options);
+    let percent = |rate: Option<Rate>| figure(rate.map(|it| it.percent));
+    let interval =
+        |rate: Option<Rate>| rate.map_or_else(String::new, |it| format!("{:.2} to {:.2}", it.low_percent, it.high_percent));
+    let hits = |rate: Option<Rate>| rate.map_or_else(|| "none".to_owned(), |it| format!("{}/{}", it.hits, it.of));
+    let no_answer = samples.iter().filter(|it| !it.outcome().is_answer()).count();
+    let mut cells = vec![
+        printable(name, NAME_MAX_CHARS),
+        samples.len().to_string(),
+        percent(quality.correct_rate),
+        interval(quality.correct_rate),
+        hits(quality.correct_rate),
+        percent(quality.control_rate),
+        no_answer.to_string(),
+    ];
+    for summary in [&latency.ttft_ms, &latency.e2el_ms] {
+        cells.push(figure(summary.median));
+        cells.extend((0..summary.percentiles.len()).map(|place| percentile_cell(summary, place)));
+    }
+    cells
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::testing::with_view;
+    use sobench_core::case::Arm;
+    use sobench_core::verdict::{NotScored, Reason, Verdict};
+    use sobench_render::Cell;
+    use sobench_results::metrics::testing::{Made, made};
+    use sobench_results::record::testing::record;
+
+    #[test]
+    fn parts_have_their_own_figures_and_the_largest_come_first() {
+        let invalid = Verdict::Invalid { reason: Reason::Choice };
+        let free = Verdict::NotScored { why: NotScored::NoConstraint };
+        let run = [
+            Made { arm: Arm::Free, verdict: free, ..made() },
+            made(),
+            Made { verdict: invalid.clone(), chunks: vec![30, 40], ..made() },
+            Made { arm: Arm::Control, verdict: invalid, ..made() },
+        ];
+        with_view(&run, record(), |view| {
+            let (kinds, left_out) = by_kind(&view);
+            assert_eq!(kinds.columns.len(), kinds.rows[0].len());
+            assert_eq!(kinds.rows[0][..7], ["regex", "3", "50.00", "9.45 to 90.55", "1/2", "0.00", "0"].map(Cell::from));
+            assert_eq!(kinds.rows[1][..8], ["none", "1", "n/a", "", "none", "n/a", "0", "10.00"].map(Cell::from));
+            assert_eq!(left_out, 0);
+            assert!(by_tag(&view).0.is_empty());
+        });
+    }
+}

@@ -1,0 +1,237 @@
+//! A line for every request, for spreadsheets and data frames: RFC 4180, a header line, UTF-8. A cell without data is empty. The texts of
+//! answers are not in it: they are in the run log, and in the JSON of `--save-detailed`. Knows no statistics beyond one request.
+
+use std::io::Write;
+
+use super::view::View;
+use crate::format::lost;
+use sobench_core::case::Arm;
+use sobench_core::error::Result;
+use sobench_core::observation::failure_words;
+use sobench_core::verdict::Verdict;
+use sobench_render as render;
+use sobench_results::metrics::excerpt::cut;
+use sobench_results::metrics::latency::{RequestLatency, chunk_gaps_ms};
+use sobench_results::metrics::ledger::Moments;
+use sobench_results::metrics::registry::{Kind, Metric};
+use sobench_results::metrics::{MetricsOptions, Sample, TokenSource, Tokens};
+
+/// What the columns of one request are made from.
+struct Line<'s, 'a> {
+    sample: &'s Sample<'a>,
+    timing: Moments,
+    latency: RequestLatency,
+    tokens: Tokens,
+    /// Between chunks, in milliseconds.
+    gaps: Vec<f64>,
+    /// The verdict's name, that of its reason, and the words on it.
+    verdict: (&'static str, &'static str, String),
+}
+
+type Cell = fn(&Line<'_, '_>) -> String;
+
+/// The first columns; docs/reports.md says what each holds. Those of other metrics follow ([`metrics`]).
+const COLUMNS: [(&str, Cell); 27] = [
+    ("index", |line| line.sample.case_index().to_string()),
+    ("case", |line| line.sample.id()),
+    ("arm", |line| arm_name(line.sample.arm()).to_owned()),
+    ("kind", |line| line.sample.constraint().map(|it| it.kind().to_owned()).unwrap_or_default()),
+    ("tags", |line| line.sample.question().tags.join(";")),
+    ("outcome", |line| line.sample.outcome().name().to_owned()),
+    ("verdict", |line| line.verdict.0.to_owned()),
+    ("reason", |line| line.verdict.1.to_owned()),
+    ("detail", |line| cut(&line.verdict.2, DETAIL_MAX_BYTES).to_owned()),
+    ("finish_reason", |line| line.sample.finish_reason().unwrap_or_default().to_owned()),
+    ("streamed", |line| line.timing.streamed.to_string()),
+    ("due_s", |line| seconds(Some(line.timing.due_ns))),
+    ("sent_s", |line| seconds(line.timing.sent_ns)),
+    ("end_s", |line| seconds(line.timing.end_ns)),
+    ("ttft_ms", |line| number(line.latency.ttft_ms)),
+    ("tpot_ms", |line| number(line.latency.tpot_ms)),
+    ("itl_mean_ms", |line| number(line.mean_gap())),
+    ("itl_max_ms", |line| number(line.gaps.iter().copied().reduce(f64::max))),
+    ("e2el_ms", |line| number(line.latency.e2el_ms)),
+    ("ttft_from_due_ms", |line| number(line.latency.ttft_from_due_ms)),
+    ("e2el_from_due_ms", |line| number(line.latency.e2el_from_due_ms)),
+    ("schedule_lag_ms", |line| number(line.latency.schedule_lag_ms)),
+    ("chunks", |line| line.timing.chunks.to_string()),
+    ("input_tokens", |line| number(line.tokens.input)),
+    ("input_tokens_source", |line| source(line.tokens.input_source).to_owned()),
+    ("output_tokens", |line| number(line.tokens.output)),
+    ("output_tokens_source", |line| source(line.tokens.output_source).to_owned()),
+];
+
+/// The names of the columns, in their order.
+pub fn column_names() -> impl Iterator<Item = &'static str> {
+    COLUMNS.iter().map(|(name, _)| *name)
+}
+
+/// The most bytes of the words on a failure.
+const DETAIL_MAX_BYTES: usize = 400;
+
+/// Writes every request, in plan order.
+///
+/// # Errors
+/// What is written to gives out.
+pub fn write(view: &View<'_>, out: &mut dyn Write) -> Result<()> {
+    let mut file = render::csv::writer(out);
+    let gave_out = |error: csv::Error| lost(&error.into());
+    let metrics = metrics();
+    let names = metrics.iter().map(|(_, name)| name.clone());
+    file.write_record(column_names().map(str::to_owned).chain(names)).map_err(gave_out)?;
+    let options = &view.report.metrics.options;
+    for sample in view.samples {
+        let line = Line::new(sample, options);
+        let values = metrics.iter().map(|(metric, _)| value(metric, sample, options));
+        file.write_record(COLUMNS.into_iter().map(|(_, cell)| cell(&line)).chain(values)).map_err(gave_out)?;
+    }
+    file.flush().map_err(|error| lost(&error))
+}
+
+/// Metrics of single requests that no other column has, with the names of their columns. Of a pooled one it is the mean of its values.
+fn metrics() -> Vec<(&'static Metric, String)> {
+    let name = |metric: &Metric| match metric.kind {
+        Kind::Rate { .. } | Kind::Distribution { .. } => Some(metric.name.to_owned()),
+        Kind::Pooled(_) => Some(format!("{}_mean_ms", metric.name.trim_end_matches("_ms"))),
+        Kind::PerSecond(_) | Kind::Total(_) => None,
+    };
+    let named = Metric::ALL.iter().filter_map(|metric| Some((*metric, name(metric)?)));
+    named.filter(|(_, name)| column_names().all(|column| column != name)).collect()
+}
+
+/// What a request is in a metric: whether it is a hit, or its value; empty where it does not count.
+fn value(metric: &Metric, sample: &Sample<'_>, options: &MetricsOptions) -> String {
+    let hit = metric.hit(sample).map(|hit| hit.to_string());
+    hit.unwrap_or_else(|| number(metric.value(sample, options)))
+}
+
+impl<'s, 'a> Line<'s, 'a> {
+    fn new(sample: &'s Sample<'a>, options: &MetricsOptions) -> Self {
+        Self {
+            sample,
+            timing: sample.moments(),
+            latency: sample.latency(options),
+            tokens: sample.tokens(),
+            gaps: if sample.streamed(options) { chunk_gaps_ms(&sample.chunks_ns()).collect() } else { Vec::new() },
+            verdict: verdict(sample),
+        }
+    }
+
+    fn mean_gap(&self) -> Option<f64> {
+        (!self.gaps.is_empty()).then(|| self.gaps.iter().sum::<f64>() / self.gaps.len() as f64)
+    }
+}
+
+/// The verdict's name, that of its reason, and the words on it.
+fn verdict(sample: &Sample<'_>) -> (&'static str, &'static str, String) {
+    let failure = failure_words(sample.outcome());
+    let or_failure = |words: String| if failure.is_empty() { words } else { failure.clone() };
+    match sample.verdict() {
+        Verdict::Valid => ("valid", "", String::new()),
+        Verdict::Invalid { reason } => ("invalid", reason.name(), or_failure(reason.to_string())),
+        Verdict::NotScored { why } => ("not_scored", why.name(), or_failure(why.to_string())),
+    }
+}
+
+/// The name of an arm in files.
+pub(super) fn arm_name(arm: Arm) -> &'static str {
+    match arm {
+        Arm::Constrained => "constrained",
+        Arm::Control => "control",
+        Arm::Free => "free",
+    }
+}
+
+fn source(source: TokenSource) -> &'static str {
+    match source {
+        TokenSource::Server => "server",
+        TokenSource::Tokenizer => "tokenizer",
+        TokenSource::Unknown => "",
+    }
+}
+
+/// The shortest spelling that reads back as the same number.
+fn number(value: Option<impl ToString>) -> String {
+    value.map(|it| it.to_string()).unwrap_or_default()
+}
+
+fn seconds(at_ns: Option<u64>) -> String {
+    number(at_ns.map(|it| it as f64 / 1e9))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::testing::with_view;
+    use sobench_core::observation::Outcome;
+    use sobench_core::verdict::{NotScored, Reason};
+    use sobench_results::metrics::testing::{Made, made};
+    use sobench_results::record::testing::record;
+
+    fn rendered(run: &[Made<'_>]) -> String {
+        let mut out = Vec::new();
+        with_view(run, record(), |view| write(&view, &mut out)).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_request_is_a_line() {
+        let schema = Reason::Schema {
+            keyword: "maximum".into(),
+            instance_path: "/a".into(),
+            schema_path: "/maximum".into(),
+            message: "7, \"too\" large".into(),
+        };
+        let run = [
+            Made { due: 5, sent: Some(10), chunks: vec![20, 30, 60], end: Some(61), ..made() },
+            Made { verdict: Verdict::Invalid { reason: schema }, finish_reason: None, ..made() },
+            Made {
+                arm: Arm::Control,
+                outcome: Outcome::Rejected { status: 400, body: "no\nno".into(), advice: None },
+                verdict: Verdict::NotScored { why: NotScored::Refused },
+                chunks: vec![],
+                output: None,
+                ..made()
+            },
+            Made {
+                arm: Arm::Free,
+                streamed: false,
+                chunks: vec![30, 30],
+                verdict: Verdict::NotScored { why: NotScored::NoConstraint },
+                ..made()
+            },
+        ];
+        let file = rendered(&run);
+        let lines: Vec<&str> = file.split("\r\n").collect();
+        assert_eq!(lines[0].split(',').count(), COLUMNS.len() + metrics().len());
+        assert_eq!(
+            lines[1],
+            "0,case-0,constrained,regex,,completed,valid,,,stop,true,0.005,0.01,0.061,10,20,20,30,50,15,55,5,3,7,server,3,server,\
+             true,true,true,,true,,false,false,false,false,false,false,false,false,,,20,"
+        );
+        assert!(lines[2].contains(",invalid,schema,\"breaks `maximum` at /a: 7, \"\"too\"\" large\",,true,"), "{}", lines[2]);
+        assert!(lines[3].contains("control,regex,,rejected,not_scored,refused,\"HTTP 400: no\nno\","), "{}", lines[3]);
+        assert!(lines[3].contains(",,,,,,,,0,0,7,server,,,,,,false,true,"), "{}", lines[3]);
+        assert!(
+            lines[4].contains(",free,,,completed,not_scored,no_constraint,the case has no constraint,stop,false,"),
+            "{}",
+            lines[4]
+        );
+        assert!(lines[4].contains(",,,,,30,,30,0,2,7,"), "no TTFT, TPOT or ITL of what came whole: {}", lines[4]);
+    }
+
+    #[test]
+    fn a_run_without_requests_has_a_header() {
+        assert!(rendered(&[]).starts_with(&format!("{},correct_rate,", column_names().collect::<Vec<_>>().join(","))));
+    }
+
+    #[test]
+    fn every_metric_of_requests_has_a_column() {
+        let header = rendered(&[]);
+        let columns: Vec<&str> = header.trim_end().split(',').collect();
+        for metric in Metric::ALL.iter().filter(|metric| metric.is_rate() || metric.is_distribution()) {
+            let of_pooled = format!("{}_mean_ms", metric.name.trim_end_matches("_ms"));
+            assert!(columns.contains(&metric.name) || columns.contains(&of_pooled.as_str()), "{metric:?}");
+        }
+    }
+}

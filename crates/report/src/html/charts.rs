@@ -1,0 +1,184 @@
+//! The charts of a run: cumulative latencies by arm, and the run over its time.
+
+use std::fmt::Write as _;
+
+use crate::csv::arm_name;
+use crate::timeline::{Count, Step, Timeline};
+use crate::view::View;
+use sobench_core::case::Arm;
+use sobench_render::axis::{Axis, round_step};
+use sobench_render::svg::{self, Curve, Shares};
+use sobench_render::{Block, Chart, Charts, Document, Layout, LegendEntry};
+use sobench_results::metrics::LatencyMetric;
+use sobench_results::metrics::distribution::Distribution;
+use sobench_results::metrics::latency::chunk_gaps_ms;
+
+/// Steps of the timeline: a few pixels each.
+const STEPS: usize = 240;
+
+const ARMS: [Arm; 3] = [Arm::Constrained, Arm::Control, Arm::Free];
+
+/// The share of values that may be too short for the axis, at whose beginning they stand: gaps between chunks that came in one packet are
+/// nanoseconds, and would take up most of it.
+const AXIS_FROM_SHARE: f64 = 0.05;
+
+/// The frame of the timeline, which is as wide as the page.
+const WIDTH: f64 = 1080.0;
+const LEFT: f64 = 66.0;
+const RIGHT: f64 = 14.0;
+
+/// The height of each of its two panels, of the gap between them, and of a row of marks.
+const PANEL: f64 = 110.0;
+const GAP: f64 = 30.0;
+const MARKS: f64 = 14.0;
+
+/// The cumulative distribution of every latency, a curve for each arm.
+pub(super) fn curves(view: &View<'_>) -> Charts {
+    let present: Vec<Arm> = ARMS.into_iter().filter(|arm| view.samples.iter().any(|it| it.arm() == *arm)).collect();
+    let entry = |arm: &Arm| LegendEntry::Curve { colour: colour(*arm), dashed: false, label: arm_name(*arm).to_owned() };
+    Charts {
+        legend: present.iter().map(entry).collect(),
+        caption:
+            "share of all that are not longer, over a logarithmic axis; a curve that begins above 0 % has values too short for it"
+                .to_owned(),
+        charts: LatencyMetric::ALL.into_iter().filter_map(|metric| cumulative(view, &present, metric)).collect(),
+        layout: Layout::Grid,
+    }
+}
+
+fn cumulative(view: &View<'_>, arms: &[Arm], metric: LatencyMetric) -> Option<Chart> {
+    let distributions: Vec<(Arm, Distribution)> =
+        arms.iter().map(|arm| (*arm, distribution(view, *arm, metric))).filter(|(_, it)| it.n() > 0).collect();
+    let begins = distributions.iter().filter_map(|(_, it)| it.cumulative().find(|(_, share)| *share >= AXIS_FROM_SHARE));
+    let ends = distributions.iter().filter_map(|(_, it)| it.cumulative().last());
+    let (low, high) = (begins.map(|(ns, _)| ns).min()?, ends.map(|(ns, _)| ns).max()?);
+    let title = format!("{} ({})", metric.title(), metric.label());
+    let curves: Vec<Curve> = distributions.iter().map(|(arm, it)| curve(*arm, it)).collect();
+    let svg = svg::cumulative(&title, &curves, Shares::Even, &Axis::around(low, high));
+    Some(Chart { title, svg })
+}
+
+fn colour(arm: Arm) -> usize {
+    ARMS.iter().position(|it| *it == arm).unwrap_or(0)
+}
+
+fn curve(arm: Arm, distribution: &Distribution) -> Curve {
+    let name = format!("{}, n = {}", arm_name(arm), distribution.n());
+    Curve { name, colour: colour(arm), dashed: false, points: distribution.cumulative().collect() }
+}
+
+/// Every value of a latency, within 0.1 %, in memory that does not grow with the run.
+fn distribution(view: &View<'_>, arm: Arm, metric: LatencyMetric) -> Distribution {
+    let options = &view.report.metrics.options;
+    let mut distribution = Distribution::default();
+    let answers = view.samples.iter().filter(|it| it.arm() == arm && it.outcome().is_answer());
+    for sample in answers {
+        let latency = sample.latency(options);
+        let mut record = |ms: f64| distribution.record((ms * 1e6).max(0.0) as u64);
+        match metric {
+            LatencyMetric::Ttft => latency.ttft_ms.into_iter().for_each(record),
+            LatencyMetric::Tpot => latency.tpot_ms.into_iter().for_each(record),
+            LatencyMetric::E2el => latency.e2el_ms.into_iter().for_each(record),
+            LatencyMetric::Itl if sample.streamed(options) => chunk_gaps_ms(&sample.chunks_ns()).for_each(&mut record),
+            LatencyMetric::Itl => {}
+        }
+    }
+    distribution
+}
+
+/// Requests under way and output over time, with a mark where an answer was not valid or none came.
+pub(super) fn add_timeline(page: &mut Document, view: &View<'_>) {
+    let Some(timeline) = Timeline::of(view.samples, view.report.metrics.duration_ns, STEPS) else { return };
+    let totals: [(&'static str, &str, Count); 2] = [
+        ("swatch-bad", "invalid answer, when it ended", |it| it.invalid),
+        ("swatch-none", "refused or failed, when it ended", |it| it.no_answer),
+    ];
+    let area = |(class, name, of): (&'static str, &str, Count)| {
+        let total: u64 = timeline.steps.iter().map(of).sum();
+        LegendEntry::Area { class, label: format!("{name}: {total}") }
+    };
+    let most = LegendEntry::Words(format!("at most {} requests under way at once", timeline.most_in_flight()));
+    page.heading("Over time");
+    page.push(Block::Charts(Charts {
+        legend: totals.into_iter().map(area).chain([most]).collect(),
+        charts: vec![Chart { title: String::new(), svg: chart(&timeline) }],
+        layout: Layout::Wide,
+        ..Charts::default()
+    }));
+}
+
+fn chart(timeline: &Timeline) -> String {
+    let tops = [14.0, 14.0 + PANEL + GAP];
+    let marks = tops[1] + PANEL + 8.0;
+    let height = marks + 2.0 * MARKS + 34.0;
+    let mut chart = svg::open("Requests under way and output over time", true, WIDTH, height);
+    let in_flight: Vec<f64> = timeline.steps.iter().map(|it| it.in_flight as f64).collect();
+    let output: Vec<f64> = timeline.output_per_s().collect();
+    add_seconds(&mut chart, timeline.duration_s(), tops[0], marks + 2.0 * MARKS);
+    add_panel(&mut chart, "requests under way", &in_flight, tops[0], 0);
+    add_panel(&mut chart, timeline.unit.per_second(), &output, tops[1], 2);
+    add_marks(&mut chart, timeline, |it| it.invalid, "bad", marks);
+    add_marks(&mut chart, timeline, |it| it.no_answer, "none", marks + MARKS);
+    chart.push_str("</svg>");
+    chart
+}
+
+fn x_of(part: f64) -> f64 {
+    LEFT + part * (WIDTH - LEFT - RIGHT)
+}
+
+fn add_seconds(chart: &mut String, duration_s: f64, top: f64, bottom: f64) {
+    let step = round_step(duration_s, 10);
+    for place in 0..=(duration_s / step + 1e-9) as usize {
+        let seconds = place as f64 * step;
+        let at = x_of(seconds / duration_s);
+        let _ = write!(chart, "<line class=\"grid\" x1=\"{at:.1}\" y1=\"{top}\" x2=\"{at:.1}\" y2=\"{bottom}\"/>");
+        let name = short(seconds, step);
+        let _ = write!(chart, "<text x=\"{at:.1}\" y=\"{}\" text-anchor=\"middle\">{name} s</text>", bottom + 16.0);
+    }
+}
+
+/// A number with as many decimals as its step needs.
+fn short(value: f64, step: f64) -> String {
+    let decimals = (-step.log10().floor()).clamp(0.0, 9.0) as usize;
+    format!("{value:.decimals$}")
+}
+
+/// One series as a filled staircase under its own axis.
+fn add_panel(chart: &mut String, name: &str, values: &[f64], top: f64, colour: usize) {
+    let highest = values.iter().copied().fold(0.0, f64::max);
+    let step = round_step(highest.max(1e-9), 4);
+    let end = (highest / step).ceil().max(1.0) * step;
+    let y_of = |value: f64| top + PANEL * (1.0 - value / end);
+    for place in 0..=(end / step + 1e-9) as usize {
+        let value = place as f64 * step;
+        let (at, right) = (y_of(value), WIDTH - RIGHT);
+        let _ = write!(chart, "<line class=\"grid\" x1=\"{LEFT}\" y1=\"{at:.1}\" x2=\"{right}\" y2=\"{at:.1}\"/>");
+        let _ =
+            write!(chart, "<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>", LEFT - 6.0, at + 4.0, short(value, step));
+    }
+    let mut line = String::new();
+    for (place, value) in values.iter().enumerate() {
+        let (from, to) = (x_of(place as f64 / values.len() as f64), x_of((place + 1) as f64 / values.len() as f64));
+        let _ = write!(line, "{}{from:.1} {:.1}H{to:.1}", if place == 0 { "M" } else { "L" }, y_of(*value));
+    }
+    let (left, right, base) = (x_of(0.0), x_of(1.0), y_of(0.0));
+    let _ = write!(chart, "<path class=\"area\" d=\"{line}L{right:.1} {base:.1}L{left:.1} {base:.1}Z\"/>");
+    let _ = write!(chart, "<path class=\"line curve c{colour}\" d=\"{line}\"/>");
+    let _ = write!(chart, "<text class=\"label\" x=\"{LEFT}\" y=\"{:.1}\">{name}</text>", top - 3.0);
+}
+
+/// A mark in each step where something went wrong; it says how often.
+fn add_marks(chart: &mut String, timeline: &Timeline, of: impl Fn(&Step) -> u64, class: &str, top: f64) {
+    let (count, height) = (timeline.steps.len() as f64, MARKS - 4.0);
+    for (place, step) in timeline.steps.iter().enumerate().filter(|(_, step)| of(step) > 0) {
+        let (at, width) = (x_of(place as f64 / count), (x_of(1.0) - x_of(0.0)) / count);
+        let seconds = place as f64 * timeline.step_s;
+        let _ = write!(
+            chart,
+            "<rect class=\"{class}\" x=\"{at:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{height}\"><title>{}, from {} s</title></rect>",
+            of(step),
+            short(seconds, timeline.step_s)
+        );
+    }
+}

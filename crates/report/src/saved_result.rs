@@ -1,0 +1,264 @@
+//! A saved result in any layout, to be written by a serialiser: what it holds of every request is not copied.
+
+use serde::ser::{Error as _, SerializeMap as _, SerializeSeq as _};
+use serde::{Serialize, Serializer};
+use serde_json::{Map, Value, json};
+
+use super::json;
+use super::view::View;
+use sobench_core::error::Result;
+use sobench_core::observation::failure_words;
+use sobench_results::metrics::latency::{RequestLatency, chunk_gaps_ms};
+use sobench_results::metrics::quality::is_correct;
+use sobench_results::metrics::{LatencyMetric, MetricsOptions, Sample};
+
+pub(super) const MS_PER_S: f64 = 1000.0;
+const NS_PER_S: f64 = 1e9;
+
+/// What a file holds of every request, in plan order, under vLLM's keys and in vLLM's units (seconds).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Column {
+    InputLens,
+    OutputLens,
+    Ttfts,
+    Itls,
+    Latencies,
+    StartTimes,
+    QueueTimes,
+    GeneratedTexts,
+    Errors,
+    /// One record each.
+    Outputs,
+}
+
+impl Column {
+    /// Every column with its key, in vLLM's order.
+    pub(super) const ALL: [(Self, &'static str); 10] = [
+        (Self::InputLens, "input_lens"),
+        (Self::OutputLens, "output_lens"),
+        (Self::Ttfts, "ttfts"),
+        (Self::Itls, "itls"),
+        (Self::Latencies, "latencies"),
+        (Self::StartTimes, "start_times"),
+        (Self::QueueTimes, "queue_times"),
+        (Self::GeneratedTexts, "generated_texts"),
+        (Self::Errors, "errors"),
+        (Self::Outputs, "outputs"),
+    ];
+
+    pub(super) fn key(self) -> &'static str {
+        Self::ALL.iter().find(|(column, _)| *column == self).expect("every column is in the list").1
+    }
+}
+
+/// Whose rules the columns follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Layout {
+    /// `null` where there is nothing, and records with everything that is known of a request. The samples have their texts in memory.
+    Sobench,
+    /// 0 where a request has no answer, and the script's records.
+    Vllm,
+}
+
+/// A whole file.
+pub struct SavedResult<'a> {
+    pub(super) view: View<'a>,
+    pub(super) layout: Layout,
+    /// Every member in its place; `null` where it is a column.
+    pub(super) members: Map<String, Value>,
+}
+
+impl<'a> SavedResult<'a> {
+    pub(super) fn put(&mut self, key: &str, value: impl Serialize) {
+        json::put(&mut self.members, key, value);
+    }
+
+    pub(super) fn columns(&mut self, columns: &[Column]) {
+        self.members.extend(columns.iter().map(|column| (column.key().to_owned(), Value::Null)));
+    }
+
+    /// The latencies that were asked for, in the tools' order.
+    pub(super) fn latencies(&mut self) {
+        let report = self.view.report;
+        for metric in LatencyMetric::ALL.into_iter().filter(|it| report.percentile_metrics().contains(it)) {
+            json::add_latency(&mut self.members, metric.key(), report.metrics.overall.latency.summary(metric));
+        }
+    }
+
+    pub(super) fn options(&self) -> &'a MetricsOptions {
+        &self.view.report.metrics.options
+    }
+}
+
+impl Serialize for SavedResult<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.members.len()))?;
+        for (key, value) in &self.members {
+            match Column::ALL.into_iter().find(|(_, column)| column == key) {
+                Some((column, _)) => map.serialize_entry(key, &Cells { column, document: self })?,
+                None => map.serialize_entry(key, value)?,
+            }
+        }
+        map.end()
+    }
+}
+
+/// A column with what it is made from.
+struct Cells<'a> {
+    column: Column,
+    document: &'a SavedResult<'a>,
+}
+
+impl Serialize for Cells<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        let samples = self.document.view.samples;
+        match self.column {
+            Column::InputLens => serializer.collect_seq(samples.iter().map(|it| it.tokens().input)),
+            Column::OutputLens => {
+                let is_answer = |it: &Sample<'_>| self.document.layout == Layout::Sobench || it.outcome().is_answer();
+                serializer.collect_seq(samples.iter().map(|it| if is_answer(it) { it.tokens().output } else { Some(0) }))
+            }
+            Column::Ttfts => self.seconds(serializer, |it| it.ttft_ms),
+            Column::Itls => serializer.collect_seq(samples.iter().map(|it| self.gaps(it))),
+            Column::Latencies => self.seconds(serializer, |it| it.e2el_ms),
+            Column::StartTimes => {
+                let sent = |it: &Sample<'_>| self.or_zero(it, it.moments().sent_ns.map(|at_ns| at_ns as f64 / NS_PER_S));
+                serializer.collect_seq(samples.iter().map(sent))
+            }
+            Column::QueueTimes => self.seconds(serializer, |it| it.schedule_lag_ms),
+            Column::GeneratedTexts => self.each(serializer, |_, generated| generated.into()),
+            Column::Errors => serializer.collect_seq(samples.iter().map(|it| failure_words(it.outcome()))),
+            Column::Outputs => self.each(serializer, |sample, generated| self.output(sample, &generated)),
+        }
+    }
+}
+
+impl Cells<'_> {
+    /// Seconds from milliseconds of one latency.
+    fn seconds<S: Serializer>(
+        &self,
+        serializer: S,
+        of: fn(&RequestLatency) -> Option<f64>,
+    ) -> std::result::Result<S::Ok, S::Error> {
+        let options = self.document.options();
+        let cell = |sample: &Sample<'_>| self.or_zero(sample, of(&sample.latency(options)).map(|ms| ms / MS_PER_S));
+        serializer.collect_seq(self.document.view.samples.iter().map(cell))
+    }
+
+    fn gaps(&self, sample: &Sample<'_>) -> Vec<f64> {
+        if sample.streamed(self.document.options()) {
+            chunk_gaps_ms(&sample.chunks_ns()).map(|gap| gap / MS_PER_S).collect()
+        } else {
+            Vec::new()
+        }
+    }
+
+    /// What is known; in vLLM's layouts 0 where a request without an answer left nothing to know.
+    fn or_zero(&self, sample: &Sample<'_>, known: Option<f64>) -> Option<f64> {
+        let is_zero = self.document.layout == Layout::Vllm && !sample.outcome().is_answer();
+        known.or_else(|| is_zero.then_some(0.0))
+    }
+
+    /// What `cell` makes of each request and its answer.
+    fn each<S: Serializer>(
+        &self,
+        serializer: S,
+        cell: impl Fn(&Sample<'_>, String) -> Value,
+    ) -> std::result::Result<S::Ok, S::Error> {
+        let samples = self.document.view.samples;
+        let mut sequence = serializer.serialize_seq(Some(samples.len()))?;
+        for (place, sample) in samples.iter().enumerate() {
+            let generated = self.answer(place).map_err(S::Error::custom)?;
+            sequence.serialize_element(&cell(sample, generated))?;
+        }
+        sequence.end()
+    }
+
+    fn answer(&self, place: usize) -> Result<String> {
+        let view = self.document.view;
+        match self.document.layout {
+            Layout::Sobench => Ok(view.samples[place].text().to_owned()),
+            Layout::Vllm => (view.answer)(place),
+        }
+    }
+
+    /// One request and its answer, with today's verdict. A refused or failed request is not correct; `null` is what cannot be judged.
+    fn output(&self, sample: &Sample<'_>, generated: &str) -> Value {
+        let (expected, correctness) = (&sample.question().completion, is_correct(sample.verdict()));
+        if self.document.layout == Layout::Vllm {
+            return json!({"generated": generated, "expected": expected, "correctness": correctness});
+        }
+        let latency = sample.latency(self.document.options());
+        let mut output = json!({
+            "generated": generated,
+            "expected": expected,
+            "correctness": correctness,
+            // What vLLM's script would put under `correctness`.
+            "vllm_correctness": sample.vllm_correct(),
+            "case": sample.id(),
+            "arm": sample.arm(),
+            "outcome": sample.outcome(),
+            "verdict": sample.verdict(),
+            "finish_reason": sample.finish_reason(),
+            // The reasoning before the answer, if the server kept it apart.
+            "reasoning": Some(sample.reasoning()).filter(|it| !it.is_empty()),
+            "ttft_reasoning_ms": latency.ttft_reasoning_ms,
+            "ttft_answer_ms": latency.ttft_answer_ms,
+            "tokens": sample.tokens(),
+            "tags": sample.question().tags,
+        });
+        // TTFT is taken apart only of a streamed answer with reasoning.
+        if let Value::Object(members) = &mut output {
+            members.retain(|key, value| !(key.starts_with("ttft_") && value.is_null()));
+        }
+        output
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::testing::with_view;
+    use sobench_core::observation::Outcome;
+    use sobench_core::verdict::{NotScored, Verdict};
+    use sobench_results::metrics::testing::{Made, made};
+    use sobench_results::record::testing::record;
+
+    fn detailed(run: &[Made<'_>]) -> Value {
+        with_view(run, record(), |view| json::to_value(json::document(view, true)))
+    }
+
+    #[test]
+    fn columns_are_in_seconds_and_say_nothing_for_nothing() {
+        let refused = Made {
+            outcome: Outcome::Rejected { status: 400, body: "no".into(), advice: None },
+            verdict: Verdict::NotScored { why: NotScored::Refused },
+            chunks: vec![],
+            text: "",
+            output: None,
+            ..made()
+        };
+        let details = detailed(&[Made { due: 500, sent: Some(1500), chunks: vec![1750, 2000], ..made() }, refused]);
+        assert_eq!(details["ttfts"], json!([0.25, null]));
+        assert_eq!(details["itls"], json!([[0.25], []]));
+        assert_eq!(details["latencies"], json!([0.5, null]));
+        assert_eq!(details["start_times"], json!([1.5, 0.0]));
+        assert_eq!(details["queue_times"], json!([1.0, 0.0]));
+        assert_eq!(details["errors"], json!(["", "HTTP 400: no"]));
+        let outputs = details["outputs"].as_array().unwrap();
+        assert_eq!(outputs.iter().map(|it| &it["correctness"]).collect::<Vec<_>>(), [&json!(true), &json!(false)]);
+    }
+
+    #[test]
+    fn an_answer_that_came_whole_has_only_its_end() {
+        let details = detailed(&[Made { streamed: false, chunks: vec![500, 500], ..made() }]);
+        assert_eq!((&details["ttfts"], &details["itls"]), (&json!([null]), &json!([[]])));
+        assert_eq!(details["latencies"], json!([0.5]));
+    }
+
+    #[test]
+    fn what_cannot_be_judged_is_neither_right_nor_wrong() {
+        assert_eq!(is_correct(&Verdict::NotScored { why: NotScored::Limit { what: "depth".into() } }), None);
+        assert_eq!(is_correct(&Verdict::NotScored { why: NotScored::Cancelled }), None);
+    }
+}

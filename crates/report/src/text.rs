@@ -1,0 +1,298 @@
+//! What a run prints on the console: vLLM's block, then quality, then the conditions.
+//!
+//! The block has the width, the rows and the number formats of `vllm bench serve`, so that eyes and scripts find what they know.
+//! What is not known is `n/a`, never 0.
+
+use std::fmt::Write as _;
+
+use super::{Report, conditions, tables};
+use sobench_render::{self as render, Block, Document};
+use sobench_results::metrics::{Answers, LatencyMetric, QueueMetric};
+use sobench_statistics::{Percentile, Summary};
+
+/// The width of vLLM's block, and of every heading.
+const BLOCK_WIDTH: usize = 50;
+
+/// The whole console output, with a final line feed.
+pub fn render(report: &Report) -> String {
+    render::text::render(&document(report))
+}
+
+fn document(report: &Report) -> Document {
+    let mut page = Document::default();
+    if let Some(stamp) = report.record.enforcement.stamp() {
+        page.alarm(stamp);
+        page.gap();
+    }
+    page.push(Block::Preformatted(vllm_block(report)));
+    tables::add_all(&mut page, report);
+    page.gap();
+    page.facts(conditions::lines(report));
+    page.gap();
+    page.notes(conditions::notes(report).iter().map(conditions::note_text).collect());
+    page
+}
+
+/// A figure with two decimals, or `n/a`.
+pub(crate) fn figure(value: Option<f64>) -> String {
+    value.map_or_else(|| "n/a".to_owned(), |value| format!("{value:.2}"))
+}
+
+/// A percentile with its warning where the sample is too small to carry it.
+fn percentile_figure(percentile: &Percentile, n: usize) -> String {
+    let value = figure(percentile.value);
+    if percentile.enough || percentile.value.is_none() {
+        value
+    } else {
+        format!("{value} (n={n} is too small, needs {})", percentile.needs)
+    }
+}
+
+fn vllm_block(report: &Report) -> String {
+    let mut block = String::new();
+    let page = &mut block;
+    let (metrics, record) = (&report.metrics, &report.record);
+    let (overall, throughput) = (&metrics.overall, &metrics.overall.throughput);
+    heading(page, " Serving Benchmark Result ", '=');
+    row(page, "Successful requests:", &overall.completed.to_string());
+    row(page, "Failed requests:", &overall.failed.to_string());
+    if overall.cancelled > 0 {
+        row(page, "Cancelled requests:", &overall.cancelled.to_string());
+    }
+    if let Some(cap) = record.own_cap() {
+        row(page, "Maximum request concurrency:", &cap.to_string());
+    }
+    if let Some(rate) = Some(record.own_request_rate()).filter(|rate| rate.is_finite()) {
+        row(page, "Request rate configured (RPS):", &figure(Some(rate)));
+    }
+    row(page, "Benchmark duration (s):", &figure(Some(metrics.duration_ns as f64 / 1e9)));
+    row(page, "Total input tokens:", &count(overall.tokens.input));
+    let generated = metrics.options.answers == Answers::Generated;
+    if generated {
+        row(page, "Total generated tokens:", &count(overall.tokens.output));
+    }
+    row(page, "Request throughput (req/s):", &figure(throughput.request_throughput));
+    if metrics.options.goodput.is_some() {
+        row(page, "Request goodput (req/s):", &figure(throughput.request_goodput));
+        // Where nothing was judged, none of them is known to be valid.
+        if throughput.valid_goodput.is_some() || throughput.request_goodput.is_none() {
+            row(page, "Valid request goodput (req/s):", &figure(throughput.valid_goodput));
+        }
+    }
+    if generated {
+        row(page, "Output token throughput (tok/s):", &figure(throughput.output_throughput));
+        row(page, "Peak output token throughput (tok/s):", &figure(throughput.max_output_tokens_per_s));
+    }
+    row(page, "Peak concurrent requests:", &figure(throughput.max_concurrent_requests.map(|it| it as f64)));
+    row(page, "Total token throughput (tok/s):", &figure(throughput.total_token_throughput));
+    if let Some(spec_decode) = &report.spec_decode {
+        row(page, "Acceptance rate (%):", &figure(Some(spec_decode.acceptance_rate)));
+        row(page, "Acceptance length:", &figure(Some(spec_decode.acceptance_length)));
+        row(page, "Drafts:", &spec_decode.num_drafts.to_string());
+        row(page, "Draft tokens:", &spec_decode.draft_tokens.to_string());
+        row(page, "Accepted tokens:", &spec_decode.accepted_tokens.to_string());
+    }
+    if let Some(probed) = &report.probe {
+        row(page, "Probe requests completed:", &probed.completed.to_string());
+        row(page, "Probe requests failed:", &probed.failed.to_string());
+        row(page, "Median probe E2EL (ms):", &figure(probed.median_e2el_ms));
+        row(page, "P99 probe E2EL (ms):", &figure(probed.p99_e2el_ms));
+        row(page, "Max probe E2EL (ms):", &figure(probed.max_e2el_ms));
+    }
+    for metric in LatencyMetric::ALL.into_iter().filter(|it| report.percentile_metrics().contains(it)) {
+        add_latency(page, (metric.label(), metric.title()), overall.latency.summary(metric));
+    }
+    for metric in QueueMetric::ALL.into_iter().filter(|it| report.queue_metrics().contains(it)) {
+        add_latency(page, (metric.name(), metric.title()), metric.summary(&overall.latency));
+    }
+    let _ = writeln!(page, "{}", "=".repeat(BLOCK_WIDTH));
+    block
+}
+
+fn add_latency(page: &mut String, (name, title): (&str, &str), summary: &Summary) {
+    heading(page, title, '-');
+    row(page, &format!("Mean {name} (ms):"), &figure(summary.mean));
+    row(page, &format!("Median {name} (ms):"), &figure(summary.median));
+    for percentile in &summary.percentiles {
+        row(page, &format!("P{} {name} (ms):", percentile.word()), &percentile_figure(percentile, summary.n));
+    }
+}
+
+/// Python's `{s:{c}^{n}}`: of an odd rest, the larger half stands on the right. Rust's `^` does the same, but takes no fill from a
+/// variable.
+fn heading(page: &mut String, title: &str, fill: char) {
+    let rest = BLOCK_WIDTH.saturating_sub(title.chars().count());
+    let side = |width: usize| fill.to_string().repeat(width);
+    let _ = writeln!(page, "{}{title}{}", side(rest / 2), side(rest - rest / 2));
+}
+
+/// Python's `{:<40} {:<10}`.
+fn row(page: &mut String, name: &str, value: &str) {
+    let _ = writeln!(page, "{name:<40} {value:<10}");
+}
+
+/// A count, or `n/a`.
+pub(crate) fn count(value: Option<u64>) -> String {
+    value.map_or_else(|| "n/a".to_owned(), |value| value.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sobench_core::case::Arm;
+    use sobench_core::observation::Outcome;
+    use sobench_core::schedule::{Pace, Rate};
+    use sobench_core::verdict::{NotScored, Reason, Verdict};
+    use sobench_notices::notice::Notice;
+    use sobench_results::metrics::testing::{Made, made, with_samples};
+    use sobench_results::metrics::{MetricsOptions, Slo, summarise};
+    use sobench_results::record::testing::record;
+    use sobench_results::record::{Engine, EngineChoice, RunRecord};
+
+    fn shown(run: &[Made<'_>], record: RunRecord, options: &MetricsOptions) -> String {
+        with_samples(run, |samples| render(&Report::new(record, summarise(samples, 2_000_000_000, options))))
+    }
+
+    /// The record of a run with everything that a page can show of one.
+    fn full_record() -> RunRecord {
+        let mut record = record();
+        record.sobench_version = "0.0.0".into();
+        record.server.version = Some("0.33.0".into());
+        record.server.model_id = "org/model".into();
+        record.server.engine_choice = EngineChoice::Declared("xgrammar".into());
+        record.dataset.sha256 = "0123456789abcdef0123".into();
+        record.settings.dataset.constrained_ratio = 0.5;
+        record.settings.load.pace = Pace::Steady(Rate::PerSecond(4.0));
+        record.settings.load.max_concurrency = Some(8);
+        (record.trial_requests, record.warmup_requests) = (1, 2);
+        record.notices = vec![Notice::Other("the model is synthetic: these figures are not a GPU server's".into())];
+        record
+    }
+
+    /// A run with one of each thing that a page can show.
+    fn eventful_run() -> Vec<Made<'static>> {
+        let schema = Reason::Schema {
+            keyword: "required".into(),
+            instance_path: String::new(),
+            schema_path: "/required".into(),
+            message: "\"email\" is a required property".into(),
+        };
+        let invalid = |reason| Verdict::Invalid { reason };
+        let truncated = Made { outcome: Outcome::Truncated, finish_reason: Some("length"), ..made() };
+        vec![
+            made(),
+            Made { verdict: invalid(Reason::Choice), text: "Posi\u{1b}[31mtive\n", chunks: vec![10], ..made() },
+            Made {
+                verdict: invalid(schema.clone()),
+                text: r#"{"name": "Ada"}"#,
+                chunks: vec![12, 40],
+                output: Some(9),
+                ..made()
+            },
+            Made { verdict: invalid(Reason::Truncated), vllm_correct: Some(false), ..truncated },
+            Made {
+                outcome: Outcome::Rejected { status: 400, body: r#"{"error":"no such grammar"}"#.into(), advice: None },
+                verdict: Verdict::NotScored { why: NotScored::Refused },
+                chunks: vec![],
+                text: "",
+                finish_reason: None,
+                vllm_correct: Some(false),
+                ..made()
+            },
+            Made { verdict: Verdict::NotScored { why: NotScored::Limit { what: "nesting over 128".into() } }, ..made() },
+            Made { arm: Arm::Control, verdict: invalid(schema), text: "{}", due: 5, sent: Some(9), ..made() },
+        ]
+    }
+
+    #[test]
+    fn a_page_shows_everything_with_unit_and_count() {
+        let options =
+            MetricsOptions { goodput: Some(Slo { ttft_ms: Some(10.0), ..Slo::default() }), ..MetricsOptions::default() };
+        insta::assert_snapshot!(shown(&eventful_run(), full_record(), &options));
+    }
+
+    #[test]
+    fn a_page_of_no_requests_has_no_zeros_for_unknowns() {
+        insta::assert_snapshot!(shown(&[], record(), &MetricsOptions::default()));
+    }
+
+    #[test]
+    fn chunks_and_streams_are_remarked_on_where_they_are_not_as_expected() {
+        let (several, whole) = ("note: answers of several tokens in one chunk", "note: answers that came whole although");
+        let one_chunk = |tokens| Made { chunks: vec![10], output: Some(tokens), ..made() };
+        let unstreamed = Made { streamed: false, ..one_chunk(9) };
+        for (made, asked, notes) in [
+            (one_chunk(2), true, [false, false]),
+            (one_chunk(3), true, [true, false]),
+            (unstreamed.clone(), true, [false, true]),
+            (unstreamed.clone(), false, [false, false]),
+        ] {
+            let options = MetricsOptions { streamed: asked, ..MetricsOptions::default() };
+            let page = shown(&[made], record(), &options);
+            assert_eq!([page.contains(several), page.contains(whole)], notes, "{page}");
+            assert_eq!(page.contains("note: answers were not streamed"), !asked, "{page}");
+        }
+        let page = shown(&[made(), unstreamed.clone(), unstreamed], record(), &MetricsOptions::default());
+        let unwrapped = page.replace('\n', " ");
+        assert!(unwrapped.contains("a stream was asked for, which have no TTFT, TPOT or ITL: 2"), "{page}");
+    }
+
+    #[test]
+    fn the_block_is_vllms() {
+        let page = shown(&[made()], record(), &MetricsOptions::default());
+        let block: Vec<&str> = page.lines().take_while(|line| !line.is_empty()).collect();
+        assert_eq!(block[0], "============ Serving Benchmark Result ============");
+        assert_eq!(block[1], "Successful requests:                     1         ");
+        assert!(block.contains(&"---------------Time to First Token----------------"));
+        assert!(block.contains(&"-----Time per Output Token (excl. 1st token)------"));
+        assert!(block.contains(&"---------------Inter-token Latency----------------"));
+        assert_eq!(*block.last().unwrap(), "=".repeat(50));
+        for absent in ["Maximum request concurrency:", "Request rate configured (RPS):", "goodput", "E2EL"] {
+            assert!(!block.iter().any(|line| line.contains(absent)), "{absent}");
+        }
+    }
+
+    #[test]
+    fn the_asked_latencies_are_shown_in_vllms_order() {
+        let mut asked = record();
+        asked.settings.report.percentile_metrics = vec![LatencyMetric::E2el, LatencyMetric::Ttft];
+        let report = with_samples(&[made()], |samples| Report::new(asked, summarise(samples, 1, &MetricsOptions::default())));
+        let page = render(&report);
+        let titles: Vec<&str> = page.lines().filter(|line| line.len() == 50 && line.starts_with("---")).collect();
+        assert_eq!(
+            titles,
+            ["---------------Time to First Token----------------", "----------------End-to-end Latency----------------"]
+        );
+        assert!(page.contains("P99 E2EL (ms):                           30.00 (n=1 is too small, needs 662)"));
+    }
+
+    #[test]
+    fn nothing_from_outside_reaches_the_terminal_raw() {
+        let bad = "\u{1b}[2J\u{202e}".to_owned();
+        let mut loud = full_record();
+        loud.server.model_id.clone_from(&bad);
+        loud.server.version = Some(bad.clone());
+        let settings = vec![(bad.clone(), bad.clone())];
+        loud.server.engine = Some(Engine { name: bad.clone(), version: Some(bad.clone()), settings, work: None });
+        loud.settings.report.label = Some(bad.clone());
+        loud.dataset.constraint_kinds = vec![bad.clone()];
+        loud.notices = vec![Notice::Other(bad.clone())];
+        let run = [Made { text: &bad, finish_reason: Some(&bad), verdict: Verdict::Invalid { reason: Reason::Empty }, ..made() }];
+        let page = shown(&run, loud, &MetricsOptions::default());
+        assert!(!page.chars().any(|it| it.is_control() && it != '\n'), "{page:?}");
+        assert!(!page.contains('\u{202e}'));
+        assert!(page.contains("\\u{1b}[2J"));
+    }
+
+    #[test]
+    fn pages_keep_to_a_sane_width() {
+        let long = "x".repeat(3000);
+        let run =
+            [Made { text: &long, verdict: Verdict::Invalid { reason: Reason::Choice }, ..made() }, eventful_run().remove(6)];
+        let page =
+            shown(&run, RunRecord { notices: vec![Notice::Other(long.clone())], ..full_record() }, &MetricsOptions::default());
+        for line in page.lines() {
+            assert!(line.chars().count() <= 120, "{line}");
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Bytes of a file to runs: sobench's results and baselines, and the result files of vLLM's two tools.
+
+mod baseline;
+mod raw;
+mod runlog;
+mod sobench;
+mod vllm;
+
+pub use baseline::{FORMAT_VERSION, write as write_baseline};
+pub use runlog::{of_log, of_metrics};
+
+use serde_json::{Map, Value};
+
+use self::raw::Raw;
+use super::side::{FileKind, Run};
+use crate::metrics::registry::{Figure, RequestValues, latencies};
+use sobench_core::error::{Error, Result};
+use sobench_core::input::json::Repeated;
+use sobench_notices::notice::DatasetNotice;
+use sobench_pycompat::nan::without_nan;
+
+const MS_PER_S: f64 = 1000.0;
+
+/// The most runs that one file may hold (`--append-result` writes a line each).
+pub const MAX_RUNS: usize = 1000;
+
+/// The most requests of one run.
+pub const MAX_REQUESTS: usize = 5_000_000;
+
+/// The most gaps between chunks of one run.
+pub const MAX_GAPS: usize = 100_000_000;
+
+/// Reads every run of a file; `file` is its name for messages.
+///
+/// # Errors
+/// Usage errors that name the file: not JSON, not a result, or past a limit.
+pub fn runs(file: &str, bytes: &[u8]) -> Result<Vec<Run>> {
+    let bytes = without_nan(bytes);
+    let mut found = Vec::new();
+    for raw in serde_json::Deserializer::from_slice(&bytes).into_iter::<Raw>() {
+        let raw = raw.map_err(|error| no_result(file, &error.to_string()))?;
+        if found.len() == MAX_RUNS {
+            return Err(too_much(file, "runs", MAX_RUNS));
+        }
+        found.push(run(file, raw)?);
+    }
+    if found.is_empty() {
+        return Err(Error::usage(format!("there is no result in this file: {file}")).hint("was the run saved to the end?"));
+    }
+    let mut repeated = Repeated::default();
+    repeated.look(&String::from_utf8_lossy(&bytes), |line| format!("{file}, line {line}"));
+    found[0].notices.extend(DatasetNotice::repeated_members(repeated).map(|notice| notice.to_string()));
+    Ok(found)
+}
+
+/// What is said of a file that no result is in.
+pub(super) fn no_result(file: &str, why: &str) -> Error {
+    Error::usage(format!("this is no result ({why}): {file}"))
+        .hint("give what --save-result or --write-baseline wrote, or a result file of vLLM's tools")
+}
+
+fn run(file: &str, raw: Raw) -> Result<Run> {
+    let requests = raw.longest();
+    let gaps = raw.itls.iter().flatten().map(Vec::len).sum::<usize>();
+    if requests > MAX_REQUESTS || gaps > MAX_GAPS {
+        let (what, limit) = if requests > MAX_REQUESTS { ("requests", MAX_REQUESTS) } else { ("gaps", MAX_GAPS) };
+        return Err(too_much(file, what, limit));
+    }
+    match kind(&raw.rest, &raw) {
+        Some(FileKind::SobenchBaseline) => baseline::read(file, raw),
+        Some(FileKind::SobenchResult) => sobench::read(file, raw),
+        Some(kind @ (FileKind::VllmBenchServe | FileKind::VllmScript)) => Ok(vllm::read(file, raw, kind)),
+        Some(FileKind::SobenchRunLog) | None => Err(Error::usage(format!("this is no result that sobench knows: {file}"))
+            .hint("give a result of sobench, of `vllm bench serve --save-result`, or of vLLM's structured-output script")),
+    }
+}
+
+/// Who wrote it, by the keys that only they write.
+fn kind(rest: &Map<String, Value>, raw: &Raw) -> Option<FileKind> {
+    let has = |key: &str| rest.contains_key(key);
+    if has(baseline::MARK) {
+        return Some(FileKind::SobenchBaseline);
+    }
+    if rest.get("sobench").is_some_and(Value::is_object) {
+        return Some(FileKind::SobenchResult);
+    }
+    if !has("request_throughput") || !has("duration") {
+        return None;
+    }
+    let script = has("correct_rate(%)") || raw.outputs.is_some() || has("ttft_description");
+    Some(if script { FileKind::VllmScript } else { FileKind::VllmBenchServe })
+}
+
+fn too_much(file: &str, what: &str, limit: usize) -> Error {
+    Error::usage(format!("more than {limit} {what}: {file}")).hint("compare parts of it")
+}
+
+/// The figures at the top of a result, by the names that metrics have.
+fn figures(rest: &Map<String, Value>) -> std::collections::BTreeMap<String, f64> {
+    let named = |(key, value): (&String, &Value)| Some((Figure::parse(key).ok()?.to_string(), number(value)?));
+    rest.iter().filter_map(named).collect()
+}
+
+fn number(value: &Value) -> Option<f64> {
+    value.as_f64().filter(|number| number.is_finite())
+}
+
+/// A setting in one spelling: numbers as `f64` prints them, so that 1 and 1.0 are the same; nothing for `null`.
+fn spelt(value: &Value) -> Option<String> {
+    match value {
+        Value::Null => None,
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.as_f64().map_or_else(|| number.to_string(), |number| number.to_string())),
+        Value::Bool(_) | Value::Array(_) | Value::Object(_) => Some(value.to_string()),
+    }
+}
+
+/// The latencies of a request from its times in seconds; a TPOT of answers of more than one token.
+fn set_times(values: &mut RequestValues, ttft_s: Option<f64>, e2el_s: Option<f64>, tokens: Option<u64>) {
+    let tpot_s = match (ttft_s, e2el_s, tokens) {
+        (Some(first), Some(last), Some(tokens)) if tokens > 1 => Some((last - first) / (tokens - 1) as f64),
+        _ => None,
+    };
+    for (metric, seconds) in [(&latencies::TTFT, ttft_s), (&latencies::TPOT, tpot_s), (&latencies::E2EL, e2el_s)] {
+        values.set_value(metric, seconds.map(|seconds| seconds * MS_PER_S));
+    }
+}

@@ -1,0 +1,57 @@
+//! Runs made up for tests, so that a test states only what it is about.
+
+use super::side::{Answer, Request, Run, Side};
+use crate::metrics::registry::{Metric, RequestValues, latencies, rates};
+use crate::record::condition::Field;
+use sobench_core::case::Arm;
+
+/// A constrained request that went well.
+pub fn request() -> Request {
+    let mut values = RequestValues::default();
+    values.set_correct(Some(true));
+    for rate in [&rates::VLLM_CORRECT_RATE, &rates::COMPLIANCE, &rates::COVERAGE] {
+        values.set_hit(rate, Some(true));
+    }
+    values.set_value(&latencies::TTFT, Some(10.0));
+    values.set_value(&latencies::E2EL, Some(30.0));
+    Request {
+        case: Some("case".into()),
+        arm: Some(Arm::Constrained),
+        answered: true,
+        values,
+        sent_s: Some(0.0),
+        output_tokens: Some(3),
+        answer: Some(Answer { text: "{}".into(), verdict: "valid".into() }),
+        ..Request::default()
+    }
+}
+
+impl Request {
+    /// The request with another value.
+    pub fn with(mut self, metric: &Metric, value: impl Into<Option<f64>>) -> Self {
+        self.values.set_value(metric, value.into());
+        self
+    }
+
+    /// The request with another verdict.
+    pub fn with_correct(mut self, correct: impl Into<Option<bool>>) -> Self {
+        self.values.set_correct(correct.into());
+        self
+    }
+}
+
+/// A run over the dataset `d`.
+pub fn run(requests: Vec<Request>) -> Run {
+    Run {
+        file: "run.json".into(),
+        conditions: [(Field::Dataset, "d".to_owned()), (Field::Model, "m".to_owned())].into(),
+        requests: Some(requests),
+        duration_s: Some(10.0),
+        ..Run::default()
+    }
+}
+
+/// A side of such runs.
+pub fn side(name: &str, runs: Vec<Vec<Request>>) -> Side {
+    Side { name: name.into(), runs: runs.into_iter().map(run).collect() }
+}

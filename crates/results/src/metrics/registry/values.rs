@@ -1,0 +1,213 @@
+//! The metrics of one run, as a report keeps them and a result file writes them.
+
+use std::collections::BTreeMap;
+
+use serde::de::{DeserializeOwned, Deserializer};
+use serde::{Deserialize, Serialize, Serializer};
+
+use super::{Kind, Metric, RunSamples};
+use sobench_statistics::{Rate, Summary};
+
+/// A metric of one run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Value {
+    Rate(Rate),
+    Distribution(Summary),
+    PerSecond(PerSecond),
+    Total(f64),
+}
+
+/// A count, per second of the run.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PerSecond {
+    pub per_second: f64,
+    /// `None` where a file does not have it.
+    pub count: Option<u64>,
+}
+
+/// The values of [`Metric::ALL`], in its order; in files an object of one member each, `null` where a value is not known.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Values(Vec<Option<Value>>);
+
+impl Values {
+    /// Computes every metric.
+    pub fn new(run: &RunSamples<'_>) -> Self {
+        Self(Metric::ALL.iter().map(|metric| Value::new(metric, run)).collect())
+    }
+
+    /// The values that `find` knows.
+    pub fn from_fn(find: impl Fn(&'static Metric) -> Option<Value>) -> Self {
+        Self(Metric::ALL.iter().map(|metric| find(metric)).collect())
+    }
+
+    /// Every metric that has a value.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static Metric, &Value)> {
+        Metric::ALL.iter().zip(&self.0).filter_map(|(metric, value)| Some((*metric, value.as_ref()?)))
+    }
+
+    /// The value of a metric.
+    pub fn get(&self, metric: &Metric) -> Option<&Value> {
+        self.0.get(metric.place())?.as_ref()
+    }
+
+    /// The rate of a metric that is one.
+    pub fn rate(&self, metric: &Metric) -> Option<Rate> {
+        match self.get(metric)? {
+            Value::Rate(rate) => Some(*rate),
+            _ => None,
+        }
+    }
+
+    /// The value of a metric that is one number.
+    pub fn number(&self, metric: &Metric) -> Option<f64> {
+        match self.get(metric)? {
+            Value::Rate(rate) => Some(rate.percent),
+            Value::PerSecond(rate) => Some(rate.per_second),
+            Value::Total(value) => Some(*value),
+            Value::Distribution(_) => None,
+        }
+    }
+
+    /// The distribution of a metric that is one.
+    pub fn summary(&self, metric: &Metric) -> Option<&Summary> {
+        match self.get(metric)? {
+            Value::Distribution(summary) => Some(summary),
+            _ => None,
+        }
+    }
+}
+
+impl Value {
+    /// `None` where nothing is known: no request counts, or the run took no time.
+    fn new(metric: &Metric, run: &RunSamples<'_>) -> Option<Self> {
+        match metric.kind {
+            Kind::Rate { .. } => metric.rate(run.samples.iter().copied()).map(Self::Rate),
+            Kind::Distribution { .. } | Kind::Pooled(_) => {
+                let known = run.overall.latency.of_metric(metric).cloned();
+                let summary = known.unwrap_or_else(|| metric.summary(run.samples, run.options));
+                (summary.n > 0).then_some(Self::Distribution(summary))
+            }
+            Kind::PerSecond(count) => {
+                let seconds = run.duration_ns as f64 / 1e9;
+                let count = count(run).filter(|_| run.duration_ns > 0)?;
+                Some(Self::PerSecond(PerSecond { per_second: count as f64 / seconds, count: Some(count) }))
+            }
+            Kind::Total(value) => value(run).map(Self::Total),
+        }
+    }
+
+    /// Reads a value of a file; `None` where it is none.
+    pub fn read(metric: &Metric, json: &serde_json::Value) -> Option<Self> {
+        fn typed<T: DeserializeOwned>(json: &serde_json::Value) -> Option<T> {
+            serde_json::from_value(json.clone()).ok()
+        }
+        /// The part of a rate that counts: the rest follows from it.
+        #[derive(Deserialize)]
+        struct Counts {
+            hits: usize,
+            of: usize,
+        }
+        match metric.kind {
+            Kind::Rate { .. } => {
+                let counts = typed::<Counts>(json).filter(|counts| counts.hits <= counts.of)?;
+                Rate::of(counts.hits, counts.of).map(Self::Rate)
+            }
+            Kind::Distribution { .. } | Kind::Pooled(_) => typed(json).map(Self::Distribution),
+            Kind::PerSecond(_) => match json.as_f64() {
+                Some(per_second) => Some(Self::PerSecond(PerSecond { per_second, count: None })),
+                None => typed(json).map(Self::PerSecond),
+            },
+            Kind::Total(_) => json.as_f64().map(Self::Total),
+        }
+    }
+}
+
+impl Serialize for Values {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(Metric::ALL.iter().map(|metric| (metric.name, self.get(metric))))
+    }
+}
+
+/// Names of metrics that are not known are passed over: a later version may have more.
+impl<'de> Deserialize<'de> for Values {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let members: BTreeMap<String, serde_json::Value> = Deserialize::deserialize(deserializer)?;
+        Ok(Self::from_fn(|metric| Value::read(metric, members.get(metric.name)?)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::registry::{latencies, rates, totals};
+    use crate::metrics::testing::{Made, made, with_samples};
+    use crate::metrics::{MetricsOptions, summarise};
+    use sobench_core::observation::Outcome;
+
+    fn values(run: &[Made<'_>]) -> Values {
+        with_samples(run, |samples| summarise(samples, 2_000_000_000, &MetricsOptions::default()).values)
+    }
+
+    #[test]
+    fn values_are_those_of_the_report() {
+        let run = [made(), Made { outcome: Outcome::Truncated, finish_reason: Some("length"), ..made() }];
+        with_samples(&run, |samples| {
+            let metrics = summarise(samples, 2_000_000_000, &MetricsOptions::default());
+            let (values, quality, overall) = (&metrics.values, &metrics.quality, &metrics.overall);
+            assert_eq!(values.rate(&rates::CORRECT_RATE), quality.correct_rate);
+            assert_eq!(values.rate(&rates::TRUNCATED_RATE).map(|rate| (rate.hits, rate.of)), Some((1, 2)));
+            assert_eq!(values.summary(&latencies::TTFT), Some(&overall.latency.ttft_ms));
+            assert_eq!(values.summary(&latencies::TTFT_REASONING), None);
+            let throughput = Value::PerSecond(PerSecond { per_second: 1.0, count: Some(2) });
+            assert_eq!(values.get(&totals::REQUEST_THROUGHPUT), Some(&throughput));
+            assert_eq!(values.get(&totals::COMPLETED), Some(&Value::Total(2.0)));
+        });
+    }
+
+    /// What is kept of latencies is what the definition computes.
+    #[test]
+    fn kept_summaries_are_those_of_the_definitions() {
+        let reasoned = Made { reasoning: Some(5), answer: Some(25), chunk_tokens: vec![1, 3, 4], output: Some(4), ..made() };
+        with_samples(&[made(), reasoned], |samples| {
+            let samples: Vec<_> = samples.iter().collect();
+            let options = MetricsOptions::default();
+            let latency = crate::metrics::latency::Latency::of(&samples, &options);
+            for metric in Metric::ALL.iter().filter(|metric| metric.is_distribution()) {
+                let kept = latency.of_metric(metric);
+                assert_eq!(kept, Some(&metric.summary(&samples, &options)), "{metric:?}");
+                assert!(kept.is_some_and(|summary| summary.n > 0), "{metric:?}");
+            }
+        });
+    }
+
+    #[test]
+    fn every_metric_has_a_value_in_the_eventful_run() {
+        let values = crate::metrics::registry::testing::values();
+        let unknown: Vec<_> = Metric::ALL.iter().filter(|metric| values.get(metric).is_none()).collect();
+        assert!(unknown.is_empty(), "{unknown:?}");
+    }
+
+    #[test]
+    fn contracts_name_every_metric() {
+        let names: Vec<_> = Metric::ALL.iter().map(|metric| metric.name).collect();
+        for contract in [
+            include_str!("../../../../../schemas/contracts/result.schema.json"),
+            include_str!("../../../../../schemas/contracts/matrix.schema.json"),
+        ] {
+            let contract: serde_json::Value = serde_json::from_str(contract).unwrap();
+            let metrics = &contract["$defs"]["metrics"];
+            let required: Vec<&str> = metrics["required"].as_array().unwrap().iter().filter_map(|name| name.as_str()).collect();
+            assert_eq!(required, names);
+            assert!(metrics["properties"].as_object().unwrap().keys().eq(&names));
+        }
+    }
+
+    #[test]
+    fn values_read_back() {
+        let values = values(&[made(), made()]);
+        let text = serde_json::to_string(&values).unwrap();
+        assert_eq!(serde_json::from_str::<Values>(&text).unwrap(), values);
+        assert_eq!(serde_json::from_str::<Values>(r#"{"of_tomorrow": 3}"#).unwrap().iter().count(), 0);
+    }
+}

@@ -1,0 +1,133 @@
+//! Requests made up for tests, so that a test states only what it is about. Knows nothing that ships.
+
+use std::sync::Arc;
+
+use super::holding::runs_away;
+use super::ledger::Ledger;
+use super::{Judged, Sample, TokenSource, Tokens};
+use sobench_core::answer::Answer;
+use sobench_core::case::{Arm, Case, Prompt};
+use sobench_core::constraint::Constraint;
+use sobench_core::observation::{Observation, Outcome, Timing};
+use sobench_core::verdict::Verdict;
+
+const NS_PER_MS: u64 = 1_000_000;
+
+/// One request in a few words; instants in milliseconds.
+#[derive(Clone)]
+pub struct Made<'t> {
+    pub arm: Arm,
+    pub outcome: Outcome,
+    pub verdict: Verdict,
+    pub text: &'t str,
+    pub finish_reason: Option<&'t str>,
+    pub due: u64,
+    /// Where it differs from `sent`.
+    pub ready: Option<u64>,
+    pub sent: Option<u64>,
+    pub chunks: Vec<u64>,
+    pub chunk_tokens: Vec<u64>,
+    pub end: Option<u64>,
+    pub streamed: bool,
+    /// First reasoning, and first content of the answer itself.
+    pub reasoning: Option<u64>,
+    pub answer: Option<u64>,
+    pub input: Option<u64>,
+    pub output: Option<u64>,
+    pub vllm_correct: Option<bool>,
+    pub right_call: Option<bool>,
+}
+
+/// A constrained request that went well: sent at 0, content at 10, 20 and 30 ms, three tokens.
+pub fn made() -> Made<'static> {
+    Made {
+        arm: Arm::Constrained,
+        outcome: Outcome::Completed,
+        verdict: Verdict::Valid,
+        text: "{}",
+        finish_reason: Some("stop"),
+        due: 0,
+        ready: None,
+        sent: Some(0),
+        chunks: vec![10, 20, 30],
+        chunk_tokens: vec![],
+        end: Some(31),
+        streamed: true,
+        reasoning: None,
+        answer: Some(10),
+        input: Some(7),
+        output: Some(3),
+        vllm_correct: Some(true),
+        right_call: None,
+    }
+}
+
+impl Made<'_> {
+    pub fn parts(&self, case_index: usize) -> (Case, Observation, Verdict) {
+        let free = self.arm == Arm::Free;
+        let case = Case {
+            arm: self.arm,
+            ..Case::new(
+                format!("case-{case_index}"),
+                Prompt::Text("say something".into()),
+                if free { None } else { Some(Arc::new(Constraint::Regex("a+".into()))) },
+                16,
+            )
+        };
+        let timing = Timing {
+            due_ns: self.due * NS_PER_MS,
+            ready_ns: self.ready.or(self.sent).map(|at| at * NS_PER_MS),
+            sent_ns: self.sent.map(|at| at * NS_PER_MS),
+            headers_ns: None,
+            chunks_ns: self.chunks.iter().map(|at| at * NS_PER_MS).collect(),
+            first_reasoning_ns: self.reasoning.map(|at| at * NS_PER_MS),
+            first_answer_ns: self.answer.map(|at| at * NS_PER_MS),
+            chunk_tokens: self.chunk_tokens.clone(),
+            end_ns: self.end.map(|at| at * NS_PER_MS),
+            streamed: self.streamed,
+        };
+        let observation = Observation {
+            case_index,
+            outcome: self.outcome.clone(),
+            timing,
+            answer: Answer::from_text(self.text.to_owned()),
+            finish_reason: self.finish_reason.map(str::to_owned),
+            usage: None,
+        };
+        (case, observation, self.verdict.clone())
+    }
+
+    fn judged(&self, verdict: Verdict, observation: &Observation) -> Judged {
+        let source = |count: Option<u64>| if count.is_some() { TokenSource::Server } else { TokenSource::Unknown };
+        let tokens = Tokens {
+            input: self.input,
+            input_source: source(self.input),
+            output: self.output,
+            output_source: source(self.output),
+        };
+        Judged {
+            verdict,
+            tokens,
+            vllm_correct: self.vllm_correct,
+            white_space_run: runs_away(&observation.outcome, &observation.answer.text()),
+            right_call: self.right_call,
+        }
+    }
+}
+
+/// Hands the samples of a made-up run, in plan order, to `check`.
+pub fn with_samples<T>(run: &[Made<'_>], check: impl FnOnce(&[Sample<'_>]) -> T) -> T {
+    with_cases(run, |_, _| {}, check)
+}
+
+/// The same, of cases that `change` made others of.
+pub fn with_cases<T>(run: &[Made<'_>], change: impl Fn(usize, &mut Case), check: impl FnOnce(&[Sample<'_>]) -> T) -> T {
+    let mut ledger = Ledger::new(run.len(), None);
+    for (index, made) in run.iter().enumerate() {
+        let (mut case, observation, verdict) = made.parts(index);
+        change(index, &mut case);
+        assert!(ledger.push(&case, &observation, 0));
+        ledger.judge(index, made.judged(verdict, &observation));
+    }
+    check(&ledger.samples())
+}

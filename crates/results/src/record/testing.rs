@@ -1,0 +1,113 @@
+//! A record for tests.
+
+use std::time::Duration;
+
+use super::{
+    ConstraintSet, ConstraintSettings, DatasetRecord, EngineChoice, Host, ReportSettings, RequestSettings, RunRecord,
+    ServerRecord, Settings,
+};
+use crate::metrics::{LatencyMetric, MetricsOptions};
+use sobench_backend::{ConstraintDialect, Sampling, ServerKind};
+use sobench_core::constraint::{GrammarDialect, GrammarSpelling};
+use sobench_core::load::{ErrorLimits, Load};
+use sobench_core::schedule::{Pace, Rate, Until};
+use sobench_data::dataset::{Constraints, DatasetPlan, JsonPlan, OutputLength, PromptForm, Source};
+use sobench_judge::EvaluateOptions;
+use sobench_notices::enforcement::Enforcement;
+
+/// A run of 1000 requests of the dataset `json`, all at once, against a vLLM server.
+pub fn record() -> RunRecord {
+    RunRecord {
+        sobench_version: "0.1.0".to_owned(),
+        started: "2026-01-02T03:04:05.000000+00:00".to_owned(),
+        started_unix_ns: 1_767_323_045_000_000_000,
+        settings: settings(),
+        server: ServerRecord {
+            base_url: "http://127.0.0.1:8000".to_owned(),
+            endpoint: "/v1/completions".to_owned(),
+            header_names: Vec::new(),
+            model: "m".to_owned(),
+            model_id: "m".to_owned(),
+            version: None,
+            embedded: false,
+            constraint_dialect: Some(ConstraintDialect::StructuredOutputs),
+            engine_choice: EngineChoice::None,
+            engine: None,
+        },
+        dataset: DatasetRecord {
+            source: "shipped".to_owned(),
+            rows: 1,
+            sha256: "0123456789abcdef".to_owned(),
+            grammar_converted_from: None,
+            requests: 1000,
+            constraint_kinds: vec!["json".to_owned()],
+            constraints: ConstraintSet { distinct: 1, sha256: Some("ab".to_owned()) },
+        },
+        tokenizer_id: "cl100k_base (embedded)".to_owned(),
+        host: Host::default(),
+        enforcement: Enforcement::default(),
+        trial_requests: 0,
+        warmup_requests: 0,
+        known_constraints: Vec::new(),
+        shard: None,
+        merged: Vec::new(),
+        notices: Vec::new(),
+    }
+}
+
+fn settings() -> Settings {
+    Settings {
+        backend: ServerKind::Vllm,
+        dataset: DatasetPlan {
+            source: Source::Json(JsonPlan::default()),
+            num_prompts: 1000,
+            output_len: 128,
+            output: OutputLength::OfTheRow,
+            seed: 0,
+            constrained_ratio: 1.0,
+            constraints: Constraints::Kept,
+            prompt_form: PromptForm::Text,
+            grammar_dialect: GrammarDialect::Lark,
+            grammar_spelling: GrammarSpelling::AsWritten,
+        },
+        constraint: ConstraintSettings {
+            dialect: None,
+            grammar_dialect: None,
+            guided_decoding_backend: None,
+            explain: false,
+            preflight: None,
+        },
+        load: Load {
+            pace: Pace::Steady(Rate::Infinite),
+            burstiness: 1.0,
+            max_concurrency: None,
+            warmups: 0,
+            request_timeout: Duration::from_secs(21_600),
+            idle_timeout: None,
+            drain_timeout: Duration::from_secs(5),
+            until: Until::LastCase,
+            error_limits: ErrorLimits::default(),
+            steady_state_threshold: 0.95,
+            cold_schema_every: None,
+            probe_request_rate: None,
+            strict_client: false,
+        },
+        request: RequestSettings {
+            stream: true,
+            sampling: Sampling::default(),
+            ignore_eos: false,
+            extra_body: None,
+            template_variables: None,
+            request_id_prefix: None,
+            lora: None,
+            profile: false,
+        },
+        evaluate: EvaluateOptions::default(),
+        metrics: MetricsOptions::default(),
+        report: ReportSettings {
+            percentile_metrics: vec![LatencyMetric::Ttft, LatencyMetric::Tpot, LatencyMetric::Itl],
+            ..ReportSettings::default()
+        },
+        tokenizer: None,
+    }
+}

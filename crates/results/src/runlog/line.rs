@@ -1,0 +1,332 @@
+//! One line of a run log: how values of ours are spelt, and read back exactly. Knows no file.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::Judged;
+use crate::metrics::Tokens;
+use crate::metrics::ledger::ChunksAndTokens;
+use crate::record::RunRecord;
+use sobench_core::answer::{Answer, ToolCall};
+use sobench_core::case::{Arm, Case, Prompt};
+use sobench_core::constraint::Constraint;
+use sobench_core::observation::{Observation, Outcome, Timing, Usage};
+use sobench_core::printable::printable;
+
+/// The most bytes of one line. An answer's body is bounded by the driver at an eighth of it, and escapes can make six of one byte.
+pub const MAX_LINE_BYTES: usize = 512 << 20;
+
+/// The answer of a `request` line.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LoggedAnswer {
+    /// The request's number in the plan.
+    pub index: usize,
+    pub answer: Answer,
+    /// Token counts as the server stated them.
+    pub usage: Option<Usage>,
+}
+
+/// A line to be written.
+#[derive(Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Line<'a> {
+    Header(HeaderLine<'a>),
+    Constraint(Shared<'a, Constraint>),
+    Prompt(Shared<'a, Prompt>),
+    Oracle(Shared<'a, str>),
+    Request(Box<RequestLine<'a, &'a Outcome>>),
+    Judged(JudgedLine<'a>),
+    Footer(&'a super::Footer),
+}
+
+/// The first line.
+#[derive(Serialize)]
+pub(super) struct HeaderLine<'a> {
+    pub(super) version: u32,
+    pub(super) record: &'a RunRecord,
+}
+
+/// Something that requests name by its number.
+#[derive(Serialize)]
+pub(super) struct Shared<'a, T: ?Sized> {
+    pub(super) number: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) sha256: Option<String>,
+    pub(super) is: &'a T,
+}
+
+/// Where a request's shared parts are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Numbers {
+    pub(super) prompt: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) constraint: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) oracle: Option<u32>,
+}
+
+/// A case, and what happened to it. `O` is an outcome in writing, and its text in reading.
+#[derive(Serialize, Deserialize)]
+pub(super) struct RequestLine<'a, O> {
+    index: usize,
+    id: Cow<'a, str>,
+    arm: Arm,
+    pub(super) numbers: Numbers,
+    output_len: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    completion: Option<Cow<'a, str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model: Option<Cow<'a, str>>,
+    #[serde(default, skip_serializing_if = "<[String]>::is_empty")]
+    tags: Cow<'a, [String]>,
+    outcome: O,
+    timing: Gaps,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    finish_reason: Option<Cow<'a, str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    usage: Option<Usage>,
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    reasoning: Cow<'a, str>,
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    text: Cow<'a, str>,
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    refusal: Cow<'a, str>,
+    #[serde(default, skip_serializing_if = "<[ToolCall]>::is_empty")]
+    tool_calls: Cow<'a, [ToolCall]>,
+}
+
+/// A `request` line that was read.
+pub(super) type ReadRequest = RequestLine<'static, Box<RawValue>>;
+
+/// [`Timing`] with the instants and counts of chunks as steps from one to the next: small numbers, and exact all the same.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Gaps {
+    due_ns: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ready_ns: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sent_ns: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    headers_ns: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    end_ns: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    first_reasoning_ns: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    first_answer_ns: Option<u64>,
+    streamed: bool,
+    /// The first counts from `sent_ns`, or from the begin where there is none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    chunk_gaps_ns: Vec<i64>,
+    /// The first counts from 0.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    chunk_tokens: Vec<i64>,
+}
+
+/// A verdict with its request's number.
+#[derive(Serialize)]
+pub(super) struct JudgedLine<'a> {
+    pub(super) index: usize,
+    #[serde(flatten)]
+    pub(super) judged: &'a Judged,
+}
+
+/// A line that was read. What holds numbers under a tag of its own stays text until it is known what it is, since numbers that keep
+/// their spelling do not survive being buffered.
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum ReadLine {
+    Header(serde::de::IgnoredAny),
+    Constraint(ReadShared<Arc<Constraint>>),
+    Prompt(ReadShared<Prompt>),
+    Oracle(ReadShared<Arc<str>>),
+    Request(Box<ReadRequest>),
+    Judged(Box<RawValue>),
+    Footer(Box<RawValue>),
+}
+
+#[derive(Deserialize)]
+pub(super) struct ReadShared<T> {
+    pub(super) number: u32,
+    pub(super) is: T,
+}
+
+/// The members of a `judged` line, by way of a value.
+#[derive(Deserialize)]
+pub(super) struct ReadJudged {
+    pub(super) index: usize,
+    tokens: Tokens,
+    vllm_correct: Option<bool>,
+    #[serde(default)]
+    white_space_run: bool,
+    right_call: Option<bool>,
+}
+
+/// The part of a `request` line that is asked for; `None` for any other line.
+#[derive(Deserialize)]
+struct OnlyRequest<T> {
+    request: Option<T>,
+}
+
+/// A line with its end.
+pub(super) fn bytes(line: &impl Serialize) -> Vec<u8> {
+    let mut bytes = serde_json::to_vec(line).expect("a line holds only strings, numbers and structs of them");
+    bytes.push(b'\n');
+    bytes
+}
+
+impl<'a> RequestLine<'a, &'a Outcome> {
+    /// `id` is the case's, with its lap.
+    pub(super) fn of(case: &'a Case, id: &'a str, numbers: Numbers, observation: &'a Observation) -> Self {
+        let answer = &observation.answer;
+        Self {
+            index: observation.case_index,
+            id: id.into(),
+            arm: case.arm,
+            numbers,
+            output_len: case.output_len,
+            completion: case.completion.as_deref().map(Cow::from),
+            model: case.model.as_deref().map(Cow::from),
+            tags: (&case.tags).into(),
+            outcome: &observation.outcome,
+            timing: Gaps::of(&observation.timing),
+            finish_reason: observation.finish_reason.as_deref().map(Cow::from),
+            usage: observation.usage,
+            reasoning: (&answer.reasoning).into(),
+            text: (&answer.content).into(),
+            refusal: (&answer.refusal).into(),
+            tool_calls: (&answer.tool_calls).into(),
+        }
+    }
+}
+
+impl ReadRequest {
+    /// The case without its shared parts, which the caller puts in, and the observation.
+    pub(super) fn into_parts(self, prompt: Prompt) -> serde_json::Result<(Case, Observation)> {
+        // By way of a value: a tagged enum is buffered, and numbers are not themselves in that buffer.
+        let outcome: serde_json::Value = serde_json::from_str(self.outcome.get())?;
+        let [reasoning, content, refusal] = [self.reasoning, self.text, self.refusal].map(Cow::into_owned);
+        let observation = Observation {
+            case_index: self.index,
+            outcome: serde_json::from_value(outcome)?,
+            timing: self.timing.into_timing(),
+            answer: Answer { reasoning, content, refusal, tool_calls: self.tool_calls.into_owned() },
+            finish_reason: self.finish_reason.map(Cow::into_owned),
+            usage: self.usage,
+        };
+        let case = Case {
+            arm: self.arm,
+            completion: self.completion.map(Cow::into_owned),
+            tags: self.tags.into_owned(),
+            model: self.model.map(Into::into),
+            ..Case::new(self.id.into_owned(), prompt, None, self.output_len)
+        };
+        Ok((case, observation))
+    }
+}
+
+/// Reads a `judged` line.
+pub(super) fn judged(raw: &RawValue) -> serde_json::Result<(usize, Judged)> {
+    let value: serde_json::Value = serde_json::from_str(raw.get())?;
+    let verdict = serde_json::from_value(value.clone())?;
+    let ReadJudged { index, tokens, vllm_correct, white_space_run, right_call } = serde_json::from_value(value)?;
+    Ok((index, Judged { verdict, tokens, vllm_correct, white_space_run, right_call }))
+}
+
+/// Reads only what a `request` line says of the answer; `None` for any other line.
+pub(super) fn answer(line: &[u8]) -> serde_json::Result<Option<LoggedAnswer>> {
+    #[derive(Deserialize)]
+    struct OnlyAnswer {
+        index: usize,
+        #[serde(default)]
+        text: String,
+        #[serde(default)]
+        reasoning: String,
+        #[serde(default)]
+        refusal: String,
+        #[serde(default)]
+        tool_calls: Vec<ToolCall>,
+        usage: Option<Usage>,
+    }
+    let found = serde_json::from_slice::<OnlyRequest<OnlyAnswer>>(line)?.request;
+    Ok(found.map(|OnlyAnswer { index, text: content, reasoning, refusal, tool_calls, usage }| LoggedAnswer {
+        index,
+        answer: Answer { reasoning, content, refusal, tool_calls },
+        usage,
+    }))
+}
+
+/// Reads only what a `request` line says of its chunks: the request's number, their instants and counts. `None` for any other line.
+pub(super) fn chunks(line: &[u8]) -> serde_json::Result<Option<(usize, ChunksAndTokens)>> {
+    #[derive(Deserialize)]
+    struct OnlyTiming {
+        index: usize,
+        timing: Gaps,
+    }
+    let found = serde_json::from_slice::<OnlyRequest<OnlyTiming>>(line)?.request;
+    Ok(found.map(|it| {
+        let timing = it.timing.into_timing();
+        (it.index, (timing.chunks_ns, timing.chunk_tokens))
+    }))
+}
+
+impl Gaps {
+    fn of(timing: &Timing) -> Self {
+        let Timing { due_ns, ready_ns, sent_ns, headers_ns, first_reasoning_ns, first_answer_ns, end_ns, streamed, .. } = *timing;
+        let chunk_gaps_ns = steps(sent_ns.unwrap_or(0), &timing.chunks_ns);
+        let chunk_tokens = steps(0, &timing.chunk_tokens);
+        Self {
+            due_ns,
+            ready_ns,
+            sent_ns,
+            headers_ns,
+            end_ns,
+            first_reasoning_ns,
+            first_answer_ns,
+            streamed,
+            chunk_gaps_ns,
+            chunk_tokens,
+        }
+    }
+
+    fn into_timing(self) -> Timing {
+        let Self { due_ns, ready_ns, sent_ns, headers_ns, end_ns, first_reasoning_ns, first_answer_ns, streamed, .. } = self;
+        let chunks_ns = sums(sent_ns.unwrap_or(0), &self.chunk_gaps_ns);
+        let chunk_tokens = sums(0, &self.chunk_tokens);
+        Timing {
+            due_ns,
+            ready_ns,
+            sent_ns,
+            headers_ns,
+            chunks_ns,
+            first_reasoning_ns,
+            first_answer_ns,
+            chunk_tokens,
+            end_ns,
+            streamed,
+        }
+    }
+}
+
+/// The step to each number from the one before it. Modulo 2^64, so that whatever was measured comes back.
+fn steps(from: u64, numbers: &[u64]) -> Vec<i64> {
+    let before = std::iter::once(&from).chain(numbers);
+    numbers.iter().zip(before).map(|(number, before)| number.wrapping_sub(*before).cast_signed()).collect()
+}
+
+fn sums(from: u64, steps: &[i64]) -> Vec<u64> {
+    let next = |sum: &mut u64, step: &i64| {
+        *sum = sum.wrapping_add_signed(*step);
+        Some(*sum)
+    };
+    steps.iter().scan(from, next).collect()
+}
+
+/// For messages: what a line is, as far as that shows.
+pub(super) fn words_of(line: &[u8]) -> String {
+    const SHOWN_BYTES: usize = 60;
+    printable(String::from_utf8_lossy(&line[..line.len().min(SHOWN_BYTES)]).trim_end(), SHOWN_BYTES)
+}

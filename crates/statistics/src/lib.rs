@@ -1,0 +1,18 @@
+//! Statistics of plain numbers, on the crate `statrs`: quantiles of distributions, intervals of rates and percentiles, summaries of
+//! samples, and the bootstrap.
+
+#![cfg_attr(test, allow(clippy::disallowed_methods))]
+
+pub mod bootstrap;
+pub mod distributions;
+pub mod durations;
+mod order_interval;
+mod rate;
+mod summary;
+
+pub use self::order_interval::order_interval;
+pub use self::rate::{Rate, Wilson};
+pub use self::summary::{Percentile, Summary, mean, percentile, samples_needed};
+
+/// The 97.5 % point of the normal distribution, for two-sided 95 % intervals.
+pub const Z_95: f64 = 1.959_963_984_540_054;

@@ -1,0 +1,14 @@
+//! Random numbers that are the same in every run.
+
+/// George Marsaglia's xorshift. The seed is not 0.
+pub struct Random(pub u64);
+
+impl Random {
+    /// A number below `limit`.
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % limit
+    }
+}
