@@ -52,8 +52,12 @@ impl Likeness {
 
     /// Learns from an event that `reader` has read as `delta`.
     pub(super) fn learn(&mut self, data: &str, delta: &Delta, reader: fn(&str) -> serde_json::Result<Delta>) {
-        let Some((channel, text)) = Channel::of_only_text(delta).filter(|_| self.tries < MAX_TRIES) else { return };
+        // Looked at first, since it holds for nearly every event that comes here.
+        if self.tries == MAX_TRIES || (delta.text.is_empty() && delta.tool_calls.is_empty()) {
+            return;
+        }
         self.tries += 1;
+        let Some((channel, text)) = Channel::of_only_text(delta) else { return };
         let probe = channel.delta(PROBE, delta.is_answer);
         let string = serde_json::to_string(text).expect("a text is JSON");
         let places = memmem::find_iter(data.as_bytes(), &string).take(usize::from(MAX_TRIES));
